@@ -57,15 +57,17 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   const int sender = forward ? from : to;
   const int receiver = forward ? to : from;
   const LinkSpeed& speed = model.speeds[sender][receiver];
+  WaySeconds way;
+  way.delay = speed.delay_seconds;
+  // An acknowledgement alone.
+  if (!forward && layer < model.frozen_front) return way;
   const double bytes = static_cast<double>((forward ? cost.down_bytes : cost.up_bytes)[layer]);
   const double coded = (forward ? cost.forward_works : cost.backward_works)
                            ? static_cast<double>(model.raw_bytes[layer])
                            : 0;
-  WaySeconds way;
   way.encode = coded * model.devices[sender].codec_seconds_per_byte;
   way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
   way.send = speed.SendSeconds(bytes);
-  way.delay = speed.delay_seconds;
   way.sender_takes = FrameSeconds(model.devices[sender], bytes);
   way.receiver_takes = FrameSeconds(model.devices[receiver], bytes);
   ShareProcessor(model.devices[sender], way.encode, way.sender_codes);
@@ -85,6 +87,18 @@ double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bo
   return cost.micro_batch_seconds + received + (device == 0 ? samples + labels : 0);
 }
 
+SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first_layer, int last_layer) {
+  SplitSeconds seconds;
+  const int last_frozen = std::min(last_layer, model.frozen_front - 1);
+  if (last_frozen >= first_layer)
+    seconds.frozen = model.compute->StageSeconds(device, first_layer, last_frozen);
+  const double all = last_frozen == last_layer
+                         ? seconds.frozen
+                         : model.compute->StageSeconds(device, first_layer, last_layer);
+  seconds.trained = std::max(0.0, all - seconds.frozen);
+  return seconds;
+}
+
 StageHold HoldOf(const PipelineModel& model, const StageEnds& ends) {
   StageHold hold;
   for (int layer = ends.first_layer; layer <= ends.last_layer; ++layer) {
@@ -94,7 +108,8 @@ StageHold HoldOf(const PipelineModel& model, const StageEnds& ends) {
   hold.input_bytes = above < 0 ? model.input_bytes : model.raw_bytes[above];
   const auto add_frames = [&](int codec, int layer) {
     if (codec < 0) return;
-    hold.frame_bytes += model.codecs[codec].down_bytes[layer] + model.codecs[codec].up_bytes[layer];
+    hold.frame_bytes += model.codecs[codec].down_bytes[layer];
+    if (layer >= model.frozen_front) hold.frame_bytes += model.codecs[codec].up_bytes[layer];
   };
   add_frames(ends.codec_above, above);
   add_frames(ends.codec_below, ends.last_layer);
@@ -146,15 +161,16 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
   for (size_t i = 0; i < placement.order.size(); ++i) {
     const int device = placement.order[i];
     const int last = placement.last_layer[i];
-    const double seconds = model.compute->StageSeconds(device, first, last);
     const DeviceCost& cost = model.devices[device];
+    const SplitSeconds seconds = StageSplitSeconds(model, device, first, last);
     StageTimes times;
-    times.forward_ns = Nanoseconds(seconds * cost.forward_share);
-    times.input_gradient_ns = Nanoseconds(seconds * cost.input_gradient_share);
-    times.weight_gradient_ns =
-        std::max<int64_t>(0, Nanoseconds(seconds) - times.forward_ns - times.input_gradient_ns);
+    times.forward_ns = Nanoseconds(seconds.frozen + seconds.trained * cost.forward_share);
+    times.input_gradient_ns = Nanoseconds(seconds.trained * cost.input_gradient_share);
+    times.weight_gradient_ns = std::max<int64_t>(
+        0, Nanoseconds(seconds.total()) - times.forward_ns - times.input_gradient_ns);
+    times.forward_only = last < model.frozen_front;
     // Work beside the computation delays no message, but it takes processor time.
-    times.weight_gradient_ns +=
+    (times.forward_only ? times.forward_ns : times.weight_gradient_ns) +=
         Nanoseconds(OverheadSeconds(model, device, i == 0, i + 1 == placement.order.size()));
     pipeline.stages.push_back(times);
     first = last + 1;
@@ -174,10 +190,12 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     StageTimes& below = pipeline.stages[i + 1];
     above.forward_ns += Nanoseconds(down.sender_codes);
     above.input_gradient_ns += Nanoseconds(up.receiver_codes);
-    above.weight_gradient_ns += Nanoseconds(down.sender_takes + up.receiver_takes);
+    (above.forward_only ? above.forward_ns : above.weight_gradient_ns) +=
+        Nanoseconds(down.sender_takes + up.receiver_takes);
     below.forward_ns += Nanoseconds(down.receiver_codes);
     below.input_gradient_ns += Nanoseconds(up.sender_codes);
-    below.weight_gradient_ns += Nanoseconds(down.receiver_takes + up.sender_takes);
+    (below.forward_only ? below.forward_ns : below.weight_gradient_ns) +=
+        Nanoseconds(down.receiver_takes + up.sender_takes);
   }
   return pipeline;
 }

@@ -89,6 +89,7 @@ struct PipelineModel {
   int64_t label_bytes = 0;
   std::vector<LayerMemory> memory;  // by layer
   int default_codec = 0;            // position in `codecs` of the user's choice
+  int frozen_front = 0;             // ModelSpec::frozen_front: these layers run forwards only
   int64_t max_cap = 16;             // upper limit of every cap
   // Whether forwards use weights ahead of the newest ones, so that each micro-batch in flight has
   // its own: at stages with the usual caps N - i, and at those with raised ones.
@@ -146,6 +147,17 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
 // own work, and feeding (samples to the first stage, labels to the last). Central is on the first
 // device of `devices`, which both sends and receives.
 double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bool is_last);
+
+// Computation time of a stage for a micro-batch. `frozen` is the forward of the frozen front's
+// layers, 0 where nothing is frozen.
+struct SplitSeconds {
+  double frozen = 0;
+  double trained = 0;
+
+  double total() const { return frozen + trained; }
+};
+SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first_layer,
+                               int last_layer);
 
 // A stage, described by the data that it holds; codecs are positions in PipelineModel::codecs, -1
 // where there is no link.

@@ -86,7 +86,9 @@ std::vector<CodecChoice> Choices(const PlanRequest& request, int& own) {
   return choices;
 }
 
-LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t state_copies) {
+// forward_only: no gradient passes the layer, so that nothing is kept for one.
+LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t state_copies,
+                     bool forward_only) {
   const auto gradient_bytes = static_cast<int64_t>(SizeOf(format.weight_gradient));
   LayerMemory memory;
   for (const StateTensorSpec& tensor : StateOf(info, format)) {
@@ -94,11 +96,19 @@ LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t 
     const int64_t elements = tensor.shape.elements();
     memory.state_bytes += elements * element_bytes;
     memory.copy_bytes += state_copies * elements * element_bytes;
-    if (!IsTrainable(tensor.role)) continue;
+    if (!IsTrainable(tensor.role) || tensor.frozen) continue;
     const auto slots = static_cast<int64_t>(HasSlots(tensor) ? format.slots.size() : 0);
     memory.state_bytes += elements * (gradient_bytes + slots * element_bytes);
     memory.copy_bytes += state_copies * elements * slots * element_bytes;
     memory.version_bytes += elements * element_bytes;
+  }
+  if (forward_only) {
+    // What a forward works with is taken once.
+    int64_t largest = 0;
+    for (const Shape& output : info.op_outputs)
+      largest = std::max(largest, BoundaryBytes(format, output));
+    memory.state_bytes += largest;
+    return memory;
   }
   for (const Shape& output : info.op_outputs) memory.stash_bytes += BoundaryBytes(format, output);
   return memory;
@@ -155,10 +165,11 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
     forward.push_back(request.encoded_forward(info.output));
     backward.push_back(request.encoded_backward(info.output));
   }
-  return [forward = std::move(forward), backward = std::move(backward), speeds = std::move(speeds)](
-             int layer, int from, Direction direction) {
-    return direction == Direction::kForward ? FrameSeconds(speeds[from][from + 1], forward[layer])
-                                            : FrameSeconds(speeds[from + 1][from], backward[layer]);
+  return [forward = std::move(forward), backward = std::move(backward), speeds = std::move(speeds),
+          front = request.model->frozen_front()](int layer, int from, Direction direction) {
+    if (direction == Direction::kForward)
+      return FrameSeconds(speeds[from][from + 1], forward[layer]);
+    return layer < front ? 0.0 : FrameSeconds(speeds[from + 1][from], backward[layer]);
   };
 }
 
@@ -190,9 +201,11 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   model.input_bytes =
       request.micro_batch_size * request.model->input.elements() * 4 + kFrameHeaderBytes;
   model.label_bytes = request.micro_batch_size * 4 + kFrameHeaderBytes;
+  model.frozen_front = request.model->frozen_front();
   for (const LayerInfo& info : infos) {
+    const bool forward_only = model.layers() < model.frozen_front;
     model.raw_bytes.push_back(BoundaryBytes(request.format, info.output));
-    model.memory.push_back(MemoryOf(info, request.format, request.state_copies));
+    model.memory.push_back(MemoryOf(info, request.format, request.state_copies, forward_only));
   }
   for (const CodecChoice& choice : Choices(request, model.default_codec)) {
     CodecCost& cost = model.codecs.emplace_back();

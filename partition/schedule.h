@@ -56,8 +56,9 @@ std::vector<ScheduledAction> StageActions(const StageOrder& order, int64_t micro
 
 // A picture for people: one line a stage, "stage 0: F0 F1 F2 B0/0 F3 ...", with the version of the
 // weights that a backward uses behind the slash. B: input-gradient and weight-gradient, one right
-// behind the other; where they are apart "I0/0 ... W0/0".
+// behind the other; where they are apart "I0/0 ... W0/0". The first `forward_only` stages have no
+// backward.
 std::string PrintSchedule(absl::Span<const StageOrder> stages, int64_t micro_batches,
-                          int64_t drain_every, int64_t step_every);
+                          int64_t drain_every, int64_t step_every, size_t forward_only = 0);
 
 }  // namespace runnel

@@ -155,8 +155,15 @@ class Stretch {
     }
   }
 
+  // Whether the stage before hears when a forward begins here, instead of getting a gradient.
+  bool HearsOfForwards(size_t i) const { return i > 0 && pipeline_.stages[i - 1].forward_only; }
+
   void Begin(size_t i, Action action, int64_t ns) {
     stages_[i].running = action;
+    if (action == Action::kForward && HearsOfForwards(i)) {
+      const size_t up = 2 * i - 1;
+      At(Way(up).delay_ns, Ends::kDelay, up);
+    }
     run_.compute_busy_ns[i] += ns;
     At(ns, Ends::kCompute, i);
   }
@@ -171,7 +178,7 @@ class Stretch {
         break;
       case Action::kInputGradient:
         Tell(i, action, stage.done.input_gradients++);
-        if (i > 0) Code(i, kEncodeUp);
+        if (i > 0 && !HearsOfForwards(i)) Code(i, kEncodeUp);
         break;
       case Action::kWeightGradient:
         Tell(i, action, stage.done.weight_gradients++);
@@ -340,6 +347,14 @@ absl::Status CheckPipeline(const SimulatedPipeline& pipeline) {
   for (int64_t of_stage : deferred) {
     if (of_stage < 0) return Wrong(of_stage, " deferred weight-gradients");
   }
+  for (size_t i = 0; i < pipeline.stages.size(); ++i) {
+    const StageTimes& stage = pipeline.stages[i];
+    if (stage.forward_only &&
+        (i + 1 == pipeline.stages.size() || (i > 0 && !pipeline.stages[i - 1].forward_only) ||
+         stage.input_gradient_ns + stage.weight_gradient_ns > 0)) {
+      return Wrong("stage ", i, " cannot be one of forwards alone");
+    }
+  }
   if (pipeline.micro_batches < 1) return Wrong(pipeline.micro_batches, " micro-batches");
   if (pipeline.drain_every < 0) return Wrong("drains every ", pipeline.drain_every);
   return CheckTimes(pipeline);
@@ -413,6 +428,7 @@ double ResourceBoundNs(const SimulatedPipeline& pipeline) {
 }
 
 bool BoundIsExact(const SimulatedPipeline& pipeline) {
+  if (pipeline.stages.front().forward_only) return false;
   std::vector<int> jobs(pipeline.stages.size(), 0);
   std::map<int32_t, int> media;
   for (size_t i = 0; i < pipeline.links.size(); ++i) {
@@ -433,6 +449,12 @@ double BoundNs(const SimulatedPipeline& pipeline) {
     // Path from i's forward to the end of its backward, turning at j. Only at j and i is the
     // weight-gradient in the way: j's lane must be free for the next forward.
     int64_t path = 0;
+    if (pipeline.stages[i].forward_only) {
+      const LinkTimes& link = pipeline.links[i];
+      const int64_t there = pipeline.stages[i].forward_ns + link.down.total_ns() + link.up.delay_ns;
+      bound = std::max(bound, static_cast<double>(there) / static_cast<double>(pipeline.caps[i]));
+      continue;
+    }
     for (size_t j = i; j < stages; ++j) {
       const StageTimes& times = pipeline.stages[j];
       const int64_t there_and_back =

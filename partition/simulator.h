@@ -24,6 +24,9 @@ struct StageTimes {
   int64_t forward_ns = 0;
   int64_t input_gradient_ns = 0;
   int64_t weight_gradient_ns = 0;  // including the update
+  // All layers of this stage and of the stages before are frozen. A micro-batch counts as in flight
+  // until the next stage begins its forward; that news takes the delay of the way up.
+  bool forward_only = false;
 
   int64_t total_ns() const { return forward_ns + input_gradient_ns + weight_gradient_ns; }
 };

@@ -26,7 +26,8 @@ StageRuntimeOptions RuntimeOptions(const PrepareStage& stage, const Batching& ba
           .batching = batching,
           .first_sequence = stage.first_sequence,
           .eval_batch_size = stage.training.eval_batch_size,
-          .eval_samples = stage.eval_samples};
+          .eval_samples = stage.eval_samples,
+          .frozen_front = stage.model.frozen_front()};
 }
 
 }  // namespace
@@ -101,12 +102,20 @@ std::unique_ptr<LinkShell> PipelineHost::MakeLink(Peer peer, const LinkTarget& t
   options.shaping = shaping_;
   options.probes = peer != Peer::kFeed;
   options.redial.lost_ns = kNeighbourPatienceNs;
-  if (replicates) options.on_received = [this] { replication_->Pump(); };
+  const bool awaits = peer == Peer::kDownstream && runtime_.forward_only();
+  if (replicates || awaits) {
+    options.on_received = [this, replicates, awaits] {
+      if (replicates) replication_->Pump();
+      if (awaits) ReportWaiting();
+    };
+  }
   auto link = std::make_unique<LinkShell>(
       environment_.loop, environment_.limits, std::move(options),
       [this, peer](Frame frame) { Deliver(peer, std::move(frame)); },
       [this](const absl::Status& status) { Fail(status); });
   link->session().StartGeneration(generation_);
+  if (peer == Peer::kUpstream && !runtime_.sends_gradients())
+    link->session().AcknowledgeAtOnce(FrameKind::kActivation);
   if (replicates) replication_->SetLink(link.get());
   return link;
 }
@@ -245,11 +254,22 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
   const int64_t backwards = runtime_.backwards();
   const absl::Status status =
       runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct});
-  const bool is_backward = runtime_.backwards() != backwards;
+  PumpBackward(backwards, time.end_ns, status);
+}
+
+void PipelineHost::PumpBackward(int64_t before, int64_t now_ns, const absl::Status& status) {
+  const bool is_backward = runtime_.backwards() != before;
   const bool is_first = is_backward && telemetry_.last_backward_ns == 0;
-  if (is_backward) telemetry_.last_backward_ns = time.end_ns;
+  if (is_backward) telemetry_.last_backward_ns = now_ns;
   Pump(loss_from_ == NotFinite::kNothing ? status : MarkNotFinite(status, loss_from_));
   if (is_first) events_.on_first_backward();
+}
+
+void PipelineHost::ReportWaiting() {
+  const int64_t backwards = runtime_.backwards();
+  const absl::Status status =
+      runtime_.Waiting(downstream_->session().unacknowledged(FrameKind::kActivation));
+  PumpBackward(backwards, environment_.loop->clock().NowNanos(), status);
 }
 
 void PipelineHost::Carry(ForwardEffect effect) {

@@ -69,6 +69,11 @@ class PipelineHost final : public StageHost {
   void Compute(bool counts, std::function<absl::StatusOr<StageCompute::Output>()> work);
   // The forward's output; an error if it is no number, which says where that came from.
   absl::StatusOr<StageCompute::Output> Forward(const ForwardEffect& effect);
+  // Carries out an event's effects and records when the first backward ended. `before` is
+  // runtime_.backwards() before the event.
+  void PumpBackward(int64_t before, int64_t now_ns, const absl::Status& status);
+  // Where runtime_.forward_only(): passes on how many activations the next stage has not begun.
+  void ReportWaiting();
   void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
                        const TaskTime& time);
 

@@ -18,6 +18,7 @@
 #include "compress/codec.h"
 #include "partition/policy.h"
 #include "partition/schedule.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/run/predictor_row.h"
 #include "proto/base/status_macros.h"
@@ -114,9 +115,17 @@ std::string PredictorTexts() {
   });
 }
 
+// "freeze:LAYERS (layers whose ...), ...".
+std::string RewriteTexts() {
+  return absl::StrJoin(Rewrites(), ", ", [](std::string* out, const RewriteRow& row) {
+    absl::StrAppend(out, row.name, ":", row.arguments, " (", row.summary, ")");
+  });
+}
+
 // Text on a flag's values, from the tables of the programs.
 std::string ValuesText(absl::string_view flag) {
   if (flag == "codec-forward") return absl::StrCat("; codecs: ", CodecFamilyTexts());
+  if (flag == "rewrite") return absl::StrCat(": ", RewriteTexts());
   if (flag == "recipe") return absl::StrCat(": ", RecipeHelp());
   if (flag == "optimizer") return absl::StrCat(": ", OptimizerHelp());
   if (flag == "rate") return absl::StrCat(": ", RateHelp());

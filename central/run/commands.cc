@@ -262,7 +262,11 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   for (const StagePlan& stage : outcome.plan.stages) stages.push_back(stage.order());
   const int64_t drain = setup.schedule->drains_each_step ? setup.training.micro_batches : 0;
   constexpr int64_t kShownMicroBatches = 8;
-  context.print(PrintSchedule(stages, kShownMicroBatches, drain, setup.training.micro_batches));
+  const auto forward_only = std::count_if(
+      outcome.plan.stages.begin(), outcome.plan.stages.end(),
+      [&](const StagePlan& stage) { return stage.last_layer < setup.model.frozen_front(); });
+  context.print(PrintSchedule(stages, kShownMicroBatches, drain, setup.training.micro_batches,
+                              static_cast<size_t>(forward_only)));
   for (size_t i = 0; i < outcome.programs.size(); ++i) {
     const DeviceId device = outcome.plan.stages[i].device;
     const std::string& name =

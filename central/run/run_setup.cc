@@ -11,6 +11,7 @@
 #include "central/settings/gradient_bits_setting.h"
 #include "central/settings/run_fields.h"
 #include "partition/import/model_json.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
@@ -145,6 +146,12 @@ absl::StatusOr<ModelSpec> ModelOf(const RunSettings& settings,
   return ModelFor(std::move(model), facts.shape, facts.classes);
 }
 
+absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec model) {
+  absl::StatusOr<ModelSpec> rewritten = Rewrite(std::move(model), settings.rewrites);
+  if (rewritten.ok()) return rewritten;
+  return absl::InvalidArgumentError(absl::StrCat("--rewrite ", rewritten.status().message()));
+}
+
 void AddNote(const std::string& note, std::string& notes) {
   if (!note.empty()) absl::StrAppend(&notes, notes.empty() ? "" : "; ", note);
 }
@@ -180,7 +187,8 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
   RUNNEL_RETURN_IF_ERROR(CheckRule(settings));
   RunSetup setup;
   RUNNEL_ASSIGN_OR_RETURN(setup.row, FindModel(settings.model));
-  RUNNEL_ASSIGN_OR_RETURN(setup.model, ModelOf(settings, samples));
+  RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelOf(settings, samples));
+  RUNNEL_ASSIGN_OR_RETURN(setup.model, RewrittenModel(settings, std::move(model)));
   RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(settings));
   RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
   if (absl::Status status = CheckTrainable(setup.model, *recipe.family); !status.ok()) {

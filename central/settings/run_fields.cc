@@ -15,6 +15,7 @@ namespace {
 
 using S = RunSettings;
 using Steps = std::vector<GradientBitsStep>;
+using Texts = std::vector<std::string>;
 constexpr double kMaxWorkers = 1024;
 constexpr SettingRange kText = {1};
 constexpr SettingRange kAnyText = {0};
@@ -27,6 +28,10 @@ constexpr RunField kFields[] = {
       "har_cnn"},
      &S::model,
      kText},
+    {{"rewrite", SettingGroup::kData, "changes the model before training; may be given repeatedly",
+      "freeze:0-5"},
+     &S::rewrites,
+     kAnyText},
     {{"dataset", SettingGroup::kData,
       "data to train on, a known set or your own, which the model then follows", "csv:iris.csv",
       "the model's"},
@@ -219,6 +224,11 @@ absl::Status Parse(absl::string_view text, std::vector<int64_t>& values) {
   return absl::OkStatus();
 }
 
+absl::Status Parse(absl::string_view text, Texts& texts) {
+  texts = absl::StrSplit(text, ',', absl::SkipWhitespace());
+  return absl::OkStatus();
+}
+
 absl::Status Parse(absl::string_view text, CodecSchedule& codecs) {
   RUNNEL_ASSIGN_OR_RETURN(codecs, CodecSchedule::Parse(text));
   return absl::OkStatus();
@@ -231,6 +241,7 @@ absl::Status Parse(absl::string_view text, Steps& steps) {
 
 std::string Text(const std::string& value) { return value; }
 std::string Text(const std::vector<int64_t>& values) { return absl::StrJoin(values, ","); }
+std::string Text(const Texts& texts) { return absl::StrJoin(texts, ","); }
 std::string Text(const CodecSchedule& codecs) { return codecs.text(); }
 std::string Text(const Steps& steps) { return GradientBitsText(steps); }
 template <typename T>
@@ -241,6 +252,8 @@ std::string Text(const T& value) {
 absl::Status CheckValue(const SettingRange&, const Steps& steps) {
   return CheckGradientBits(steps);
 }
+// What the table of rewrites says of them.
+absl::Status CheckValue(const SettingRange&, const Texts&) { return absl::OkStatus(); }
 // Read from text, which is its check; ResolveCodecs looks its codecs up.
 absl::Status CheckValue(const SettingRange&, const CodecSchedule&) { return absl::OkStatus(); }
 template <typename T>
@@ -316,13 +329,15 @@ absl::string_view ValueName(const RunField& field) {
     if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Steps>) return "TEXT";
     if constexpr (std::is_same_v<T, CodecSchedule>) return "CODECS";
     if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "N,N,...";
+    if constexpr (std::is_same_v<T, Texts>) return "NAME:ARGUMENTS";
     return "N";
   });
 }
 
 bool IsList(const RunField& field) {
   return VisitSetting(field, Untouched(), [](const auto& value) {
-    return std::is_same_v<std::decay_t<decltype(value)>, std::vector<int64_t>>;
+    using T = std::decay_t<decltype(value)>;
+    return std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, Texts>;
   });
 }
 

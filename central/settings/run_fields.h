@@ -20,9 +20,10 @@
 
 namespace runnel {
 
-using RunMember = std::variant<std::string RunSettings::*, int64_t RunSettings::*,
-                               double RunSettings::*, std::vector<int64_t> RunSettings::*,
-                               CodecSchedule RunSettings::*, const TrainingField*>;
+using RunMember =
+    std::variant<std::string RunSettings::*, int64_t RunSettings::*, double RunSettings::*,
+                 std::vector<int64_t> RunSettings::*, std::vector<std::string> RunSettings::*,
+                 CodecSchedule RunSettings::*, const TrainingField*>;
 
 struct RunField {
   SettingFlag flag;

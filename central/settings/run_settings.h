@@ -19,7 +19,8 @@ namespace runnel {
 
 struct RunSettings {
   std::string model = "lenet";
-  std::string dataset;  // empty: the model's default
+  std::vector<std::string> rewrites;  // of the model, in order (partition/zoo/rewrites)
+  std::string dataset;                // empty: the model's default
   std::string data_dir;
   int64_t local_workers = 1;
   int64_t workers = 0;    // daemons that dial in

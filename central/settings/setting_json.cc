@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "central/settings/run_fields.h"
 #include "proto/base/status_macros.h"
 
@@ -20,6 +22,13 @@ Json ValueToJson(const T& value) {
 Json ValueToJson(const CodecSchedule& codecs) { return codecs.text(); }
 Json ValueToJson(const Steps& steps) { return GradientBitsText(steps); }
 
+Json ValueToJson(const std::vector<std::string>& texts) { return absl::StrJoin(texts, ","); }
+
+void ReadField(JsonObject& object, absl::string_view key, std::vector<std::string>& texts) {
+  std::string text;
+  object.Read(key, text);
+  texts = absl::StrSplit(text, ',', absl::SkipEmpty());
+}
 void ReadField(JsonObject& object, absl::string_view key, Steps& steps) {
   std::string text;
   object.Read(key, text);

@@ -38,7 +38,7 @@ enum class Storage : uint8_t {
   kGradients,       // layout of kParameters; integer recipes: wider integers, in the same order
   kSlots,           // the optimizer's, one after the other, each with the layout of kParameters;
                     // none with integer recipes
-  kStatistics,      // running statistics
+  kStatistics,      // running statistics, and the parameters of frozen layers: one version
   kStash,           // kept from a micro-batch's forward to its backward, which may overwrite it
   kScratch,         // free between a forward and the next action, and after a backward; needed by
                     // each part, and kept from kInputGradient to kWeightGradient, with
@@ -168,7 +168,7 @@ struct Program {
   int last_layer = 0;
   int64_t batch = 0;
   bool has_loss = false;              // the stage ends with the model's last layer
-  bool needs_input_gradient = false;  // first_layer > 0
+  bool needs_input_gradient = false;  // a gradient leaves: first_layer > ModelSpec::frozen_front
   bool backward_reads_output = false;
   // kInputGradient does weight-gradients too and so writes kGradients, or takes the step
   // (CompileOptions::recomputes, steps_in_backward).

@@ -22,14 +22,16 @@ struct OpNode {
   int op = 0;
   const OpSpec* spec = nullptr;
   const OpRule* rule = nullptr;
-  bool inner = false;  // has weights, and is neither the model's first nor last such operator
+  bool inner = false;      // has weights, and is neither the model's first nor last such operator
+  bool trains = false;     // has parameters that step
+  bool evaluates = false;  // frozen, and no gradient passes: training runs it as evaluation does
   std::vector<BufferIndex> inputs;
   BufferIndex output = kNone;
   BufferIndex by_product = kNone;     // batch norm's stats, max-pool's indices
   BufferIndex dscale_dshift = kNone;  // batch norm's, from its input-gradient
-  std::vector<BufferIndex> trainable;
-  std::vector<BufferIndex> gradients;  // of trainable
-  std::vector<BufferIndex> updated;    // of trainable: the next version
+  std::vector<BufferIndex> parameters;
+  std::vector<BufferIndex> gradients;  // of parameters that step
+  std::vector<BufferIndex> updated;    // of those, the next version
   std::vector<BufferIndex> statistics;
 };
 
@@ -42,7 +44,7 @@ class StageBuilder {
     program_.last_layer = last_layer;
     program_.batch = infos[first_layer].input[0];
     program_.has_loss = last_layer + 1 == model.layer_count();
-    program_.needs_input_gradient = first_layer > 0;
+    program_.needs_input_gradient = first_layer > model.frozen_front();
     program_.input = infos[first_layer].input;
     program_.output = infos[last_layer].output;
     program_.state = LayOutState(infos, first_layer, last_layer, recipe, options);
@@ -70,8 +72,10 @@ class StageBuilder {
 
  private:
   absl::Status CollectNodes() {
+    const int front = model_.frozen_front();
     for (int layer = program_.first_layer; layer <= program_.last_layer; ++layer) {
       const std::vector<OpSpec>& ops = model_.layers[layer].ops;
+      const bool frozen = model_.layers[layer].frozen;
       std::vector<bool> read(ops.size() + 1);
       for (size_t op = 0; op < ops.size(); ++op) {
         const OpRule* rule = recipe_.Find(ops[op].kind);
@@ -80,7 +84,10 @@ class StageBuilder {
                           .op = static_cast<int>(op),
                           .spec = &ops[op],
                           .rule = rule,
-                          .inner = IsInner(layer, static_cast<int>(op))});
+                          .inner = IsInner(layer, static_cast<int>(op)),
+                          .evaluates = frozen && layer < front});
+        if (frozen && layer >= front && ops[op].kind == OpKind::kBatchNorm)
+          return Error(layer, op, "cannot be frozen behind layers that are trained");
       }
       for (size_t op = 0; op + 1 < ops.size(); ++op) {
         if (!read[op + 1]) return Error(layer, op, "nobody reads its output");
@@ -145,13 +152,15 @@ class StageBuilder {
       const auto add = [&](Storage storage, DType dtype, int64_t offset) {
         return AddBuffer({storage, dtype, tensor.spec.shape, offset, scaled}, /*placed=*/true);
       };
-      if (tensor.storage == Storage::kStatistics) {
+      if (!IsTrainable(tensor.spec.role)) {
         nodes_[node].statistics.push_back(
             add(Storage::kStatistics, DType::kFloat32, tensor.offset_bytes));
         continue;
       }
-      nodes_[node].trainable.push_back(
-          add(Storage::kParameters, tensor.spec.dtype, tensor.offset_bytes));
+      nodes_[node].parameters.push_back(
+          add(tensor.storage, tensor.spec.dtype, tensor.offset_bytes));
+      if (tensor.spec.frozen) continue;
+      nodes_[node].trains = true;
       nodes_[node].gradients.push_back(
           add(Storage::kGradients, tensor.gradient_dtype, tensor.gradient_offset_bytes));
       if (!scaled) continue;
@@ -194,7 +203,7 @@ class StageBuilder {
   // itself. Made anew in each part, which costs less than keeping it for each micro-batch in
   // flight.
   BufferIndex WeightFor(Part part, const OpNode& node) {
-    const BufferIndex parameter = node.trainable[0];
+    const BufferIndex parameter = node.parameters[0];
     if (!node.inner || !recipe_.weight_quantizer) return parameter;
     // Flat: weights are row-major, whatever lies beside them.
     const Shape flat = {program_.buffers[parameter].shape.elements()};
@@ -203,8 +212,8 @@ class StageBuilder {
 
   // The parameters as operands of a forward.
   void AppendWeights(Part part, const OpNode& node, std::vector<BufferIndex>* inputs) {
-    for (size_t i = 0; i < node.trainable.size(); ++i) {
-      inputs->push_back(i == 0 ? WeightFor(part, node) : node.trainable[i]);
+    for (size_t i = 0; i < node.parameters.size(); ++i) {
+      inputs->push_back(i == 0 ? WeightFor(part, node) : node.parameters[i]);
     }
   }
 
@@ -225,12 +234,15 @@ class StageBuilder {
       if (training) {
         node.inputs = inputs;
         node.output = output;
+      }
+      if (training && !node.evaluates) {
         EmitTraining(node);
       } else {
-        AppendWeights(Part::kForwardEval, node, &inputs);
+        const Part part = training ? Part::kForward : Part::kForwardEval;
+        AppendWeights(part, node, &inputs);
         Append(node.statistics, &inputs);
-        EmitRescaled(Part::kForwardEval, node.rule->forward_eval, node.rule->rescale_forward, node,
-                     inputs, {output});
+        EmitRescaled(part, node.rule->forward_eval, node.rule->rescale_forward, node, inputs,
+                     {output});
       }
       values.push_back(output);
       entering = output;
@@ -275,7 +287,7 @@ class StageBuilder {
     std::vector<bool> wanted(program_.buffers.size());
     wanted[input_] = program_.needs_input_gradient;
     for (const OpNode& node : nodes_) {
-      bool any = !node.trainable.empty();
+      bool any = node.trains;
       for (BufferIndex input : node.inputs) any = any || wanted[input];
       wanted[node.output] = any;
     }
@@ -314,7 +326,7 @@ class StageBuilder {
     std::vector<BufferIndex> operands = {gradient_[node.output]};
     switch (node.rule->saved) {
       case Saved::kNothing:
-        if (!node.trainable.empty()) operands.push_back(WeightFor(Part::kInputGradient, node));
+        if (!node.parameters.empty()) operands.push_back(WeightFor(Part::kInputGradient, node));
         break;
       case Saved::kInput:
         operands.push_back(input);
@@ -323,7 +335,7 @@ class StageBuilder {
         operands.push_back(node.output);
         break;
       case Saved::kInputAndStats:
-        operands.insert(operands.end(), {input, node.trainable[0], node.by_product});
+        operands.insert(operands.end(), {input, node.parameters[0], node.by_product});
         break;
       case Saved::kIndices:
         operands.push_back(node.by_product);
@@ -348,7 +360,7 @@ class StageBuilder {
 
   void EmitWeightGradient() {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
-      if (!node->rule->weight_gradient || node->trainable.empty()) continue;
+      if (!node->rule->weight_gradient || !node->trains) continue;
       std::vector<BufferIndex> operands = {node->dscale_dshift};
       if (node->dscale_dshift == kNone) operands = {gradient_[node->output], node->inputs[0]};
       if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
@@ -383,7 +395,7 @@ class StageBuilder {
     part.back().overwrites = true;
     for (size_t i = 0; i < computed.size(); ++i) {
       Emit(Part::kWeightGradient, recipe_.weight_quantizer_gradient, node,
-           {computed[i], node.trainable[i]}, {node.gradients[i]});
+           {computed[i], node.parameters[i]}, {node.gradients[i]});
       part.back().grid = i == 0 ? recipe_.weight_quantizer->grid : GridRule{};
     }
   }
@@ -393,8 +405,8 @@ class StageBuilder {
     if (bytes == 0) return;
     if (IsScaled(recipe_.numbers.parameter)) {
       for (const OpNode& node : nodes_) {
-        for (size_t i = 0; i < node.trainable.size(); ++i) {
-          Emit(Part::kUpdate, *recipe_.update, node, {node.trainable[i], node.gradients[i]},
+        for (size_t i = 0; i < node.updated.size(); ++i) {
+          Emit(Part::kUpdate, *recipe_.update, node, {node.parameters[i], node.gradients[i]},
                {node.updated[i]});
         }
       }
@@ -441,7 +453,14 @@ int64_t StorageBytes(DType dtype, const Shape& shape) {
 StateTensor ExponentOf(const StateTensor& weight, const StateTensorSpec& spec) {
   const int64_t tail =
       ScaledBytes(weight.spec.dtype, weight.spec.shape) - static_cast<int64_t>(sizeof(ScaleTail));
-  return {weight.layer, spec, Storage::kParameters, weight.offset_bytes + tail};
+  return {weight.layer, spec, weight.storage, weight.offset_bytes + tail};
+}
+
+void AddFrozen(int layer, const StateTensorSpec& spec, StateLayout& layout) {
+  StateTensor tensor = {layer, spec, Storage::kStatistics, layout.statistic_bytes};
+  tensor.channels_last = IsScaled(spec.dtype) && spec.shape.rank() > 2;
+  layout.statistic_bytes += AlignUp(StorageBytes(spec.dtype, spec.shape));
+  layout.tensors.push_back(tensor);
 }
 
 void AddTrainable(const LayerInfo& info, int layer, const StateTensorSpec& spec,
@@ -489,6 +508,8 @@ StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, in
     for (const StateTensorSpec& spec : StateOf(infos[layer], numbers)) {
       if (spec.role == TensorRole::kExponent) {
         layout.tensors.push_back(ExponentOf(layout.tensors.back(), spec));
+      } else if (IsTrainable(spec.role) && spec.frozen) {
+        AddFrozen(layer, spec, layout);
       } else if (IsTrainable(spec.role)) {
         AddTrainable(infos[layer], layer, spec, options, layout);
       } else {

@@ -52,7 +52,8 @@ double CheckedCosts::StageSeconds(int device, int first_layer, int last_layer) {
 double CheckedCosts::LinkSeconds(int layer, int from, LinkCharge charge) {
   const double down =
       Check(request_.link_seconds(layer, from, Direction::kForward), "the link time", from, layer);
-  if (charge == LinkCharge::kTwiceDown) return 2 * down;
+  const bool is_frozen = request_.pipeline != nullptr && layer < request_.pipeline->frozen_front;
+  if (charge == LinkCharge::kTwiceDown) return is_frozen ? down : 2 * down;
   return down + Check(request_.link_seconds(layer, from, Direction::kBackward), "the link time",
                       from, layer);
 }

@@ -28,7 +28,8 @@ SearchTables::Link LinkWith(const PipelineModel& model, int codec, int layer, in
           down.receiver_codes + up.sender_codes,
           down.sender_takes + up.receiver_takes,
           down.receiver_takes + up.sender_takes,
-          model.codecs[codec].down_bytes[layer] + model.codecs[codec].up_bytes[layer]};
+          model.codecs[codec].down_bytes[layer] +
+              (layer < model.frozen_front ? 0 : model.codecs[codec].up_bytes[layer])};
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ std::vector<ScheduledAction> StageActions(const StageOrder& order, int64_t micro
 }
 
 std::string PrintSchedule(absl::Span<const StageOrder> stages, int64_t micro_batches,
-                          int64_t drain_every, int64_t step_every) {
+                          int64_t drain_every, int64_t step_every, size_t forward_only) {
   std::string text;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     absl::StrAppend(&text, "stage ", stage, ":");
@@ -47,6 +47,7 @@ std::string PrintSchedule(absl::Span<const StageOrder> stages, int64_t micro_bat
         absl::StrAppend(&text, " F", sequence);
         continue;
       }
+      if (stage < forward_only) continue;
       const bool whole = action == Action::kInputGradient && i + 1 < actions.size() &&
                          actions[i + 1].action == Action::kWeightGradient &&
                          actions[i + 1].sequence == sequence;

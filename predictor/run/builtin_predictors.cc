@@ -189,9 +189,11 @@ absl::StatusOr<PredictorKnowledge> PredictorKnowledge::Create(const ModelSpec& m
   RUNNEL_ASSIGN_OR_RETURN(ModelWork work, ModelWork::Create(model, batch));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerRange> ten,
                           RepresentativeRanges(model, kMaxProfiledMacs));
-  return PredictorKnowledge{model.name, std::move(work), batch,
-                            std::make_shared<const std::vector<KnownDevice>>(std::move(known)),
-                            std::move(ten)};
+  PredictorKnowledge knowledge{model.name, std::move(work), batch,
+                               std::make_shared<const std::vector<KnownDevice>>(std::move(known)),
+                               std::move(ten)};
+  RUNNEL_ASSIGN_OR_RETURN(knowledge.frozen, FrozenShare::Create(model));
+  return knowledge;
 }
 
 std::vector<LayerRange> PredictorKnowledge::Informative() const {

@@ -15,6 +15,7 @@
 #include "predictor/fit/device_mixture.h"
 #include "predictor/fit/features.h"
 #include "predictor/networks/network_file.h"
+#include "predictor/run/frozen_share.h"
 #include "predictor/run/range_predictor.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/plan/layer_range.h"
@@ -29,6 +30,7 @@ struct PredictorKnowledge {
   DeviceMixture::Known known;   // devices that were profiled with this model; may be empty
   std::vector<LayerRange> ten;  // AccEPT's ten (sub_models.h); some are there twice
   std::optional<PredictorNetwork> network = {};  // the row's network, if it has one
+  FrozenShare frozen = {};  // RunPredictor scales by it: rows know models that train as a whole
 
   // The ten most informative ranges (informative_ranges.h) of those that all known devices
   // measured. Without known devices AccEPT's ten, each once.

@@ -63,7 +63,7 @@ absl::Status RunPredictor::Characterise(int device, absl::Span<const double> sec
       return absl::InvalidArgumentError(
           absl::StrCat("device ", device, ": ", seconds[i], " s is no time of a sub-model"));
     }
-    observations.push_back({representatives_[i], seconds[i]});
+    observations.push_back(AsTrained({representatives_[i], seconds[i]}));
   }
   RUNNEL_ASSIGN_OR_RETURN(DevicePredictor predictor,
                           DevicePredictor::Create(row_, knowledge_, observations, options_));
@@ -73,16 +73,20 @@ absl::Status RunPredictor::Characterise(int device, absl::Span<const double> sec
 }
 
 double RunPredictor::Seconds(int device, const LayerRange& range) const {
-  return devices_.at(device).Seconds(range);
+  return devices_.at(device).Seconds(range) * knowledge_->frozen.Of(range);
+}
+
+Observation RunPredictor::AsTrained(Observation observed) const {
+  observed.seconds /= knowledge_->frozen.Of(observed.range);
+  return observed;
 }
 
 DeviceTimes RunPredictor::Times(int device) const {
   const auto found = times_.find(device);
   if (found != times_.end()) return found->second;
-  const DevicePredictor& predictor = devices_.at(device);
   const int layers = knowledge_->work.layers();
   std::vector<double> seconds;
-  for (const LayerRange& range : AllRanges(layers)) seconds.push_back(predictor.Seconds(range));
+  for (const LayerRange& range : AllRanges(layers)) seconds.push_back(Seconds(device, range));
   return times_.emplace(device, DeviceTimes::ByRange(layers, std::move(seconds))).first->second;
 }
 
@@ -93,7 +97,7 @@ absl::StatusOr<ReportOutcome> RunPredictor::Report(int device, const Observation
         absl::StrCat("device ", device, ": its representative sub-models were not measured"));
   }
   times_.erase(device);
-  return found->second.Report(reported);
+  return found->second.Report(AsTrained(reported));
 }
 
 }  // namespace runnel

@@ -63,6 +63,9 @@ class RunPredictor {
         options_(options),
         representatives_(row->ranges(*knowledge_)) {}
 
+  // What the range would take if all its layers trained.
+  Observation AsTrained(Observation observed) const;
+
   const PredictorRow* row_;
   std::shared_ptr<const PredictorKnowledge> knowledge_;
   PredictorOptions options_;

@@ -89,6 +89,62 @@ TEST_F(CompilerTest, EveryCutGivesTheSameBytes) {
   std::cout << "seeds 1.." << kSeeds << ", " << pipelines << " pipelines\n";
 }
 
+// Of random models that are frozen up to a layer: no cut changes a byte, no frozen state changes,
+// and what trains gets the gradients that it gets otherwise.
+TEST_F(CompilerTest, FrozenLayersStayAndAreNoBurden) {
+  int same_gradients = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const ModelSpec unfrozen = RandomModel(seed);
+    const int front = 1 + static_cast<int>(seed % (unfrozen.layer_count() - 1));
+    ModelSpec model = unfrozen;
+    bool acts_alike = true;
+    for (int layer = 0; layer < front; ++layer) {
+      model.layers[layer].frozen = true;
+      for (const OpSpec& op : model.layers[layer].ops)
+        acts_alike = acts_alike && op.kind != OpKind::kBatchNorm && op.kind != OpKind::kDropout;
+    }
+    const Outcome whole = Train(model, {}, seed, Checks::kOff);
+    ASSERT_EQ(Train(model, {}, seed, Checks::kOn), whole);
+    for (int cut = 1; cut < model.layer_count(); ++cut)
+      ASSERT_EQ(Train(model, {cut}, seed, Checks::kOff), whole) << "cut " << cut;
+    const std::vector<std::vector<float>> initial =
+        TestPipeline::Make(model, {}, kBatch, backend_.get(), seed)->Tensors(Storage::kStatistics);
+    size_t i = 0;
+    for (const StateTensor& tensor :
+         PlanState(model, 0, model.layer_count() - 1, **FindRecipe("fp32"), {})->tensors) {
+      if (tensor.storage != Storage::kStatistics) continue;
+      if (tensor.spec.frozen) {
+        EXPECT_EQ(whole.statistics[i], initial[i]) << tensor.spec.name;
+      }
+      ++i;
+    }
+    if (!acts_alike) continue;
+    const Outcome all = Train(unfrozen, {}, seed, Checks::kOff);
+    ASSERT_EQ(all.losses[0], whole.losses[0]);
+    const std::vector<std::vector<float>>& gradients = whole.first_gradients;
+    ASSERT_TRUE(std::equal(gradients.rbegin(), gradients.rend(), all.first_gradients.rbegin()));
+    ++same_gradients;
+  }
+  EXPECT_GT(same_gradients, 3);
+}
+
+TEST_F(CompilerTest, AFrozenStageHasForwardsAlone) {
+  ModelSpec model = RandomModel(1);
+  for (int layer = 0; layer < 2; ++layer) model.layers[layer].frozen = true;
+  const Recipe& recipe = **FindRecipe("fp32");
+  const auto program = CompileStage(model, 0, 1, kBatch, recipe);
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (const Part part : {Part::kInputGradient, Part::kWeightGradient, Part::kUpdate})
+    EXPECT_TRUE(program->part(part).empty());
+  EXPECT_EQ(program->stash_bytes, 0);
+  EXPECT_EQ(program->state.gradient_bytes + program->state.slot_bytes, 0);
+  EXPECT_EQ(program->state.parameter_bytes, 0) << "no version is ever made";
+  const auto next = CompileStage(model, 2, model.layer_count() - 1, kBatch, recipe);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_FALSE(next->needs_input_gradient);
+}
+
 // Also shows that nothing reads memory that the contract does not keep for it, and that evaluation
 // and backward change no state.
 TEST_F(CompilerTest, PoisonBetweenPartsChangesNothing) {

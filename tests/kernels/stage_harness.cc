@@ -35,7 +35,8 @@ PartAccess AccessOf(Part part, const Program& program, Steps steps) {
     case Part::kForwardEval:
       return {{kInput, kLabels, kParameters, kStatistics}, {kOutput, kMetrics, kScratch}};
     case Part::kInputGradient:
-      access = {{kInput, kOutputGradient, kParameters}, {kInputGradient, kStash, kScratch}};
+      access = {{kInput, kOutputGradient, kParameters, kStatistics},
+                {kInputGradient, kStash, kScratch}};
       if (!program.early_weight_gradients) break;
       if (!alone) access.writes.push_back(kGradients);
       if (alone) access.writes.insert(access.writes.end(), step.begin(), step.end());

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
 #include "tests/base/codecs.h"
@@ -216,6 +217,66 @@ TEST_F(PlanBuilder, SlowLinksMoveTheCut) {
   EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 3);
   request_.link_speed.rate = LinkRate::Mbps(0.1);
   EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 4);
+}
+
+// Of eight equal layers the first four are frozen and take a third each, so that both halves of the
+// time are no halves of the model.
+TEST_F(PlanBuilder, FrozenLayersMoveTheCut) {
+  model_ = *Rewrite(*MakeModel("vgg11"), {"freeze:6"});
+  request_.devices = {DeviceId(0), DeviceId(1)};
+  const std::vector<double> trained(9, 3);
+  std::vector<double> frozen = trained;
+  std::fill(frozen.begin(), frozen.begin() + 6, 1);
+  const auto cut = [&](const char* policy, const std::vector<double>& seconds, bool freezes) {
+    const ModelSpec whole = *MakeModel("vgg11");
+    request_.policy = *FindPolicy(policy);
+    request_.model = freezes ? &model_ : &whole;
+    const auto compute = MeasuredCost::ByLayer(std::vector<std::vector<double>>(2, seconds));
+    request_.compute = &*compute;
+    return MakePlan(request_)->stages[0].last_layer;
+  };
+  for (const char* policy : {"dp", "accept", "runnel"}) {
+    SCOPED_TRACE(policy);
+    EXPECT_LE(cut(policy, trained, false), 4);
+    EXPECT_GE(cut(policy, frozen, true), 5);
+  }
+}
+
+TEST_F(PlanBuilder, FrozenLayersKeepTheirWeightsAlone) {
+  const auto compute = MeasuredCost::ByLayer({{1, 1, 1, 1, 1, 1}});
+  request_.compute = &*compute;
+  request_.devices = {DeviceId(0)};
+  const PipelineModel whole = *MakePipelineModel(request_);
+  model_ = *Rewrite(model_, {"freeze:4"});
+  const PipelineModel model = *MakePipelineModel(request_);
+  EXPECT_EQ(model.frozen_front, 4);
+  const int64_t weights = 4 * InferShapes(model_, 1)->at(0).parameters;
+  EXPECT_EQ(whole.memory[0].version_bytes, weights);
+  EXPECT_EQ(model.memory[0].version_bytes, 0);
+  EXPECT_EQ(model.memory[0].stash_bytes, 0);
+  EXPECT_LT(model.memory[0].state_bytes, whole.memory[0].state_bytes + model.raw_bytes[0]);
+  EXPECT_EQ(model.memory[5].state_bytes, whole.memory[5].state_bytes);
+  EXPECT_EQ(model.memory[5].stash_bytes, whole.memory[5].stash_bytes);
+}
+
+// Nothing but an acknowledgement goes back over a link behind frozen layers.
+TEST_F(PlanBuilder, NoGradientCrossesALinkBehindFrozenLayers) {
+  model_ = *Rewrite(model_, {"freeze:2"});
+  const auto compute =
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {1, 1, 1, 1, 1, 1}));
+  request_.compute = &*compute;
+  request_.link_speed = {LinkRate::Mbps(8), 0.25};
+  const PipelineModel model = *MakePipelineModel(request_);
+  const auto up = [&](int layer) { return WayCost(model, 0, layer, 0, 1, Direction::kBackward); };
+  EXPECT_DOUBLE_EQ(up(1).total(), 0.25);
+  EXPECT_GT(up(2).total(), 0.25);
+  EXPECT_GT(WayCost(model, 0, 1, 0, 1, Direction::kForward).total(), 0.25);
+  EXPECT_EQ((*MakeLinkSeconds(request_))(1, 0, Direction::kBackward), 0);
+  const SimulatedPipeline pipeline = ToPipeline(model, {{0, 1, 2}, {1, 3, 5}, {3, 2, 1}, {0, 0}});
+  EXPECT_TRUE(pipeline.stages[0].forward_only);
+  EXPECT_EQ(pipeline.stages[0].forward_ns, 2'000'000'000) << "what was measured is all forward";
+  EXPECT_EQ(pipeline.stages[0].input_gradient_ns + pipeline.stages[0].weight_gradient_ns, 0);
+  EXPECT_FALSE(pipeline.stages[1].forward_only);
 }
 
 TEST_F(PlanBuilder, OneDeviceHasNoLink) {

@@ -51,6 +51,54 @@ SimulatedPipeline RandomPipeline(std::mt19937& random, const RandomOptions& opti
   return pipeline;
 }
 
+// A forward of 10 that nobody answers, over a link of 5 and back, to 30 of forward and backward.
+SimulatedPipeline FrozenFirst(int64_t cap) {
+  SimulatedPipeline pipeline;
+  pipeline.stages = {{10, 0, 0, true}, {10, 10, 10}};
+  pipeline.links = {{{0, 5, 0, 0}, {0, 0, 2, 0}}};
+  pipeline.caps = {cap, 1};
+  pipeline.micro_batches = 4;
+  return pipeline;
+}
+
+TEST(Simulator, AFrozenStageRunsAheadByItsCap) {
+  std::string ends;
+  const auto note = [&](int stage, Action action, int64_t sequence, int64_t end_ns) {
+    if (stage == 0 && action == Action::kForward)
+      ends += std::to_string(sequence) + "@" + std::to_string(end_ns) + " ";
+  };
+  ASSERT_TRUE(Simulate(FrozenFirst(1), note).ok());
+  // Each waits for the word that the one before has begun: 15 + 2, 45 + 2, 75 + 2.
+  EXPECT_EQ(ends, "0@10 1@27 2@57 3@87 ");
+  ends.clear();
+  const auto run = Simulate(FrozenFirst(2), note);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(ends, "0@10 1@20 2@30 3@57 ");
+  EXPECT_EQ(run->total_ns, 15 + 4 * 30);
+  EXPECT_EQ(run->up_busy_ns[0], 0);
+  EXPECT_EQ(run->compute_busy_ns[0], 40);
+}
+
+TEST(Simulator, SteadyPeriodsOfFrozenStages) {
+  EXPECT_NEAR(*SteadyPeriodNs(FrozenFirst(2)), 30, 1e-6);
+  SimulatedPipeline slow_front = FrozenFirst(1);
+  slow_front.stages[0].forward_ns = 100;
+  EXPECT_DOUBLE_EQ(BoundNs(slow_front), 107);
+  EXPECT_NEAR(*SteadyPeriodNs(slow_front), 107, 1e-6);
+  slow_front.caps[0] = 2;
+  EXPECT_NEAR(*SteadyPeriodNs(slow_front), 100, 1e-6);
+}
+
+TEST(Simulator, OnlyStagesInFrontAreFrozen) {
+  SimulatedPipeline pipeline = FrozenFirst(1);
+  pipeline.stages[0].input_gradient_ns = 1;
+  EXPECT_THAT(std::string(Simulate(pipeline).status().message()),
+              HasSubstr("stage 0 cannot be one of forwards alone"));
+  pipeline = FrozenFirst(1);
+  std::swap(pipeline.stages[0], pipeline.stages[1]);
+  EXPECT_FALSE(Simulate(pipeline).ok());
+}
+
 TEST(Simulator, EqualsTheRecurrence) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);

@@ -132,6 +132,45 @@ TEST(PipelineProperty, LostStagesChangeNothing) {
   EXPECT_GT(losses, static_cast<int64_t>(Seeds())) << "the faults did not bite";
 }
 
+// The first stages' layers are frozen: they run forwards alone, as many ahead as their caps allow.
+TEST(PipelineProperty, FrozenStagesChangeNothing) {
+  for (uint64_t seed = 1; seed <= Seeds(); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto frozen_in = [&](const Scenario& scenario) {
+      return static_cast<int>(seed % scenario.compute.size());
+    };
+    Scenario calm(seed);
+    const int frozen = frozen_in(calm);
+    if (frozen == 0) continue;
+    const std::vector<uint64_t> before = calm.Weights();
+    calm.options.frozen_front = frozen;
+    calm.options.max_action_ns = 0;
+    const auto expected = RunSimulated(calm.options);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (int i = 0; i < frozen; ++i) {
+      EXPECT_EQ(calm.Weights()[i], before[i]) << i;
+      EXPECT_EQ(expected->actions[i].find_first_of("IW"), std::string::npos) << i;
+    }
+    EXPECT_NE(calm.Weights().back(), before.back());
+
+    Scenario faulty(seed);
+    faulty.options.seed = seed + 4000;
+    faulty.options.frozen_front = frozen;
+    faulty.options.lose_every_ns = seed % 2 == 0 ? 200'000'000 : 0;
+    faulty.options.break_every_ns = 40'000'000;
+    faulty.options.shaping.delay_ms = 5;
+    std::vector<HashCompute> cut;
+    faulty.options.keep = [&] { cut = faulty.compute; };
+    faulty.options.go_back = [&] { faulty.compute = cut; };
+    const auto recovered = RunSimulated(faulty.options);
+    ASSERT_TRUE(recovered.ok()) << recovered.status();
+    EXPECT_EQ(faulty.Weights(), calm.Weights());
+    if (recovered->losses == 0) {
+      EXPECT_EQ(recovered->actions, expected->actions);
+    }
+  }
+}
+
 TEST(PipelineProperty, ActionsAreThoseOfTheSchedule) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

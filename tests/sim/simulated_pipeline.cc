@@ -31,6 +31,7 @@ class LinkEnd final : public ConnectionObserver {
   absl::Status OnHeader(const FrameHeader&) override { return absl::OkStatus(); }
   void OnFrame(Frame frame) override {
     if (absl::Status status = session_.Received(std::move(frame)); !status.ok()) error = status;
+    if (on_received) on_received();
   }
   void OnClosed(const absl::Status&) override {
     session_.Disconnected();
@@ -43,6 +44,7 @@ class LinkEnd final : public ConnectionObserver {
   LinkSession& session() { return session_; }
 
   absl::Status error;
+  std::function<void()> on_received;
 
  private:
   LinkSession session_;
@@ -138,7 +140,8 @@ class Simulation {
     StageRuntimeOptions options{.plan = options_.plan,
                                 .stage = i,
                                 .batching = options_.batching,
-                                .first_sequence = Sequence(FirstSequence())};
+                                .first_sequence = Sequence(FirstSequence()),
+                                .frozen_front = options_.frozen_front};
     stage.runtime = std::make_unique<StageRuntime>(std::move(options));
     stage.transport = network_.NewTransport(NameOf(i));
     const auto deliver = [this, i, life = life_](Frame frame) {
@@ -149,6 +152,8 @@ class Simulation {
     };
     if (i > 0) {
       stage.upstream = std::make_unique<LinkEnd>(generation(), deliver, [] {});
+      if (!stage.runtime->sends_gradients())
+        stage.upstream->session().AcknowledgeAtOnce(FrameKind::kActivation);
       auto accept = [this, end = stage.upstream.get()](std::shared_ptr<Connection> connection) {
         // The transport wants its observer before the session talks.
         network_.ScheduleAt(network_.now_ns(), [end, connection] { end->Connected(connection); });
@@ -162,6 +167,10 @@ class Simulation {
       stage.downstream = std::make_unique<LinkEnd>(generation(), deliver, [this, i, life = life_] {
         if (life == life_) At(network_.now_ns() + kRedialNs, [this, i] { Dial(i); });
       });
+      stage.downstream->on_received = [this, i, life = life_, end = stage.downstream.get()] {
+        if (life != life_) return;
+        Pump(i, stages_[i].runtime->Waiting(end->session().unacknowledged(FrameKind::kActivation)));
+      };
     }
     return absl::OkStatus();
   }

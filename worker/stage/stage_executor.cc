@@ -32,6 +32,7 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options_.training));
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
+  forward_only_ = options_.last_layer < options_.model.frozen_front();
   const BackendTraits traits = backend->traits();
   numerics_class_ = traits.numerics_class;
   StagePrograms programs = {.max_batch = *std::max_element(sizes.begin(), sizes.end()),
@@ -254,11 +255,13 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, ContextOf(place), bindings));
   if (program.backward_reads_output) entry.output = output;
   if (has_loss_) return LossOutput(metrics);
+  if (forward_only_) stash_->Pop();  // no backward comes
   return Output{std::move(output)};
 }
 
 absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBatch& place,
                                                                   Payload output_gradient) {
+  if (forward_only_) return Output{};
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
   const Program& program = compiled->program;
   if (!has_loss_)
@@ -289,6 +292,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
 }
 
 absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
+  if (forward_only_) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
   if (stash_->in_flight() == 0 || stash_->Oldest().place.sequence != place.sequence ||
       stash_->Oldest().scratch == nullptr) {

@@ -128,6 +128,7 @@ class StageExecutor final : public StageEngine {
   Shape input_sample_;
   Shape output_sample_;
   bool has_loss_ = false;
+  bool forward_only_ = false;       // all layers lie in ModelSpec::frozen_front
   bool steps_in_backward_ = false;  // CompileOptions
   std::string slices_found_;
   std::map<int64_t, Compiled> compiled_;  // by samples

@@ -35,13 +35,14 @@ StageRuntime::StageRuntime(StageRuntimeOptions options)
     : options_(std::move(options)),
       limit_(options_.first_sequence.value()),
       done_{limit_, limit_, limit_},
+      sent_(limit_),
       version_(options_.batching.Locate(options_.first_sequence).step) {}
 
 bool StageRuntime::Decodes(Direction direction) const {
   if (direction == Direction::kForward) {
     return !first_stage() && !options_.plan.links[options_.stage - 1].codec_forward.is_identity();
   }
-  if (has_loss()) return false;
+  if (has_loss() || forward_only()) return false;
   const LinkPlan& link = options_.plan.links[options_.stage];
   return !link.codec_backward.is_identity() || AnyNeedsGradients(link.codec_forward);
 }
@@ -49,7 +50,7 @@ bool StageRuntime::Encodes(Direction direction) const {
   if (direction == Direction::kForward) {
     return !has_loss() && !options_.plan.links[options_.stage].codec_forward.is_identity();
   }
-  return !first_stage() && !options_.plan.links[options_.stage - 1].codec_backward.is_identity();
+  return sends_gradients() && !options_.plan.links[options_.stage - 1].codec_backward.is_identity();
 }
 
 absl::Status StageRuntime::Fail(std::string what) {
@@ -82,8 +83,8 @@ absl::Status StageRuntime::Evaluate(Sequence first, int64_t micro_batches) {
 }
 
 absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64_t samples) const {
-  const bool fits = kind == FrameKind::kGradient                                   ? !has_loss()
-                    : kind == FrameKind::kActivation                               ? !first_stage()
+  const bool fits = kind == FrameKind::kGradient     ? !has_loss() && !forward_only()
+                    : kind == FrameKind::kActivation ? !first_stage()
                     : kind == FrameKind::kInput || kind == FrameKind::kEvalInput   ? first_stage()
                     : kind == FrameKind::kLabels || kind == FrameKind::kEvalLabels ? has_loss()
                     : kind == FrameKind::kEvalActivation                           ? !first_stage()
@@ -107,9 +108,11 @@ absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64
                                                    " is out of order, next is ", next));
   }
   // The stage before has at most its cap in flight, and has done no input-gradient that this one
-  // has not.
+  // has not; where it makes none, no micro-batch is done whose forward has not begun here.
+  const int64_t begun = done_.forwards + (running_ == Running::kForward ? 1 : 0);
+  const int64_t done = sends_gradients() ? done_.input_gradients : begun;
   if (kind == FrameKind::kActivation &&
-      sequence.value() >= done_.input_gradients + options_.plan.stages[options_.stage - 1].cap) {
+      sequence.value() >= done + options_.plan.stages[options_.stage - 1].cap) {
     return absl::InvalidArgumentError(
         absl::StrCat("micro-batch ", sequence.value(), " is beyond the cap"));
   }
@@ -153,6 +156,7 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
 void StageRuntime::Accept(Direction direction, MicroBatch place, Payload payload) {
   (direction == Direction::kForward ? inputs_ : gradients_)[place.sequence.value()] =
       std::move(payload);
+  if (direction == Direction::kForward && acknowledges_forwards()) return;
   effects_.push_back(AcknowledgeEffect{SenderOf(direction), KindOf(direction), place.sequence});
 }
 
@@ -168,8 +172,20 @@ absl::Status StageRuntime::Encoded(Direction direction, Sequence sequence, int64
                                    Payload payload) {
   if (failed_) return absl::OkStatus();
   --codec_outstanding_;
+  Send(direction, sequence, samples, std::move(payload));
+  Advance();
+  return absl::OkStatus();
+}
+
+void StageRuntime::Send(Direction direction, Sequence sequence, int64_t samples, Payload payload) {
+  if (direction == Direction::kForward) sent_ = sequence.value() + 1;
   effects_.push_back(
       SendEffect{ReceiverOf(direction), KindOf(direction), sequence, samples, std::move(payload)});
+}
+
+absl::Status StageRuntime::Waiting(int64_t activations) {
+  if (failed_ || !forward_only()) return absl::OkStatus();
+  done_.input_gradients = done_.weight_gradients = sent_ - activations;
   Advance();
   return absl::OkStatus();
 }
@@ -181,8 +197,7 @@ void StageRuntime::Emit(Direction direction, const MicroBatch& place, Payload te
     effects_.push_back(EncodeEffect{direction, place, std::move(tensor)});
     return;
   }
-  effects_.push_back(SendEffect{ReceiverOf(direction), KindOf(direction), place.sequence,
-                                place.samples, std::move(tensor)});
+  Send(direction, place.sequence, place.samples, std::move(tensor));
 }
 
 absl::Status StageRuntime::ComputeDone(ComputeResult result) {
@@ -227,7 +242,7 @@ void StageRuntime::FinishForward(ComputeResult result) {
 
 void StageRuntime::FinishInputGradient(ComputeResult result) {
   const MicroBatch place = options_.batching.Locate(Sequence(done_.input_gradients++));
-  if (!first_stage()) Emit(Direction::kBackward, place, std::move(result.tensor));
+  if (sends_gradients()) Emit(Direction::kBackward, place, std::move(result.tensor));
 }
 
 void StageRuntime::FinishWeightGradient() {
@@ -236,21 +251,21 @@ void StageRuntime::FinishWeightGradient() {
 }
 
 // The pipeline's next drain: the granted barrier; for a synchronous schedule the end of the
-// mini-batch.
+// mini-batch, except at a stage where nothing steps.
 int64_t StageRuntime::Boundary() const {
-  if (!options_.plan.drains_each_step) return limit_;
+  if (!options_.plan.drains_each_step || forward_only()) return limit_;
   const int64_t step = options_.batching.Locate(Sequence(done_.weight_gradients)).step;
   return std::min(limit_, options_.batching.FirstSequence(step + 1).value());
 }
 
 void StageRuntime::Advance() {
   if (running_ != Running::kNothing || barrier_reported_) return;
-  switch (NextAction(options_.plan.stages[options_.stage].order(), Boundary(), done_)) {
+  switch (NextAction(plan().order(), Boundary(), done_)) {
     case Action::kForward:
       StartForward();
       return;
     case Action::kInputGradient:
-      StartInputGradient();
+      if (!forward_only()) StartInputGradient();
       return;
     case Action::kWeightGradient:
       StartWeightGradient();
@@ -274,6 +289,8 @@ void StageRuntime::StartForward() {
   inputs_.erase(input);
   if (first_stage())
     effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kInput, place.sequence});
+  if (acknowledges_forwards())
+    effects_.push_back(AcknowledgeEffect{Peer::kUpstream, FrameKind::kActivation, place.sequence});
   if (has_loss()) {
     effect.labels = std::move(labels->second);
     labels_.erase(labels);

@@ -117,6 +117,7 @@ struct StageRuntimeOptions {
   Sequence first_sequence;
   int64_t eval_batch_size = 0;
   int64_t eval_samples = 0;
+  int frozen_front = 0;  // of the model
 };
 
 class StageRuntime {
@@ -132,6 +133,9 @@ class StageRuntime {
   absl::Status Decoded(Direction direction, Sequence sequence, Payload tensor);
   absl::Status Encoded(Direction direction, Sequence sequence, int64_t samples, Payload payload);
   absl::Status ComputeDone(ComputeResult result);
+  // Where forward_only(): the next stage has not begun the forward of the last `activations` that
+  // were sent.
+  absl::Status Waiting(int64_t activations);
 
   // The effects to carry out now, in order. Empties the list.
   std::vector<Effect> TakeEffects();
@@ -140,8 +144,14 @@ class StageRuntime {
   bool has_loss() const {
     return options_.stage + 1 == static_cast<int>(options_.plan.stages.size());
   }
+  // No gradient comes: all layers are frozen, and so are those before. A micro-batch is in flight
+  // until the next stage begins its forward.
+  bool forward_only() const { return plan().last_layer < options_.frozen_front; }
+  // A gradient leaves for the stage before.
+  bool sends_gradients() const { return plan().first_layer > options_.frozen_front; }
   int64_t forwards() const { return done_.forwards; }
-  // Micro-batches whose both gradients are done.
+  // Micro-batches that are no longer in flight: both gradients are done, or none is needed and the
+  // next stage has begun.
   int64_t backwards() const { return done_.weight_gradients; }
   // Optimizer steps that the newest weights have seen.
   int64_t version() const { return version_; }
@@ -159,6 +169,10 @@ class StageRuntime {
     int64_t samples = 0;
   };
 
+  const StagePlan& plan() const { return options_.plan.stages[options_.stage]; }
+  // The stage before gets no gradient; the acknowledgement of an activation, sent when its forward
+  // begins, ends its micro-batch there.
+  bool acknowledges_forwards() const { return !first_stage() && !sends_gradients(); }
   // Whether a boundary tensor that arrives, or that leaves, goes through the codec lane.
   bool Decodes(Direction direction) const;
   bool Encodes(Direction direction) const;
@@ -178,6 +192,7 @@ class StageRuntime {
   void FinishWeightGradient();
   void FinishEvaluation(ComputeResult result);
   void Emit(Direction direction, const MicroBatch& place, Payload tensor);
+  void Send(Direction direction, Sequence sequence, int64_t samples, Payload payload);
 
   StageRuntimeOptions options_;
   std::vector<Effect> effects_;
@@ -185,6 +200,7 @@ class StageRuntime {
 
   int64_t limit_ = 0;
   StageProgress done_;
+  int64_t sent_ = 0;  // sequences below it were sent to the next stage
   int64_t version_ = 0;
   bool barrier_reported_ = true;
   int64_t codec_outstanding_ = 0;

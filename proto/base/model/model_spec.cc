@@ -70,6 +70,7 @@ class LayerInference {
 
   void AddState(const char* name, TensorRole role, const Shape& shape) {
     info_.state.push_back({absl::StrCat(op_, ".", name), op_, role, shape});
+    info_.state.back().frozen = layer_.frozen;
     if (IsTrainable(role)) info_.parameters += shape.elements();
   }
 
@@ -238,6 +239,20 @@ bool ModelSpec::has_batch_norm() const {
     }
   }
   return false;
+}
+
+int ModelSpec::frozen_front() const {
+  const auto has_parameters = [](const OpSpec& op) {
+    return op.kind == OpKind::kConv || op.kind == OpKind::kLinear || op.kind == OpKind::kBatchNorm;
+  };
+  if (layers.empty() || !layers.front().frozen) return 0;
+  int front = 0;
+  while (front < layer_count() &&
+         (layers[front].frozen ||
+          std::none_of(layers[front].ops.begin(), layers[front].ops.end(), has_parameters))) {
+    ++front;
+  }
+  return front;
 }
 
 absl::StatusOr<LayerInfo> InferLayer(const LayerSpec& layer, const Shape& input) {

@@ -71,6 +71,8 @@ struct OpSpec {
 struct LayerSpec {
   std::string name;
   std::vector<OpSpec> ops;
+  // The layer's state never steps: no gradient is computed for it, the optimizer has no slots for it.
+  bool frozen = false;
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
@@ -83,6 +85,11 @@ struct ModelSpec {
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   bool has_batch_norm() const;
+  // Number of layers in front of the first layer that a gradient must reach: frozen layers, and
+  // layers without parameters between or right behind them. 0 if the first layer is not frozen.
+  // Frozen layers of this front compute as in evaluation. No gradient crosses the front's
+  // boundaries, the one behind its last layer included.
+  int frozen_front() const;
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
@@ -97,7 +104,7 @@ enum class TensorRole : uint8_t {
   kExponent = 7,     // exponent of the op's int8 weight, fixed for the run (number_format.h)
   kKeptScales = 8,   // scales of the op's products, and their history (training/rescale.h)
 };
-bool IsTrainable(TensorRole role);
+bool IsTrainable(TensorRole role);  // unless its layer is frozen
 
 // One state tensor of a layer. Conv weights are (out, in / groups, k...), linear weights (out, in).
 struct StateTensorSpec {
@@ -106,6 +113,7 @@ struct StateTensorSpec {
   TensorRole role = TensorRole::kWeight;
   Shape shape;
   DType dtype = DType::kFloat32;
+  bool frozen = false;  // LayerSpec
 };
 
 // Everything that follows from a layer and the shape that enters it.

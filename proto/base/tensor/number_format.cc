@@ -42,8 +42,9 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
     if (spec.role != TensorRole::kWeight) continue;
     state.back().dtype = format.parameter;
     state.push_back({absl::StrCat(spec.op, ".exponent"), spec.op, TensorRole::kExponent, Shape({1}),
-                     DType::kInt32});
-    if (!format.keeps_scales) continue;
+                     DType::kInt32, spec.frozen});
+    // Scales follow what is trained, so that those of frozen products are made anew each time.
+    if (!format.keeps_scales || spec.frozen) continue;
     state.push_back({absl::StrCat(spec.op, ".kept_scales"), spec.op, TensorRole::kKeptScales,
                      Shape({kScalesPerOperator, kKeptScaleWords}), DType::kInt32});
   }
@@ -51,7 +52,7 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
 }
 
 bool HasSlots(const StateTensorSpec& spec) {
-  return IsTrainable(spec.role) && spec.dtype == DType::kFloat32;
+  return IsTrainable(spec.role) && !spec.frozen && spec.dtype == DType::kFloat32;
 }
 
 std::vector<StateTensorSpec> SlotsOf(const std::vector<StateTensorSpec>& state,

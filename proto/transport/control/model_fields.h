@@ -61,7 +61,9 @@ void ListFields(auto& list, OpSpec& op) {
       "init_std", op.init_std);
 }
 
-void ListFields(auto& list, LayerSpec& layer) { list("name", layer.name)("ops", layer.ops); }
+void ListFields(auto& list, LayerSpec& layer) {
+  list("name", layer.name)("ops", layer.ops)("frozen", layer.frozen);
+}
 
 void ListFields(auto& list, ModelSpec& model) {
   list("name", model.name)("input", model.input)("classes", model.classes)("layers", model.layers);

@@ -69,7 +69,7 @@ void LinkSession::Acknowledge(FrameKind kind, Generation generation, Sequence se
   if (sequence <= stream.last_acknowledged) return;
   stream.last_acknowledged = sequence;
   const int64_t owed = sequence.value() - stream.last_told.value();
-  if (owed < kMostOwed && HasReturnTraffic(kind)) return;
+  if (owed < kMostOwed && HasReturnTraffic(kind) && !stream.is_acknowledged_at_once) return;
   SendAck(kind, stream);
 }
 

@@ -59,6 +59,8 @@ class LinkSession {
   // processors a wake-up. Sent at once: acknowledgements of other kinds, every kMostOwed-th, and
   // those owed when a new connection comes.
   void Acknowledge(FrameKind kind, Generation generation, Sequence sequence);
+  // Acknowledgements of this kind are sent at once: no frames go back that they could go along with.
+  void AcknowledgeAtOnce(FrameKind kind) { streams_[kind].is_acknowledged_at_once = true; }
   // Takes a new connection after the hellos: repeats the acknowledgements and resends
   // unacknowledged frames. Replaces the old connection, whose frames must no longer be passed in.
   void Connected(std::shared_ptr<Connection> connection);
@@ -97,6 +99,7 @@ class LinkSession {
     Sequence last_delivered{-1};     // in the current generation
     Sequence last_acknowledged{-1};  // consumed by our owner, in the current generation
     Sequence last_told{-1};          // acknowledged to the peer
+    bool is_acknowledged_at_once = false;
   };
 
   static Position PositionOf(const FrameHeader& header) {

@@ -18,11 +18,13 @@ Payload Bytes(size_t size) {
 }
 
 StageRuntime MakeStage(int stage, std::vector<int64_t> caps, const std::string& codec = "identity",
-                       int64_t micro_batches = 1, std::vector<int64_t> deferred = {}) {
+                       int64_t micro_batches = 1, std::vector<int64_t> deferred = {},
+                       int frozen_front = 0) {
   StageRuntimeOptions options{.plan = {},
                               .stage = stage,
                               .batching = Batching::Create(1000, 10, micro_batches, 1).value(),
-                              .first_sequence = Sequence(0)};
+                              .first_sequence = Sequence(0),
+                              .frozen_front = frozen_front};
   options.plan.generation = Generation(1);
   options.plan.drains_each_step = micro_batches > 1;
   for (size_t i = 0; i < caps.size(); ++i) {
@@ -96,6 +98,45 @@ TEST(StageRuntime, MiddleStageSendsTheGradientBeforeItComputesTheWeightGradient)
   ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
   ASSERT_TRUE(stage.ComputeDone({}).ok());
   EXPECT_EQ(Names(stage), "S1 W!1 B2");
+}
+
+// Of three stages the first two are frozen: a micro-batch is in flight until the next stage begins.
+TEST(StageRuntime, FrozenStagesRunForwardsAlone) {
+  StageRuntime first = MakeStage(0, {2, 1, 1}, "identity", 1, {}, 2);
+  ASSERT_TRUE(first.RunUntil(Sequence(3)).ok());
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(first.Arrived(FrameKind::kInput, Sequence(i), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(first), "A0 F0/0");
+  ASSERT_TRUE(first.ComputeDone({Bytes(8)}).ok());
+  ASSERT_TRUE(first.Waiting(1).ok());
+  EXPECT_EQ(Names(first), "S0 A1 F1/0");
+  ASSERT_TRUE(first.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(first), "S1") << "two wait: no third";
+  ASSERT_TRUE(first.Waiting(1).ok());
+  EXPECT_EQ(Names(first), "A2 F2/0");
+  EXPECT_EQ(first.backwards(), 1);
+  ASSERT_TRUE(first.ComputeDone({Bytes(8)}).ok());
+  ASSERT_TRUE(first.Waiting(1).ok());
+  EXPECT_EQ(Names(first), "S2");
+  ASSERT_TRUE(first.Waiting(0).ok());
+  EXPECT_EQ(Names(first), "B3");
+  EXPECT_EQ(first.version(), 0);
+  EXPECT_THAT(std::string(first.Arrived(FrameKind::kGradient, Sequence(2), 10, Bytes(8)).message()),
+              HasSubstr("does not belong here"));
+
+  StageRuntime last = MakeStage(2, {2, 1, 1}, "identity", 1, {}, 2);
+  ASSERT_TRUE(last.RunUntil(Sequence(2)).ok());
+  ASSERT_TRUE(last.Arrived(FrameKind::kLabels, Sequence(0), 10, Bytes(8)).ok());
+  ASSERT_TRUE(last.Arrived(FrameKind::kActivation, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(last), "A0 A0 F0/0") << "told of when it begins";
+  ASSERT_TRUE(last.Arrived(FrameKind::kActivation, Sequence(1), 10, Bytes(8)).ok());
+  ASSERT_TRUE(last.ComputeDone({Payload(), 1.0, 1}).ok());
+  EXPECT_EQ(Names(last), "I0");
+  ASSERT_TRUE(last.ComputeDone({}).ok());
+  EXPECT_EQ(Names(last), "W!0") << "no gradient leaves";
+  EXPECT_THAT(
+      std::string(last.Arrived(FrameKind::kActivation, Sequence(2), 10, Bytes(8)).message()),
+      HasSubstr("beyond the cap"));
 }
 
 TEST(StageRuntime, CodecsGoThroughTheirLaneAndHoldTheBarrier) {

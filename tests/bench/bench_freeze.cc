@@ -1,0 +1,151 @@
+// What frozen layers save of a training step: the step of the rewritten model beside the forward of
+// its frozen front alone, the step of the rest alone, and the step of the whole model unfrozen.
+// Processor time of one thread, medians in turns, random values.
+//
+// bench_freeze [--model vgg11] [--layers 6] [--recipe fp32] [--backend cpu] [--batch 64] [--runs 9]
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/backends/backend.h"
+#include "partition/zoo/rewrites/rewrites.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/status_macros.h"
+#include "worker/measure/random_tensors.h"
+#include "worker/stage/plain_loop.h"
+#include "worker/stage/stage_executor.h"
+
+namespace runnel {
+namespace {
+
+using Flags = std::map<std::string, std::string>;
+
+double CpuMs() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Layers of a model as one stage, and the times of its micro-batches, each a step.
+class Piece {
+ public:
+  static absl::StatusOr<Piece> Make(const ModelSpec& model, int first, int last,
+                                    const Recipe* recipe, int64_t batch, Backend* backend,
+                                    BufferPool* pool) {
+    StageExecutorOptions options;
+    options.model = model;
+    options.first_layer = first;
+    options.last_layer = last;
+    options.recipe = recipe;
+    options.one_in_flight = true;
+    options.training.batch_size = batch;
+    options.training.dataset_samples = batch * 1000;
+    RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options.training));
+    Piece piece(batching);
+    RUNNEL_ASSIGN_OR_RETURN(piece.executor_, StageExecutor::Create(options, backend, pool));
+    RUNNEL_RETURN_IF_ERROR(piece.executor_->DrawState());
+    const Shape input = piece.executor_->input_shape(batch);
+    const DType type = first == 0 ? DType::kFloat32 : recipe->numbers.activation;
+    NumberFormat format = recipe->numbers;
+    format.activation = type;
+    piece.input_ = RandomBoundary(*pool, format, input, 0);
+    if (last + 1 == model.layer_count())
+      piece.labels_ = RandomLabels(*pool, batch, model.classes, 0);
+    return piece;
+  }
+
+  absl::Status Step() {
+    const MicroBatch place = batching_.Locate(Sequence(step_++));
+    const double begin = CpuMs();
+    RUNNEL_RETURN_IF_ERROR(executor_->Forward(place, input_, labels_).status());
+    RUNNEL_RETURN_IF_ERROR(executor_->InputGradient(place, Payload()).status());
+    RUNNEL_RETURN_IF_ERROR(executor_->WeightGradient(place, /*step=*/true));
+    ms_.push_back(CpuMs() - begin);
+    return absl::OkStatus();
+  }
+
+  double MedianMs() const { return Median({ms_.begin() + 1, ms_.end()}); }  // the first is cold
+  int64_t memory_bytes() const { return executor_->memory_bytes(); }
+
+ private:
+  explicit Piece(const Batching& batching) : batching_(batching) {}
+
+  Batching batching_;
+  std::unique_ptr<StageExecutor> executor_;
+  Payload input_, labels_;
+  int64_t step_ = 0;
+  std::vector<double> ms_;
+};
+
+absl::Status Run(const Flags& flags) {
+  int layers = 0, runs = 0;
+  int64_t batch = 0;
+  if (!absl::SimpleAtoi(flags.at("--layers"), &layers) ||
+      !absl::SimpleAtoi(flags.at("--runs"), &runs) ||
+      !absl::SimpleAtoi(flags.at("--batch"), &batch))
+    return absl::InvalidArgumentError("--layers, --runs and --batch are numbers");
+  RUNNEL_ASSIGN_OR_RETURN(const ModelSpec whole, MakeModel(flags.at("--model")));
+  RUNNEL_ASSIGN_OR_RETURN(const ModelSpec frozen,
+                          Rewrite(whole, {absl::StrCat("freeze:", layers)}));
+  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.at("--recipe")));
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(flags.at("--backend"), 1));
+  BufferPool pool;
+  const int last = whole.layer_count() - 1;
+  std::vector<std::pair<const char*, Piece>> pieces;
+  const auto add = [&](const char* name, const ModelSpec& model, int from, int to) -> absl::Status {
+    RUNNEL_ASSIGN_OR_RETURN(Piece piece,
+                            Piece::Make(model, from, to, recipe, batch, backend.get(), &pool));
+    pieces.emplace_back(name, std::move(piece));
+    return absl::OkStatus();
+  };
+  RUNNEL_RETURN_IF_ERROR(add("unfrozen model, step", whole, 0, last));
+  RUNNEL_RETURN_IF_ERROR(add("frozen model, step", frozen, 0, last));
+  RUNNEL_RETURN_IF_ERROR(add("front alone, forward", frozen, 0, layers - 1));
+  RUNNEL_RETURN_IF_ERROR(add("rest alone, step", frozen, layers, last));
+  for (int run = 0; run <= runs; ++run) {
+    for (auto& [name, piece] : pieces) RUNNEL_RETURN_IF_ERROR(piece.Step());
+  }
+  std::printf("%s, %s, layers 0 to %d frozen, %s, batch %d, median of %d\n",
+              backend->traits().numerics_class.c_str(), flags.at("--model").c_str(), layers - 1,
+              flags.at("--recipe").c_str(), static_cast<int>(batch), runs);
+  for (const auto& [name, piece] : pieces)
+    std::printf("%-22s %9.1f ms %9.1f MB\n", name, piece.MedianMs(),
+                static_cast<double>(piece.memory_bytes()) * 1e-6);
+  const double front = pieces[2].second.MedianMs(), rest = pieces[3].second.MedianMs();
+  std::printf("(frozen step - front) / rest: %.3f\n", (pieces[1].second.MedianMs() - front) / rest);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace runnel
+
+int main(int argc, char** argv) {
+  runnel::Flags flags = {{"--model", "vgg11"}, {"--layers", "6"}, {"--recipe", "fp32"},
+                         {"--backend", "cpu"}, {"--batch", "64"}, {"--runs", "9"}};
+  for (int i = 1; i < argc; i += 2) {
+    if (flags.count(argv[i]) == 0 || i + 1 >= argc) {
+      std::cerr << "usage: bench_freeze [--model M] [--layers N] [--recipe R] [--backend B] "
+                   "[--batch N] [--runs N]\n";
+      return 2;
+    }
+    flags[argv[i]] = argv[i + 1];
+  }
+  const absl::Status status = runnel::Run(flags);
+  if (!status.ok()) std::cerr << status.message() << "\n";
+  return status.ok() ? 0 : 1;
+}
