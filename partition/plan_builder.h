@@ -14,9 +14,9 @@
 #include "partition/schedule.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/plan/plan.h"
 #include "proto/base/tensor/encoded_bytes.h"
-#include "proto/base/tensor/number_format.h"
 
 namespace runnel {
 

@@ -14,7 +14,7 @@
 #include "partition/scenario.h"
 #include "partition/schedule.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 
 namespace runnel {
 

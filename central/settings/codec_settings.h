@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "central/settings/run_settings.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/training/bit_switches.h"
 #include "proto/base/training/codec_schedule.h"
 

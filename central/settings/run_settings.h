@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/training/codec_schedule.h"
 #include "proto/base/training/training_defaults.h"
 #include "proto/base/training/training_fields.h"

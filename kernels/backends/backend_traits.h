@@ -11,8 +11,8 @@
 #include "kernels/ir/co_scheduler/chain_schedule.h"
 #include "kernels/ir/compiler.h"
 #include "kernels/ir/recipe.h"
+#include "proto/base/model/rescale.h"
 #include "proto/base/training/batch_split.h"
-#include "proto/base/training/rescale.h"
 
 namespace runnel {
 

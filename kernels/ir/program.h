@@ -13,10 +13,10 @@
 #include "kernels/ir/op_code.h"
 #include "kernels/ir/optimizers/optimizer_step.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/model/number_format.h"
+#include "proto/base/model/rescale.h"
 #include "proto/base/tensor/dtype.h"
-#include "proto/base/tensor/number_format.h"
 #include "proto/base/tensor/shape.h"
-#include "proto/base/training/rescale.h"
 
 namespace runnel {
 
@@ -56,7 +56,7 @@ struct Buffer {
   DType dtype = DType::kFloat32;
   Shape shape;
   int64_t offset_bytes = 0;  // multiple of 64
-  bool scaled = false;  // has a ScaleTail behind its elements (proto/base/tensor/number_format.h)
+  bool scaled = false;  // has a ScaleTail behind its elements (proto/base/model/number_format.h)
   // FP32 that gets the values of FP16: what writes it rounds as it would into a kFloat16
   // (CompileOptions::stores_halves).
   bool rounded = false;
@@ -128,7 +128,7 @@ struct Instruction {
   RescaleRule rescale;  // of products with a kept scale
   // A product that F(2x2, 3x3) may compute, with the same sums (arithmetic/winograd.h).
   bool winograd = false;
-  BatchSplit split;     // of convolutions and linear layers, and their gradients
+  BatchSplit split;  // of convolutions and linear layers, and their gradients
   const OptimizerStep* optimizer = nullptr;  // of kOptimizerUpdate
   // A weight-gradient whose outputs are values of this micro-batch: it overwrites, whatever
   // StepContext::accumulate says.

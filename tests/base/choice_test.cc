@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/rates/rate.h"
 #include "proto/base/training/training_fields.h"

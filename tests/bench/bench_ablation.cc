@@ -37,9 +37,9 @@
 #include "kernels/ir/recipe.h"
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
+#include "proto/base/model/rescale.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/rescale.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
 #include "gtest/gtest.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 #include "tests/conformance/codec_harness.h"

@@ -8,7 +8,7 @@
 #include "compress/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "tests/conformance/codec_harness.h"
 
 namespace runnel::codec_conformance {

@@ -174,8 +174,6 @@ GRPC_SHELLS = ("proto/transport/grpc*", "worker/*grpc*")
 # Folders side by side that may include each other all the same.
 FOLDER_CIRCLES = (
     {"kernels/models/graph", "kernels/models/product"},
-    {"proto/base/model", "proto/base/tensor"}, {"proto/base/model", "proto/base/training"},
-    {"proto/base/tensor", "proto/base/training"},
 )
 
 # Included files of others, and the only files that may include them; why is printed.

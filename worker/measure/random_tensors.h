@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "proto/base/model/model_state.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/tensor/shape.h"
 

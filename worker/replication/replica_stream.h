@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 
 namespace runnel {
 

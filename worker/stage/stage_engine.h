@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/tensor/shape.h"
 #include "proto/base/training/training_change.h"
 #include "worker/stage/stage_compute.h"

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "central/run/machines/active_plan.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/training/batching.h"
 
 namespace runnel {

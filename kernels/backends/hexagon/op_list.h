@@ -18,7 +18,7 @@ inline constexpr uint32_t kDspProtocol = 6;
 // A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
 // behind it: vectors are whole.
 inline constexpr uint32_t kSlackBytes = 1024;
-// Exponents as proto/base/tensor/number_format.h has them.
+// Exponents as proto/base/model/number_format.h has them.
 inline constexpr uint32_t kTailBytes = 64;
 
 enum class DspCode : uint32_t {

@@ -2,7 +2,7 @@
 
 // The host's part in products that rescale their own sums (kInt8ConvForwardRescaled and the like):
 // what they are rounded by, and what becomes of the scales that they keep. The policy is
-// proto/base/training/rescale.h.
+// proto/base/model/rescale.h.
 
 #include <cstdint>
 #include <map>
@@ -13,7 +13,7 @@
 #include "kernels/backends/hexagon/op_list.h"
 #include "kernels/backends/hexagon/shared_memory.h"
 #include "kernels/ir/program.h"
-#include "proto/base/training/rescale.h"
+#include "proto/base/model/rescale.h"
 
 namespace runnel::hexagon {
 

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 
 namespace runnel {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "kernels/ir/co_scheduler/segment_order.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 
 namespace runnel {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ir/arithmetic/winograd.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/tensor/number_format.h"
 
 namespace runnel::inference {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/finite.h"
-#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {

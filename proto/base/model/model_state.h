@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/tensor/dtype.h"
-#include "proto/base/tensor/number_format.h"
 #include "proto/base/tensor/shape.h"
 
 namespace runnel {

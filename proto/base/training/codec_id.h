@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 
 namespace runnel {
 

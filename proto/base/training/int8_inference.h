@@ -8,8 +8,8 @@
 // is the codes of the value that crosses, with exponent 0: codec int8 sends them as they are.
 
 #include "absl/strings/string_view.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/tensor/dtype.h"
-#include "proto/base/tensor/number_format.h"
 
 namespace runnel {
 

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/optimizer.h"
-#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {

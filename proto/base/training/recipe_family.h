@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {

@@ -4,11 +4,11 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batch_split.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/rates/rate.h"
-#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backends/hexagon/emulated_session.h"
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 
 namespace runnel::hexagon {
 namespace {

@@ -11,7 +11,7 @@
 
 namespace runnel::hexagon {
 
-// A tail, laid out as in proto/base/tensor/number_format.h.
+// A tail, laid out as in proto/base/model/number_format.h.
 struct Tail {
   int32_t exponent;
   int32_t reserved;

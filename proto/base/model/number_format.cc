@@ -1,7 +1,7 @@
-#include "proto/base/tensor/number_format.h"
+#include "proto/base/model/number_format.h"
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/training/rescale.h"
+#include "proto/base/model/rescale.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/base/training/rescale.h"
+#include "proto/base/model/rescale.h"
 
 #include <algorithm>
 #include <vector>
