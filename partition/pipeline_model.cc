@@ -87,7 +87,8 @@ double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bo
   return cost.micro_batch_seconds + received + (device == 0 ? samples + labels : 0);
 }
 
-SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first_layer, int last_layer) {
+SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first_layer,
+                               int last_layer) {
   SplitSeconds seconds;
   const int last_frozen = std::min(last_layer, model.frozen_front - 1);
   if (last_frozen >= first_layer)
