@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/sim/cluster/drawn_scenario.h"
 #include "tests/sim/cluster/history.h"
 
 namespace runnel {
@@ -63,6 +64,60 @@ TEST_P(ShippedScenario, IsAFunctionOfItsSeed) {
 INSTANTIATE_TEST_SUITE_P(All, ShippedScenario, ::testing::ValuesIn(Shipped()),
                          [](const auto& info) { return info.param; });
 
+// RUNNEL_SIM_DRAWN=N: scenarios.
+uint64_t DrawnScenarios() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr uint64_t kDrawn = 200;
+#else
+  constexpr uint64_t kDrawn = 2000;
+#endif
+  const char* const drawn = std::getenv("RUNNEL_SIM_DRAWN");
+  return drawn == nullptr ? kDrawn : std::strtoull(drawn, nullptr, 10);
+}
+
+TEST(DrawnScenario, BreaksNoRule) {
+  for (uint64_t number = 1; number <= DrawnScenarios(); ++number) {
+    EXPECT_EQ(RunHistory(DrawScenario(number), number).violation, "")
+        << "again: runnel-sim --drawn 1 --first-drawn " << number << " --seed " << number
+        << " --verbose";
+  }
+}
+
+TEST(DrawnScenario, DrawsEachSwitchBothWaysAndEachFault) {
+  std::string all;
+  for (uint64_t number = 1; number <= 200; ++number) {
+    EXPECT_EQ(DrawnText(number), DrawnText(number));
+    all += DrawnText(number);
+  }
+  for (const char* line : {"locals 3\n",
+                           "spares 2\n",
+                           "behind 1\n",
+                           "schedule async\n",
+                           "schedule sync\n",
+                           "replicate -1\n",
+                           "replicate 2\n",
+                           "checkpoints yes\n",
+                           "checkpoints no\n",
+                           "evaluates yes\n",
+                           "measures_first layers\n",
+                           "measures_first ranges\n",
+                           "needs 4\n",
+                           "damage_one_in ",
+                           "latency_ms 1..1\n",
+                           "fault crash central",
+                           "fault crash any",
+                           "fault freeze worker",
+                           "fault partition local",
+                           "fault cut_link central",
+                           "fault cut_link any",
+                           "fault break ",
+                           "fault drain ",
+                           "fault disk_full ",
+                           "fault disk_rot "}) {
+    EXPECT_THAT(all, HasSubstr(line));
+  }
+}
+
 TEST(Scenario, SaysWhatIsWrongAndWhere) {
   const auto error = [](const char* text) {
     return std::string(ParseScenario("s", text).status().message());
@@ -78,6 +133,8 @@ TEST(Scenario, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error("fault crash everybody"), HasSubstr("crash does not happen to 'everybody'"));
   EXPECT_THAT(error("fault crash any often"), HasSubstr("'often' is not every=, for= or most="));
   EXPECT_THAT(error("fault crash central"), HasSubstr("so checkpoints is yes"));
+  EXPECT_THAT(error("measures_first often"), HasSubstr("measures_first is no, layers or ranges"));
+  EXPECT_THAT(error("needs 9"), HasSubstr("so many of locals and workers"));
   EXPECT_THAT(error("expect_error"), HasSubstr("wants a part of the error's text"));
   EXPECT_THAT(error("schedule async"), HasSubstr("micro_batches is 1"));
   EXPECT_EQ(ReadScenario("/nowhere").status().code(), absl::StatusCode::kNotFound);

@@ -84,6 +84,8 @@ class Simulation {
   void HappenToCentral(const FaultSpec& fault, int64_t for_ns);
   void HappenTo(SimulatedWorker& worker, const FaultSpec& fault, int64_t for_ns);
   void Cut(const std::string& node, int64_t for_ns);
+  void StartWhenGone(SimulatedWorker& worker);
+  void CutLink(const std::string& a, const std::string& b, int64_t for_ns);
   void Break(const std::string& node);
   void Later(int64_t delay_ns, std::function<void()> what) {
     world_.network.ScheduleAt(world_.now_ns() + delay_ns, std::move(what));
@@ -154,6 +156,7 @@ void Simulation::StartCentral() {
 
 void Simulation::KillCentral() {
   world_.Record("central is killed");
+  central_->SetFrozen(false);
   world_.nodes[kCentralNode] = NodeState::kDown;
   world_.control.LoseNode(kCentralNode);
   world_.network.LoseNode(kCentralNode);
@@ -213,7 +216,7 @@ void Simulation::HappenToCentral(const FaultSpec& fault, int64_t for_ns) {
   switch (fault.kind) {
     case FaultKind::kCrash:
       // Without a check-point there is nothing to go on from.
-      if (!disk_.checkpoint.has_value()) return;
+      if (disk_.checkpoints.empty()) return;
       KillCentral();
       return Later(for_ns, [this] {
         if (central_ == nullptr) StartCentral();
@@ -233,6 +236,14 @@ void Simulation::HappenToCentral(const FaultSpec& fault, int64_t for_ns) {
       world_.Record("the disk is full");
       disk_.full = true;
       return Later(for_ns, [this] { disk_.full = false; });
+    case FaultKind::kDiskRot:
+      if (disk_.checkpoints.size() < 2) return;
+      world_.Record("the newest check-point cannot be read any more");
+      return disk_.checkpoints.pop_back();
+    case FaultKind::kCutLink:
+      if (SimulatedWorker* const worker = Draw("any"))
+        CutLink(kCentralNode, worker->name(), for_ns);
+      return;
     case FaultKind::kDrain:
       return;
   }
@@ -265,11 +276,38 @@ void Simulation::HappenTo(SimulatedWorker& worker, const FaultSpec& fault, int64
       if (scenario_.loses_nothing && worker.leaves()) return;
       worker.Leave();
       if (absl::StartsWith(worker.name(), "local")) return;
-      // Started again by whoever keeps it running, when it has gone.
-      return Later(for_ns, [&worker] { worker.Start(); });
+      return Later(for_ns, [this, &worker] { StartWhenGone(worker); });
+    case FaultKind::kCutLink: {
+      SimulatedWorker* const other = Draw("any");
+      if (other != &worker) CutLink(worker.name(), other->name(), for_ns);
+      return;
+    }
     case FaultKind::kDiskFull:
+    case FaultKind::kDiskRot:
       return;
   }
+}
+
+// By whoever keeps it running.
+void Simulation::StartWhenGone(SimulatedWorker& worker) {
+  constexpr int64_t kLooksEveryNs = 1'000'000'000;
+  if (worker.leaves()) return Later(kLooksEveryNs, [this, &worker] { StartWhenGone(worker); });
+  worker.Start();
+}
+
+void Simulation::CutLink(const std::string& a, const std::string& b, int64_t for_ns) {
+  world_.Record(absl::StrCat("nothing passes between ", a, " and ", b));
+  world_.network.SetLinkCut(a, b, true);
+  Later(std::min(kKeepaliveNs, for_ns), [this, a, b] {
+    if (!world_.network.IsLinkCut(a, b)) return;
+    world_.network.BreakConnectionsBetween(a, b);
+    if (a == kCentralNode) world_.control.BreakConnections(b);
+  });
+  Later(for_ns, [this, a, b] {
+    world_.Record(absl::StrCat(a, " and ", b, " reach each other again"));
+    world_.network.SetLinkCut(a, b, false);
+    world_.control.Flush();
+  });
 }
 
 void Simulation::Cut(const std::string& node, int64_t for_ns) {

@@ -79,7 +79,8 @@ absl::Status ReadFault(const Words& words, Scenario& scenario) {
   static const auto* const kKinds = new std::map<std::string, FaultKind>{
       {"crash", FaultKind::kCrash},         {"freeze", FaultKind::kFreeze},
       {"partition", FaultKind::kPartition}, {"break", FaultKind::kBreak},
-      {"drain", FaultKind::kDrain},         {"disk_full", FaultKind::kDiskFull}};
+      {"drain", FaultKind::kDrain},         {"disk_full", FaultKind::kDiskFull},
+      {"disk_rot", FaultKind::kDiskRot},    {"cut_link", FaultKind::kCutLink}};
   if (words.size() < 3) return Bad("fault wants a kind and a target");
   FaultSpec fault;
   const auto kind = kKinds->find(words[1]);
@@ -91,7 +92,7 @@ absl::Status ReadFault(const Words& words, Scenario& scenario) {
   }
   fault.kind = kind->second;
   fault.target = words[2];
-  const bool at_central = fault.kind == FaultKind::kDiskFull;
+  const bool at_central = fault.kind == FaultKind::kDiskFull || fault.kind == FaultKind::kDiskRot;
   const bool fits = at_central ? fault.target == "central"
                                : fault.target == "worker" || fault.target == "any" ||
                                      ((fault.target == "local" || fault.target == "central") &&
@@ -111,6 +112,16 @@ absl::Status ReadFault(const Words& words, Scenario& scenario) {
     }
   }
   scenario.faults.push_back(std::move(fault));
+  return absl::OkStatus();
+}
+
+absl::Status ReadMeasuresFirst(const Words& words, Scenario& scenario) {
+  using First = Scenario::First;
+  static const auto* const kFirst = new std::map<std::string, First>{
+      {"no", First::kNothing}, {"layers", First::kLayers}, {"ranges", First::kRanges}};
+  const auto found = kFirst->find(words.size() == 2 ? words[1] : "");
+  if (found == kFirst->end()) return Bad("measures_first is no, layers or ranges");
+  scenario.measures_first = found->second;
   return absl::OkStatus();
 }
 
@@ -147,6 +158,8 @@ const std::map<std::string, ReadFn>& Lines() {
       {"damage_one_in", Whole(&Scenario::damage_one_in, 0, 1e9)},
       {"moves", Real(&Scenario::moves, 0, 1)},
       {"measures", Real(&Scenario::measures, 0, 1)},
+      {"measures_first", ReadMeasuresFirst},
+      {"needs", Whole(&Scenario::needs, 1, 32)},
       {"measure_fails", Real(&Scenario::measure_fails, 0, 1)},
       {"liveness_s", Real(&Scenario::liveness_s, 1, 100000)},
       {"fault", ReadFault},
@@ -160,6 +173,8 @@ absl::Status CheckWhole(const Scenario& scenario) {
   if (!scenario.sync && scenario.micro_batches != 1)
     return Bad("schedule async: micro_batches is 1");
   if (scenario.behind > scenario.workers) return Bad("behind: so many of workers, at most");
+  if (scenario.needs > scenario.locals + scenario.workers)
+    return Bad("needs: so many of locals and workers, at most");
   for (const FaultSpec& fault : scenario.faults) {
     if (fault.target == "worker" && scenario.workers == 0)
       return Bad("a fault happens to a worker, and workers is 0");

@@ -25,6 +25,8 @@ enum class FaultKind : uint8_t {
   kBreak,      // its connections break, and may be dialled again at once
   kDrain,      // it is told to leave (SIGTERM), and started again after for_s
   kDiskFull,   // central's disk takes nothing for for_s
+  kDiskRot,    // the newest of several check-points cannot be read any more
+  kCutLink,    // nothing passes between two devices, of which the target is one, for for_s
 };
 
 struct FaultSpec {
@@ -62,8 +64,11 @@ struct Scenario {
   SpanOf disk_ms = {1, 20};
   uint32_t damage_one_in = 0;  // frames
   double moves = 0;            // share of the barriers at which layers move
-  double measures = 0;         // share of the barriers at which a device is measured
-  double measure_fails = 0;    // share of these
+  // Before the first plan devices are measured, by layers or by ranges.
+  enum class First : uint8_t { kNothing, kLayers, kRanges } measures_first = First::kNothing;
+  int needs = 1;             // workers, of which a plan needs so many
+  double measures = 0;       // share of the barriers at which a device is measured
+  double measure_fails = 0;  // share of these
   std::vector<FaultSpec> faults;
   double liveness_s = 300;                   // from the last fault to the end of the run
   std::vector<std::string> expected_errors;  // the run finishes, or ends with one of these texts

@@ -65,7 +65,8 @@ SimulatedCentral::~SimulatedCentral() {
 
 CoordinatorOptions SimulatedCentral::MakeOptions(const TrainingSettings& training) {
   const Scenario& scenario = world_.scenario;
-  const std::optional<SimulatedDisk::Checkpoint>& from = parts_.disk->checkpoint;
+  const std::vector<SimulatedDisk::Checkpoint>& kept = parts_.disk->checkpoints;
+  const SimulatedDisk::Checkpoint* const from = kept.empty() ? nullptr : &kept.back();
   CoordinatorOptions options;
   options.roster.local_workers = scenario.locals;
   options.roster.dialling_workers = scenario.workers;
@@ -78,6 +79,9 @@ CoordinatorOptions SimulatedCentral::MakeOptions(const TrainingSettings& trainin
   options.stage.backend = "auto";
   options.stage.eval_samples = scenario.evaluates ? kEvalSamples : 0;
   options.measurement.request.repetitions = 1;
+  options.needs_profile = scenario.measures_first != Scenario::First::kNothing;
+  if (scenario.measures_first == Scenario::First::kRanges)
+    options.measurement.sub_models = {{0, 0}, {0, scenario.layers - 1}};
   options.barriers.rule = {.every = scenario.barrier,
                            .eval_every_epochs = scenario.evaluates ? 1 : 0,
                            .steps_per_epoch = MakeBatching(training)->steps_per_epoch(),
@@ -90,7 +94,7 @@ CoordinatorOptions SimulatedCentral::MakeOptions(const TrainingSettings& trainin
   options.replicate_every = scenario.replicate;
   options.layer_bytes = StateBytes(world_.model).value();
   options.planner = &planner_;
-  if (from.has_value()) {
+  if (from != nullptr) {
     options.initial_state = from->state;
     options.first_step = from->step;
     options.first_generation = FirstGeneration(life_, from->generation);
@@ -196,7 +200,8 @@ void SimulatedCentral::CarryOut(StartLocalWorker effect) {
 void SimulatedCentral::CarryOut(ProbePort effect) {
   const std::string& name = names_[effect.connection];
   const NodeState state = world_.nodes[name];
-  const bool is_cut = world_.cut.count(name) > 0 || world_.cut.count(kCentralNode) > 0;
+  const bool is_cut = world_.cut.count(name) > 0 || world_.cut.count(kCentralNode) > 0 ||
+                      world_.network.IsLinkCut(name, kCentralNode);
   PortAnswer answer = PortAnswer::kAnswered;
   if (is_cut) {
     answer = PortAnswer::kNone;
@@ -263,9 +268,8 @@ void SimulatedCentral::Written(SimulatedDisk::Checkpoint checkpoint, bool is_las
   if (parts_.disk->full) {
     end.status = absl::ResourceExhaustedError("no space left on device");
     end.path.clear();
-  } else if (!parts_.disk->checkpoint.has_value() ||
-             parts_.disk->checkpoint->step <= checkpoint.step) {
-    parts_.disk->checkpoint = std::move(checkpoint);
+  } else {
+    parts_.disk->Keep(std::move(checkpoint));
   }
   std::string warning;
   const absl::Status ends_run = failures_.Add(end, world_.now_ns(), warning);

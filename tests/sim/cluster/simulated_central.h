@@ -16,12 +16,12 @@
 #include "central/run/checkpoints/checkpoint_failures.h"
 #include "central/run/feeder.h"
 #include "central/run/machines/coordinator.h"
-#include "tests/support/in_process/virtual_loop.h"
 #include "proto/transport/relay/relay_transport.h"
 #include "tests/sim/cluster/history_rules.h"
 #include "tests/sim/cluster/simulated_planner.h"
 #include "tests/sim/cluster/simulated_relay.h"
 #include "tests/sim/cluster/world.h"
+#include "tests/support/in_process/virtual_loop.h"
 
 namespace runnel {
 
@@ -35,8 +35,17 @@ struct SimulatedDisk {
     Generation generation;  // of the plan
     ModelState state;
   };
-  std::optional<Checkpoint> checkpoint;  // the newest
-  Generation last_generation;            // of the journal's plans
+  std::vector<Checkpoint> checkpoints;  // those that can be read, the newest last
+
+  void Keep(Checkpoint checkpoint) {
+    // Where a central went on from an older one, later ones are of a history that counts no more.
+    std::erase_if(checkpoints, [&](const Checkpoint& one) { return one.step >= checkpoint.step; });
+    checkpoints.push_back(std::move(checkpoint));
+    if (checkpoints.size() > kMostKept) checkpoints.erase(checkpoints.begin());
+  }
+  static constexpr size_t kMostKept = 3;
+
+  Generation last_generation;  // of the journal's plans
   bool full = false;
   int64_t life = 0;  // the last central's
 };

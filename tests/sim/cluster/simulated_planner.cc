@@ -18,6 +18,8 @@ absl::StatusOr<Plan> SimulatedPlanner::Cut(const std::vector<DeviceFacts>& devic
   });
   if (local == usable.end()) return absl::UnavailableError("no local device is left");
   std::swap(*local, usable.front());
+  if (usable.size() < static_cast<size_t>(world_.scenario.needs))
+    return absl::ResourceExhaustedError("no plan fits the workers' memory");
   const int layers = world_.scenario.layers;
   const int stages = std::min<int>(layers, static_cast<int>(usable.size()));
   // Where each stage begins.

@@ -24,8 +24,9 @@ class SimulatedPlanner final : public Planner {
   absl::StatusOr<Plan> PlanForSurvivors(const BarrierReport& report) override {
     return Cut(report.devices, /*evenly=*/false);
   }
-  absl::StatusOr<DeviceTimes> Characterise(int, const std::vector<double>&) override {
-    return absl::FailedPreconditionError("devices are not characterised");
+  absl::StatusOr<DeviceTimes> Characterise(int, const std::vector<double>& seconds) override {
+    const int layers = world_.scenario.layers;
+    return DeviceTimes::ByRange(layers, std::vector<double>(RangeCount(layers), seconds.back()));
   }
   PlanBandwidth AssumedBandwidth(const Plan&) const override { return {}; }
   double predicted_samples_per_s() const override { return 0; }

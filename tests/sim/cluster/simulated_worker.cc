@@ -218,6 +218,7 @@ void SimulatedWorker::Dial() {
   options.recipes = {"fp32"};
   options.memory_bytes = int64_t{1} << 30;
   options.device_id = name_;
+  options.device_class = "a board";
   options.incarnation = starts_;
   process_->run_loop = std::make_unique<VirtualLoop>(&world_.network);
   process_->run_loop->SetFrozen(frozen_);

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "tests/support/in_process/virtual_loop.h"
 #include "tests/sim/cluster/world.h"
+#include "tests/support/in_process/virtual_loop.h"
 #include "worker/core/rejoin_policy.h"
 #include "worker/core/worker_core.h"
 

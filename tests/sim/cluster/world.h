@@ -12,11 +12,11 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/log.h"
 #include "proto/base/random.h"
-#include "tests/support/in_process/simulated.h"
-#include "tests/support/in_process/simulated_control.h"
 #include "tests/sim/cluster/hash_engine.h"
 #include "tests/sim/cluster/planted_bugs.h"
 #include "tests/sim/cluster/scenario.h"
+#include "tests/support/in_process/simulated.h"
+#include "tests/support/in_process/simulated_control.h"
 
 namespace runnel {
 

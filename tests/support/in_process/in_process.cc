@@ -158,6 +158,19 @@ void InProcessNetwork::SetCut(const std::string& node, bool cut) {
   for (const auto& link : LiveLinks()) link->Flush();
 }
 
+void InProcessNetwork::SetLinkCut(const std::string& a, const std::string& b, bool cut) {
+  if (cut) return paths_->CloseLink(a, b);
+  paths_->OpenLink(a, b);
+  for (const auto& link : LiveLinks()) link->Flush();
+}
+
+void InProcessNetwork::BreakBetween(const std::string& a, const std::string& b,
+                                    const absl::Status& status) {
+  for (const auto& link : LiveLinks()) {
+    if (link->touches(a) && link->touches(b)) link->BreakAtOnce(status);
+  }
+}
+
 void InProcessNetwork::SetReachable(const std::string& node, bool reachable) {
   std::lock_guard<std::mutex> lock(mutex_);
   unreachable_[node] = !reachable;

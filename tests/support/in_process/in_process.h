@@ -3,6 +3,7 @@
 // What loopback and simulated share: connections between parts of one process, over a scheduler
 // that says when things happen. Payloads are passed by reference.
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "proto/base/random.h"
@@ -52,12 +54,29 @@ class InProcessPaths {
   }
   bool passes(const std::string& a, const std::string& b) const {
     std::lock_guard<std::mutex> lock(mutex_);
-    return closed_.empty() || (!closed_.contains(a) && !closed_.contains(b));
+    const bool is_closed = closed_.contains(a) || closed_.contains(b) ||
+                           (!closed_links_.empty() && closed_links_.contains(std::minmax(a, b)));
+    return !is_closed;
+  }
+  // Between these two nodes alone; or again. Calls nest.
+  void CloseLink(const std::string& a, const std::string& b) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++closed_links_[std::minmax(a, b)];
+  }
+  void OpenLink(const std::string& a, const std::string& b) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = closed_links_.find(std::minmax(a, b));
+    if (--found->second == 0) closed_links_.erase(found);
+  }
+  bool IsLinkClosed(const std::string& a, const std::string& b) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return closed_links_.contains(std::minmax(a, b));
   }
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, int> closed_;  // how often; guarded by mutex_
+  std::map<std::string, int> closed_;                                // how often; guarded by mutex_
+  std::map<std::pair<std::string, std::string>, int> closed_links_;  // as closed_
 };
 
 // A connection with both its ends: 0 dialled, 1 accepted. Thread-safe.
@@ -201,6 +220,9 @@ class InProcessNetwork final : public std::enable_shared_from_this<InProcessNetw
   void SetReachable(const std::string& node, bool reachable);
   // Nothing passes to this node and from it; or again.
   void SetCut(const std::string& node, bool cut);
+  void SetLinkCut(const std::string& a, const std::string& b, bool cut);
+  // As BreakNode, of the connections of these two nodes with each other.
+  void BreakBetween(const std::string& a, const std::string& b, const absl::Status& status);
   const InProcessPaths& paths() const { return *paths_; }
   bool listens(const std::string& address) {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -98,6 +98,18 @@ void SimulatedNetwork::LoseNode(const std::string& name) {
 
 void SimulatedNetwork::SetCut(const std::string& name, bool cut) { network_->SetCut(name, cut); }
 
+void SimulatedNetwork::SetLinkCut(const std::string& a, const std::string& b, bool cut) {
+  network_->SetLinkCut(a, b, cut);
+}
+
+bool SimulatedNetwork::IsLinkCut(const std::string& a, const std::string& b) const {
+  return network_->paths().IsLinkClosed(a, b);
+}
+
+void SimulatedNetwork::BreakConnectionsBetween(const std::string& a, const std::string& b) {
+  network_->BreakBetween(a, b, absl::UnavailableError("simulated: the connection was broken"));
+}
+
 bool SimulatedNetwork::passes(const std::string& a, const std::string& b) const {
   return network_->paths().passes(a, b);
 }

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "proto/base/clock.h"
-#include "tests/support/in_process/in_process.h"
 #include "proto/transport/link/transport.h"
+#include "tests/support/in_process/in_process.h"
 
 namespace runnel {
 
@@ -48,6 +48,10 @@ class SimulatedNetwork {
   // While a node is cut off, what is on its way to it and from it waits; it arrives in order when
   // the way is open again, on connections that have not broken since. Calls may nest.
   void SetCut(const std::string& name, bool cut);
+  // As SetCut, between these two nodes alone.
+  void SetLinkCut(const std::string& a, const std::string& b, bool cut);
+  bool IsLinkCut(const std::string& a, const std::string& b) const;
+  void BreakConnectionsBetween(const std::string& a, const std::string& b);
   bool passes(const std::string& a, const std::string& b) const;
   // Somebody accepts connections at this address.
   bool listens(const std::string& address) const;

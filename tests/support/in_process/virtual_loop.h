@@ -9,8 +9,8 @@
 #include <map>
 #include <memory>
 
-#include "tests/support/in_process/simulated.h"
 #include "proto/transport/link/event_loop.h"
+#include "tests/support/in_process/simulated.h"
 
 namespace runnel {
 

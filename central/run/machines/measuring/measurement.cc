@@ -211,6 +211,7 @@ bool Measurement::SkipDevice(int device, const Roster& roster, RunEffects& effec
     // It would have been asked later.
     std::erase(awaited_, device);
     std::erase(to_check_, device);
+    std::erase(answered_, device);
     return false;
   }
   GoOnWithout(device, roster, effects);

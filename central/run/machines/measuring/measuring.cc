@@ -13,8 +13,11 @@ namespace runnel {
 void Measuring::Order(const MeasureDevices& what, int64_t step) {
   step_ = step;
   if (!next_.has_value()) next_.emplace();
+  // One that came back twice is asked once: a second answer would be taken for another request's.
   const auto append = [](const std::vector<int>& from, std::vector<int>& to) {
-    to.insert(to.end(), from.begin(), from.end());
+    for (const int device : from) {
+      if (std::find(to.begin(), to.end(), device) == to.end()) to.push_back(device);
+    }
   };
   append(what.devices, next_->devices);
   append(what.paths, next_->paths);

@@ -85,6 +85,20 @@ TEST_F(MeasurementTest, SubModelsAreMeasuredOnOneDeviceAfterTheOther) {
   EXPECT_FALSE(Answer(0, 2)) << "said twice";
 }
 
+TEST_F(MeasurementTest, WhoAnsweredForItsLayersAndIsLostIsNotAwaitedForParts) {
+  Begin(Options("vgg11"), {0, 1});
+  const auto layers = static_cast<size_t>(MakeModel("vgg11").value().layer_count());
+  EXPECT_TRUE(Answer(0, layers));
+  EXPECT_FALSE(measurement_->SkipDevice(0, roster_, effects_));
+  Requests();
+  EXPECT_TRUE(Answer(1, layers));
+  const auto requests = Requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].first, 1);
+  EXPECT_TRUE(Answer(1, requests[0].second.ranges.size()));
+  EXPECT_FALSE(measurement_->under_way());
+}
+
 // Four workers on hosts of their own, three of them alike.
 class AlikeTest : public MeasurementTest {
  protected:

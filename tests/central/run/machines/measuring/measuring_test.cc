@@ -117,6 +117,15 @@ TEST_F(MeasuringTest, WhatFailsCostsAMeasurementUnlessThereIsNoPlanWithoutIt) {
   EXPECT_THAT(Lines(), Contains(HasSubstr("step 40: worker w1 could not measure (no memory)")));
 }
 
+TEST_F(MeasuringTest, OneThatCameBackTwiceIsAskedOnce) {
+  measuring_.Order({.devices = {1}, .paths = {}}, 0);
+  measuring_.Order({.devices = {1, 2}, .paths = {}}, 0);
+  EXPECT_FALSE(GoOn());
+  EXPECT_FALSE(Answer(1).value());
+  EXPECT_TRUE(Answer(2).value());
+  EXPECT_THAT(ReceiversOf<ProfileRequest>(effects_), ElementsAre(1, 2));
+}
+
 TEST_F(MeasuringTest, NothingIsLeftOfWhatIsCancelled) {
   BeginRun();
   measuring_.Order({.devices = {1}, .paths = {2}}, 40);
