@@ -4,11 +4,11 @@
 
 int main(int argc, char** argv) {
   using namespace runnel;
-  return RunProgram(
-      {.name = "runnel-central",
-       .about = "Runnel trains one deep network across the devices that you own.",
-       .commands = {AddTrain, AddPlan, AddShow, AddResume, AddReplay, AddEval, AddQuantize, AddInit,
-                    AddToken, AddRevoke, AddDevices, AddDrain, AddPause, AddContinue},
-       .moved = {"simulate", "profile", "predictor-report", "codecs"}},
-      argc, argv);
+  return RunProgram({.name = "runnel-central",
+                     .about = "Runnel trains one deep network across the devices that you own.",
+                     .commands = {AddTrain, AddPlan, AddShow, AddResume, AddReplay, AddEval,
+                                  AddQuantize, AddExport, AddInit, AddToken, AddRevoke, AddDevices,
+                                  AddDrain, AddPause, AddContinue},
+                     .moved = {"simulate", "profile", "predictor-report", "codecs"}},
+                    argc, argv);
 }

@@ -27,6 +27,7 @@ Subcommand AddReplay(CLI::App& program);
 Subcommand AddPlan(CLI::App& program);
 Subcommand AddShow(CLI::App& program);
 Subcommand AddEval(CLI::App& program);
+Subcommand AddExport(CLI::App& program);
 Subcommand AddQuantize(CLI::App& program);
 Subcommand AddInit(CLI::App& program);
 Subcommand AddToken(CLI::App& program);

@@ -58,7 +58,8 @@ constexpr absl::string_view kEveryday[] = {
 // The zoo's, and a file of the user's own.
 std::vector<std::string> ModelTexts() {
   std::vector<std::string> texts = ModelNames();
-  texts.push_back(absl::StrCat(kOwnModelPrefix, "FILE"));
+  for (const absl::string_view prefix : {kJsonPrefix, kOnnxPrefix})
+    texts.push_back(absl::StrCat(prefix, "FILE"));
   return texts;
 }
 

@@ -3,7 +3,7 @@
 
 #include "absl/strings/string_view.h"
 #include "central/cli/subcommand.h"
-#include "central/run/run_setup.h"
+#include "central/run/own_model.h"
 #include "partition/import/model_json.h"
 #include "proto/base/status_macros.h"
 
@@ -23,7 +23,8 @@ Examples:
 Subcommand AddShow(CLI::App& program) {
   CLI::App* app = program.add_subcommand("show", "Print a model as JSON, a layer a line");
   const auto model = std::make_shared<std::string>();
-  app->add_option("MODEL", *model, "a model of the zoo (train --help lists them), or json:FILE")
+  app->add_option("MODEL", *model,
+                  "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
       ->required();
   app->footer(kExamples);
   return {app, [model](const CommandContext& context) -> absl::Status {

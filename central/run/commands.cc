@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "central/planning/fixed_planner.h"
 #include "central/planning/what_if.h"
+#include "central/run/own_model.h"
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
@@ -128,6 +129,9 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   job.data = &run.data;
   job.claim = &claim;
   job.stop_step = setup.stop_step;
+  RUNNEL_ASSIGN_OR_RETURN(StartWeights start, StartOf(setup, context.logger));
+  if (!start.note.empty()) context.logger->Log(Severity::kWarning, start.note);
+  job.state = std::move(start.state);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));
   job.planner = planner.get();

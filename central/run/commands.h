@@ -67,6 +67,16 @@ absl::Status ReplayCommand(const std::string& journal, const std::string& summar
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
                          bool lists_programs, const CommandContext& context);
 
+struct ExportArguments {
+  std::string checkpoint_dir;
+  std::string onnx;  // files to write; empty: not
+  std::string npz;
+};
+
+// Writes the newest weights of a folder for other engines. Errors name the file, or what of the
+// model they do not have.
+absl::Status ExportCommand(const ExportArguments& arguments, const CommandContext& context);
+
 struct EvalArguments {
   std::string checkpoint_dir;
   std::optional<std::string> data_dir;

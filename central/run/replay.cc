@@ -87,7 +87,8 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.metrics_port = -1;
   settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));
-  ModelState state;  // at first drawn
+  RUNNEL_ASSIGN_OR_RETURN(StartWeights start, StartOf(first.setup, context.logger));
+  ModelState state = std::move(start.state);
   TrainingOutcome outcome;
   std::string other_classes;
   for (size_t i = 0; i < run.plans.size(); ++i) {

@@ -5,12 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "central/planning/rules/training_rules.h"
+#include "central/run/own_model.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "central/settings/run_fields.h"
-#include "partition/import/model_json.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
@@ -18,7 +17,6 @@
 #include "proto/base/training/int8_inference.h"
 #include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
-#include "proto/process/atomic_file.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {
@@ -171,16 +169,6 @@ absl::Status CheckRule(const RunSettings& settings) {
 }
 
 }  // namespace
-
-absl::StatusOr<ModelSpec> ModelNamed(absl::string_view name) {
-  absl::string_view path = name;
-  if (!absl::ConsumePrefix(&path, kOwnModelPrefix)) return MakeModel(name);
-  RUNNEL_ASSIGN_OR_RETURN(const std::string text,
-                          ReadWholeFile(std::string(path), kMaxModelJsonBytes));
-  absl::StatusOr<ModelSpec> model = ModelFromJson(text);
-  if (model.ok()) return model;
-  return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": ", model.status().message()));
-}
 
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<SampleFacts>& samples) {
   RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));

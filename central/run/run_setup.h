@@ -9,7 +9,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "central/data/augmentation.h"
 #include "central/data/dataset.h"
 #include "central/settings/run_settings.h"
@@ -40,17 +39,13 @@ struct RunSetup {
   int64_t stop_step = 0;    // total_steps, or --max-batches if that is less
 };
 
-// The zoo's model of a name, or the one of "json:FILE". InvalidArgument: there is none of this
-// name, or names the file and what is wrong in it.
-absl::StatusOr<ModelSpec> ModelNamed(absl::string_view name);
-
 // What a model must take.
 struct SampleFacts {
   Shape shape;  // without the batch
   int64_t classes = 0;
 };
 
-// Checks the settings; measures nothing and reads no file, but --model json:FILE, and the user's own data where a model
+// Checks the settings; measures nothing and reads no file, but --model json:FILE or onnx:FILE, and the user's own data where a model
 // has to follow them and `samples` does not say what they are. Errors name the flag: unknown names
 // (with what there is), values out of range, a model that the recipe cannot train (with layer and
 // operator), more stages than layers, caps of the wrong number.

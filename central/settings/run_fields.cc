@@ -24,8 +24,7 @@ constexpr SettingRange kCountOrNone = {0, kMaxSettingCount};
 
 constexpr RunField kFields[] = {
     {{"model", SettingGroup::kData,
-      "model to train; json:FILE is your own (runnel-central show prints any model as one)",
-      "har_cnn"},
+      "model to train; json:FILE (see runnel-central show) and onnx:FILE are your own", "har_cnn"},
      &S::model,
      kText},
     {{"rewrite", SettingGroup::kData, "changes the model before training; may be given repeatedly",
@@ -39,6 +38,12 @@ constexpr RunField kFields[] = {
      kAnyText},
     {{"data-dir", SettingGroup::kData, "folder with the data set's original files", "~/data/mnist"},
      &S::data_dir,
+     kAnyText},
+    {{"init-from", SettingGroup::kData,
+      "weights to begin with: a folder of check-points, or onnx:FILE; by layer, name and shape, "
+      "the rest is drawn",
+      "runs/mnist", "drawn; of --model onnx:FILE its own"},
+     &S::init_from,
      kAnyText},
     {{"recipe", SettingGroup::kData, "training arithmetic", "niti"}, &S::recipe, kText},
 

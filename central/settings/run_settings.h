@@ -22,6 +22,7 @@ struct RunSettings {
   std::vector<std::string> rewrites;  // of the model, in order (partition/zoo/rewrites)
   std::string dataset;                // empty: the model's default
   std::string data_dir;
+  std::string init_from;  // weights to begin with (StartOf); empty: drawn, or the model's own
   int64_t local_workers = 1;
   int64_t workers = 0;    // daemons that dial in
   int64_t at_least = -1;  // of these, with which training begins; -1: all

@@ -4,9 +4,9 @@
 // under their own. For .cc files of central only.
 
 #include "absl/status/statusor.h"
-#include "proto/json/json_fields.h"
 #include "central/settings/run_settings.h"
 #include "proto/base/training/training.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel {
 

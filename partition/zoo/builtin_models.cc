@@ -80,7 +80,7 @@ absl::Span<const ModelRow> BuiltinModels() {
 }
 
 const ModelRow& OwnModel() {
-  static const ModelRow row = {"json",
+  static const ModelRow row = {"own",
                                "a network of your own",
                                "",
                                nullptr,
@@ -94,7 +94,8 @@ const ModelRow& OwnModel() {
 }
 
 absl::StatusOr<const ModelRow*> FindModel(absl::string_view name) {
-  if (absl::StartsWith(name, kOwnModelPrefix)) return &OwnModel();
+  if (absl::StartsWith(name, kJsonPrefix) || absl::StartsWith(name, kOnnxPrefix))
+    return &OwnModel();
   for (const ModelRow& row : BuiltinModels()) {
     if (row.name == name) return &row;
   }

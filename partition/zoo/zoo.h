@@ -29,10 +29,11 @@ struct ModelRow {
 
 // The table, zoo/builtin_models.cc.
 absl::Span<const ModelRow> BuiltinModels();
-// Of "json:FILE", a network of the user's own: defaults that suit small ones; it has no `make`.
+// Of "json:FILE" and "onnx:FILE", networks of the user's own: defaults that suit small ones; it has
+// no `make`.
 const ModelRow& OwnModel();
-// "json:"
-inline constexpr absl::string_view kOwnModelPrefix = "json:";
+inline constexpr absl::string_view kJsonPrefix = "json:";
+inline constexpr absl::string_view kOnnxPrefix = "onnx:";
 // Of the zoo, or OwnModel. InvalidArgument lists what there is.
 absl::StatusOr<const ModelRow*> FindModel(absl::string_view name);
 // InvalidArgument: not of the zoo.

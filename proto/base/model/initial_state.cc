@@ -101,20 +101,32 @@ void AppendQuantized(const TensorData& weight, const StateTensorSpec& exponent,
 }  // namespace
 
 LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
-                        const NumberFormat& format) {
+                        const NumberFormat& format, const GivenTensorFn& given) {
   LayerState drawn;
   drawn.layer = layer;
   const std::vector<StateTensorSpec> specs = StateOf(info, format);
   uint64_t index = 0;  // index of the drawn tensors: the same draws in every format
   for (size_t t = 0; t < specs.size(); ++t) {
-    if (specs[t].role == TensorRole::kExponent) continue;
+    const TensorData* start = given ? given(specs[t]) : nullptr;
+    const bool is_same_type = start != nullptr && start->dtype == specs[t].dtype;
+    if (specs[t].role == TensorRole::kExponent) {
+      // Behind its weight, which brought it along unless it was given in this type.
+      if (is_same_type && drawn.tensors.back().name != specs[t].name)
+        drawn.tensors.push_back(*start);
+      continue;
+    }
     if (specs[t].role == TensorRole::kKeptScales) {
       drawn.tensors.push_back(ZeroTensor(specs[t]));
       continue;
     }
     const CounterRandom random(seed, RandomPurpose::kInitialWeights, static_cast<uint64_t>(layer),
                                index++);
-    TensorData tensor = Draw(specs[t], model.layers[layer], info, random);
+    if (is_same_type) {
+      drawn.tensors.push_back(*start);
+      continue;
+    }
+    TensorData tensor =
+        start != nullptr ? *start : Draw(specs[t], model.layers[layer], info, random);
     if (specs[t].dtype == DType::kInt8) {
       AppendQuantized(tensor, specs[t + 1], &drawn.tensors);
       continue;

@@ -4,6 +4,7 @@
 // every processor: the device that trains a layer draws it, so no initial state crosses a network.
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_spec.h"
@@ -22,8 +23,13 @@ namespace runnel {
 absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed,
                                         const NumberFormat& format = {});
 
-// One layer of the initial state. info: the layer's, of InferShapes with any batch size.
+// A tensor to begin with in place of a draw, of the spec's shape, in FP32 or in the spec's type;
+// null: it is drawn.
+using GivenTensorFn = std::function<const TensorData*(const StateTensorSpec& spec)>;
+
+// One layer of the initial state. info: the layer's, of InferShapes with any batch size. given: asked
+// for each tensor; FP32 weights of integer recipes are quantised as draws are.
 LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
-                        const NumberFormat& format = {});
+                        const NumberFormat& format = {}, const GivenTensorFn& given = nullptr);
 
 }  // namespace runnel

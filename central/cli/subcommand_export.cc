@@ -1,0 +1,32 @@
+#include <memory>
+
+#include "central/cli/subcommand.h"
+
+namespace runnel {
+namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  for ONNX Runtime, OpenCV, TensorRT, ...
+    runnel-central export --checkpoint-dir run1 --onnx model.onnx
+  for Python: numpy.load("weights.npz")["fc.0.weight"]
+    runnel-central export --checkpoint-dir run1 --npz weights.npz)";
+
+}  // namespace
+
+Subcommand AddExport(CLI::App& program) {
+  CLI::App* app =
+      program.add_subcommand("export", "Write trained weights for other engines: ONNX, NumPy");
+  const auto arguments = std::make_shared<ExportArguments>();
+  app->add_option("--checkpoint-dir", arguments->checkpoint_dir, "folder of the run's check-points")
+      ->required();
+  app->add_option("--onnx", arguments->onnx, "the model and its weights, opset 13, FP32")
+      ->type_name("FILE");
+  app->add_option("--npz", arguments->npz, "the weights, an array a tensor")->type_name("FILE");
+  app->footer(kExamples);
+  return {app, [arguments](const CommandContext& context) {
+            return ExportCommand(*arguments, context);
+          }};
+}
+
+}  // namespace runnel

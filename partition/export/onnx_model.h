@@ -1,0 +1,19 @@
+#pragma once
+
+// A trained model as ONNX, for the engine that deploys it. Pure functions, any thread.
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+
+namespace runnel {
+
+// Serialized onnx.ModelProto of opset 13: input "input" (batch, sample...), output "logits" (batch,
+// classes), a node an operator. Batch norms have the running statistics, dropouts are left out: it
+// evaluates. Initializers are named "LAYER.TENSOR" ("conv1.0.weight"). InvalidArgument: `state` is
+// not the model's in FP32 (a recipe of integers keeps other numbers), or over protobuf's 2 GiB.
+absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState& state);
+
+}  // namespace runnel

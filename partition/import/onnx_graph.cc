@@ -1,0 +1,374 @@
+#include "partition/import/onnx_graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::import {
+namespace {
+
+constexpr size_t kMostComplaints = 20;
+
+absl::Status Unsupported(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+class Flattener {
+ public:
+  explicit Flattener(const onnx::GraphProto& graph) : graph_(graph) {}
+
+  absl::StatusOr<FlatGraph> Run() {
+    for (const onnx::TensorProto& tensor : graph_.initializer()) {
+      absl::StatusOr<Constant> constant = ReadTensor(tensor);
+      if (constant.ok()) {
+        constants_[tensor.name()] = *std::move(constant);
+      } else {
+        Complain(absl::StrCat("tensor '", tensor.name(), "': ", constant.status().message()));
+      }
+    }
+    RUNNEL_RETURN_IF_ERROR(ReadInput());
+    for (int i = 0; i < graph_.node_size(); ++i) {
+      const onnx::NodeProto& node = graph_.node(i);
+      const absl::Status status = AddNode(node, i + 1 == graph_.node_size());
+      if (!status.ok()) {
+        Complain(absl::StrCat("node ", node.name().empty() ? absl::StrCat(i) : node.name(), " (",
+                              node.op_type(), "): ", status.message()));
+        // Whoever reads it is judged all the same.
+        for (const std::string& output : node.output()) aliases_[output] = flat_.input_name;
+      }
+    }
+    if (!complaints_.empty()) {
+      if (complaints_.size() > kMostComplaints) {
+        complaints_.resize(kMostComplaints);
+        complaints_.push_back("...");
+      }
+      return Unsupported(absl::StrCat("not supported: ", absl::StrJoin(complaints_, "; ")));
+    }
+    if (graph_.output_size() != 1)
+      return Unsupported(absl::StrCat("has ", graph_.output_size(), " outputs, not 1"));
+    flat_.output_name = Resolved(graph_.output(0).name());
+    return std::move(flat_);
+  }
+
+ private:
+  void Complain(std::string text) { complaints_.push_back(std::move(text)); }
+
+  // The one input that is no weight.
+  absl::Status ReadInput() {
+    const onnx::ValueInfoProto* input = nullptr;
+    for (const onnx::ValueInfoProto& value : graph_.input()) {
+      if (constants_.count(value.name()) > 0) continue;
+      if (input != nullptr)
+        return Unsupported(
+            absl::StrCat("two inputs, '", input->name(), "' and '", value.name(), "'"));
+      input = &value;
+    }
+    if (input == nullptr) return Unsupported("has no input");
+    std::vector<int64_t> dims;
+    for (const auto& dim : input->type().tensor_type().shape().dim())
+      dims.push_back(dim.has_dim_value() ? dim.dim_value() : 0);
+    if (dims.size() < 2)
+      return Unsupported(absl::StrCat("input '", input->name(), "' has no shape (batch, ...)"));
+    dims.erase(dims.begin());  // the batch
+    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) {
+      return Unsupported(absl::StrCat("input '", input->name(),
+                                      "' has a size that is not fixed; only the batch may vary"));
+    }
+    flat_.input_name = input->name();
+    RUNNEL_ASSIGN_OR_RETURN(flat_.input, Shape::Create(dims));
+    return absl::OkStatus();
+  }
+
+  std::string Resolved(std::string name) const {
+    for (auto found = aliases_.find(name); found != aliases_.end(); found = aliases_.find(name))
+      name = found->second;
+    return name;
+  }
+
+  const Constant* FindConstant(const onnx::NodeProto& node, int input) const {
+    if (input >= node.input_size()) return nullptr;
+    const auto found = constants_.find(node.input(input));
+    return found == constants_.end() ? nullptr : &found->second;
+  }
+
+  absl::StatusOr<const Constant*> NeedConstant(const onnx::NodeProto& node, int input,
+                                               absl::string_view what) const {
+    if (const Constant* found = FindConstant(node, input)) return found;
+    return Unsupported(absl::StrCat(what, " is no constant"));
+  }
+
+  void Alias(const onnx::NodeProto& node) { aliases_[node.output(0)] = Resolved(node.input(0)); }
+
+  FlatOp& Add(const onnx::NodeProto& node, OpKind kind) {
+    FlatOp& op = flat_.ops.emplace_back();
+    op.spec.kind = kind;
+    op.inputs = {Resolved(node.input(0))};
+    op.output = node.output(0);
+    op.name = node.name();
+    return op;
+  }
+
+  // "layer1.0.conv1" of "layer1.0.conv1.weight"; other exporters' names say nothing.
+  static std::string NameOf(const onnx::NodeProto& node, const std::string& weight) {
+    absl::string_view name = weight;
+    return absl::ConsumeSuffix(&name, ".weight") ? std::string(name) : node.name();
+  }
+
+  absl::Status AddNode(const onnx::NodeProto& node, bool is_last) {
+    if (node.output_size() < 1) return Unsupported("has no output");
+    const std::string& type = node.op_type();
+    if (type == "Constant") return AddConstant(node);
+    if (node.input_size() < 1) return Unsupported("has no input");
+    if (type == "Identity") {
+      if (const Constant* constant = FindConstant(node, 0)) {
+        constants_[node.output(0)] = Constant(*constant);
+      } else {
+        Alias(node);
+      }
+      return absl::OkStatus();
+    }
+    if (type == "Conv") return AddConv(node);
+    if (type == "BatchNormalization") return AddBatchNorm(node);
+    if (type == "Gemm" || type == "MatMul") return AddLinear(node);
+    if (type == "MaxPool" || type == "AveragePool") return AddPool(node);
+    if (type == "Add") return AddSum(node);
+    if (type == "Clip") return AddClip(node);
+    if (type == "Flatten" || type == "Reshape" || type == "Squeeze") return AddFlatten(node);
+    if (type == "ReduceMean") return AddMean(node);
+    if (type == "Dropout") {
+      const Constant* rate = FindConstant(node, 1);
+      Add(node, OpKind::kDropout).spec.rate = rate != nullptr && rate->values.size() == 1
+                                                  ? double{rate->values[0]}
+                                                  : Attributes(node).Real("ratio", 0.5);
+    } else if (type == "Relu") {
+      Add(node, OpKind::kRelu);
+    } else if (type == "GlobalAveragePool") {
+      Add(node, OpKind::kGlobalAvgPool);
+    } else if ((type == "Softmax" || type == "LogSoftmax") && is_last) {
+      Alias(node);
+    } else {
+      return Unsupported("this operator");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddConstant(const onnx::NodeProto& node) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (attribute.name() != "value") continue;
+      RUNNEL_ASSIGN_OR_RETURN(constants_[node.output(0)], ReadTensor(attribute.t()));
+      return absl::OkStatus();
+    }
+    return Unsupported("a constant that is no tensor");
+  }
+
+  // Kernel, stride and padding of a window over `axes` axes.
+  absl::Status SetWindow(const onnx::NodeProto& node, OpSpec& spec) {
+    const Attributes attributes(node);
+    const std::vector<int64_t> kernel = attributes.Ints("kernel_shape", {});
+    const size_t axes = kernel.size();
+    if (axes < 1 || axes > 2)
+      return Unsupported(absl::StrCat("attribute kernel_shape has ", axes, " axes"));
+    const std::vector<int64_t> strides = attributes.Ints("strides", std::vector<int64_t>(axes, 1));
+    const std::vector<int64_t> pads = attributes.Ints("pads", std::vector<int64_t>(2 * axes, 0));
+    const std::vector<int64_t> dilations =
+        attributes.Ints("dilations", std::vector<int64_t>(axes, 1));
+    const std::string auto_pad = attributes.Text("auto_pad");
+    if (!auto_pad.empty() && auto_pad != "NOTSET" && auto_pad != "VALID")
+      return Unsupported(absl::StrCat("attribute auto_pad ", auto_pad));
+    if (strides.size() != axes || pads.size() != 2 * axes || dilations.size() != axes)
+      return Unsupported("attributes of different numbers of axes");
+    if (std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; }))
+      return Unsupported(absl::StrCat("attribute dilations ", absl::StrJoin(dilations, ",")));
+    if (attributes.Int("ceil_mode", 0) != 0) return Unsupported("attribute ceil_mode");
+    for (size_t axis = 0; axis < axes; ++axis) {
+      if (pads[axis] != pads[axis + axes])
+        return Unsupported(absl::StrCat("attribute pads ", absl::StrJoin(pads, ","), ", uneven"));
+      spec.kernel[axis] = kernel[axis];
+      spec.stride[axis] = strides[axis];
+      spec.padding[axis] = pads[axis];
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddConv(const onnx::NodeProto& node) {
+    RUNNEL_ASSIGN_OR_RETURN(const Constant* weight, NeedConstant(node, 1, "its weight"));
+    if (weight->dims.size() < 3)
+      return Unsupported(absl::StrCat("a weight of rank ", weight->dims.size()));
+    FlatOp op;
+    RUNNEL_RETURN_IF_ERROR(SetWindow(node, op.spec));
+    op.spec.out_channels = weight->dims[0];
+    op.spec.groups = Attributes(node).Int("group", 1);
+    op.constants[TensorRole::kWeight] = *weight;
+    if (node.input_size() > 2) {
+      RUNNEL_ASSIGN_OR_RETURN(const Constant* bias, NeedConstant(node, 2, "its bias"));
+      op.spec.bias = true;
+      op.constants[TensorRole::kBias] = *bias;
+    }
+    FlatOp& added = Add(node, OpKind::kConv);
+    op.spec.kind = OpKind::kConv;
+    added.spec = op.spec;
+    added.constants = std::move(op.constants);
+    added.name = NameOf(node, node.input(1));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBatchNorm(const onnx::NodeProto& node) {
+    static constexpr TensorRole kRoles[] = {TensorRole::kScale, TensorRole::kShift,
+                                            TensorRole::kRunningMean, TensorRole::kRunningVar};
+    std::map<TensorRole, Constant> constants;
+    for (int i = 0; i < 4; ++i) {
+      RUNNEL_ASSIGN_OR_RETURN(const Constant* constant,
+                              NeedConstant(node, i + 1, "its statistics"));
+      constants[kRoles[i]] = *constant;
+    }
+    FlatOp& op = Add(node, OpKind::kBatchNorm);
+    op.spec.epsilon = Attributes(node).Real("epsilon", 1e-5);
+    // ONNX says how much of the old stays. Written as floats, 0.9 is not 1 - 0.1.
+    op.spec.momentum = std::round((1 - Attributes(node).Real("momentum", 0.9)) * 1e6) / 1e6;
+    op.constants = std::move(constants);
+    return absl::OkStatus();
+  }
+
+  // Gemm with the weight as it is or transposed, MatMul with a constant on the right.
+  absl::Status AddLinear(const onnx::NodeProto& node) {
+    const Attributes attributes(node);
+    RUNNEL_ASSIGN_OR_RETURN(const Constant* weight, NeedConstant(node, 1, "its right side"));
+    if (weight->dims.size() != 2)
+      return Unsupported(absl::StrCat("a right side of rank ", weight->dims.size()));
+    if (attributes.Int("transA", 0) != 0 || attributes.Real("alpha", 1) != 1 ||
+        attributes.Real("beta", 1) != 1)
+      return Unsupported("attributes transA, alpha or beta");
+    const bool is_ours = attributes.Int("transB", 0) != 0;
+    Constant ours = *weight;
+    if (!is_ours) {
+      const size_t rows = static_cast<size_t>(weight->dims[0]);
+      const size_t columns = static_cast<size_t>(weight->dims[1]);
+      ours.dims = {weight->dims[1], weight->dims[0]};
+      for (size_t r = 0; r < rows; ++r) {
+        for (size_t c = 0; c < columns; ++c)
+          ours.values[c * rows + r] = weight->values[r * columns + c];
+      }
+    }
+    const Constant* bias = nullptr;
+    if (node.op_type() == "Gemm" && node.input_size() > 2) {
+      RUNNEL_ASSIGN_OR_RETURN(bias, NeedConstant(node, 2, "its bias"));
+    }
+    FlatOp& op = Add(node, OpKind::kLinear);
+    op.name = NameOf(node, node.input(1));
+    op.spec.out_channels = ours.dims[0];
+    op.constants[TensorRole::kWeight] = std::move(ours);
+    if (bias != nullptr) SetBias(op, *bias);
+    return absl::OkStatus();
+  }
+
+  static void SetBias(FlatOp& op, Constant bias) {
+    op.spec.bias = true;
+    bias.dims = {static_cast<int64_t>(bias.values.size())};
+    op.constants[TensorRole::kBias] = std::move(bias);
+  }
+
+  absl::Status AddPool(const onnx::NodeProto& node) {
+    const bool is_max = node.op_type() == "MaxPool";
+    OpSpec spec;
+    RUNNEL_RETURN_IF_ERROR(SetWindow(node, spec));
+    if (is_max && node.output_size() > 1 && !node.output(1).empty())
+      return Unsupported("an output of indices");
+    if (!is_max && spec.padding != std::array<int64_t, 2>{0, 0})
+      return Unsupported("attribute pads, for means");
+    spec.kind = is_max ? OpKind::kMaxPool : OpKind::kAvgPool;
+    Add(node, spec.kind).spec = spec;
+    return absl::OkStatus();
+  }
+
+  // Of two tensors; of a linear operator and a constant, which is its bias.
+  absl::Status AddSum(const onnx::NodeProto& node) {
+    if (node.input_size() != 2) return Unsupported("needs two inputs");
+    for (int constant = 0; constant < 2; ++constant) {
+      const Constant* bias = FindConstant(node, constant);
+      if (bias == nullptr) continue;
+      const std::string input = Resolved(node.input(1 - constant));
+      const bool is_bias = !flat_.ops.empty() && flat_.ops.back().output == input &&
+                           flat_.ops.back().spec.kind == OpKind::kLinear &&
+                           !flat_.ops.back().spec.bias;
+      if (!is_bias) return Unsupported("a constant that is no bias");
+      SetBias(flat_.ops.back(), *bias);
+      aliases_[node.output(0)] = input;
+      return absl::OkStatus();
+    }
+    Add(node, OpKind::kAdd).inputs.push_back(Resolved(node.input(1)));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddClip(const onnx::NodeProto& node) {
+    const auto bound = [&](int input, absl::string_view attribute, double otherwise) {
+      const Constant* constant = FindConstant(node, input);
+      if (constant != nullptr && constant->values.size() == 1) return double{constant->values[0]};
+      return Attributes(node).Real(attribute, otherwise);
+    };
+    const double most = bound(2, "max", std::numeric_limits<float>::max());
+    if (bound(1, "min", -1) != 0) return Unsupported("a lower bound that is not 0");
+    if (most != 6 && most < 1e30) return Unsupported(absl::StrCat("an upper bound of ", most));
+    Add(node, most == 6 ? OpKind::kRelu6 : OpKind::kRelu);
+    return absl::OkStatus();
+  }
+
+  // (batch, ...) -> (batch, features). Behind a mean nothing is left to flatten.
+  absl::Status AddFlatten(const onnx::NodeProto& node) {
+    if (node.op_type() == "Flatten") {
+      if (Attributes(node).Int("axis", 1) != 1) return Unsupported("attribute axis");
+    } else if (node.op_type() == "Reshape") {
+      RUNNEL_ASSIGN_OR_RETURN(const Constant* shape, NeedConstant(node, 1, "its shape"));
+      if (shape->values.size() != 2 || shape->values[0] > 1)
+        return Unsupported(absl::StrCat("a shape of ", absl::StrJoin(shape->values, ","),
+                                        ", which is not (batch, features)"));
+    } else if (!IsMeaned(Resolved(node.input(0)))) {
+      return Unsupported("of what is no mean over the plane");
+    }
+    if (IsMeaned(Resolved(node.input(0)))) {
+      Alias(node);
+    } else {
+      Add(node, OpKind::kFlatten);
+    }
+    return absl::OkStatus();
+  }
+
+  bool IsMeaned(const std::string& value) const {
+    return std::any_of(flat_.ops.begin(), flat_.ops.end(), [&value](const FlatOp& op) {
+      return op.output == value && op.spec.kind == OpKind::kGlobalAvgPool;
+    });
+  }
+
+  // Over all axes behind the channels.
+  absl::Status AddMean(const onnx::NodeProto& node) {
+    std::vector<int64_t> axes = Attributes(node).Ints("axes", {});
+    if (const Constant* constant = FindConstant(node, 1))
+      axes.assign(constant->values.begin(), constant->values.end());
+    const int64_t rank = flat_.input.rank() + 1;
+    std::set<int64_t> meant;
+    for (const int64_t axis : axes) meant.insert(axis < 0 ? axis + rank : axis);
+    std::set<int64_t> spatial;
+    for (int64_t axis = 2; axis < rank; ++axis) spatial.insert(axis);
+    if (meant != spatial) return Unsupported(absl::StrCat("axes ", absl::StrJoin(axes, ",")));
+    Add(node, OpKind::kGlobalAvgPool);
+    return absl::OkStatus();
+  }
+
+  const onnx::GraphProto& graph_;
+  FlatGraph flat_;
+  std::map<std::string, Constant> constants_;
+  std::map<std::string, std::string> aliases_;  // values that are other values
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace
+
+absl::StatusOr<FlatGraph> FlattenGraph(const onnx::GraphProto& graph) {
+  return Flattener(graph).Run();
+}
+
+}  // namespace runnel::import

@@ -1,0 +1,35 @@
+#pragma once
+
+// A network from PyTorch, Keras or another trainer, as ONNX, and its weights. Pure functions, any
+// thread.
+//
+// Operators that are read: Conv, BatchNormalization, Gemm, MatMul with a constant (and an Add of a
+// constant behind it), Relu, Clip at 0 and 6, MaxPool, AveragePool, GlobalAveragePool, ReduceMean
+// over the spatial axes, Add of two tensors, Flatten, Reshape and Squeeze that only flatten,
+// Dropout, Identity, Constant, and a Softmax at the end, which the loss has. A layer begins at a
+// convolution or a linear operator wherever one tensor crosses, so that blocks with branches stay
+// whole.
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+
+namespace runnel {
+
+inline constexpr size_t kMaxOnnxBytes = (size_t{1} << 31) - 1;
+
+struct OnnxModel {
+  ModelSpec model;
+  // Weights and statistics in FP32 by layer, no slots. The start of training.
+  ModelState state;
+};
+
+// Checks bytes from outside. InvalidArgument: no ONNX, a graph with several inputs, weights in
+// another file, or, all of them in one line, what is not supported: node, operator, attribute.
+absl::StatusOr<OnnxModel> ModelFromOnnx(absl::string_view bytes);
+
+}  // namespace runnel

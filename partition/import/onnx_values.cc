@@ -1,0 +1,70 @@
+#include "partition/import/onnx_values.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/tensor/shape.h"
+
+namespace runnel::import {
+namespace {
+
+template <typename T>
+bool CopyRaw(const std::string& raw, size_t count, std::vector<float>& values) {
+  if (raw.size() != count * sizeof(T)) return false;
+  values.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, raw.data() + i * sizeof(T), sizeof(T));
+    values[i] = static_cast<float>(value);
+  }
+  return true;
+}
+
+template <typename Field>
+bool CopyField(const Field& field, size_t count, std::vector<float>& values) {
+  if (static_cast<size_t>(field.size()) != count) return false;
+  values.assign(field.begin(), field.end());
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
+  Constant constant;
+  constant.dims.assign(tensor.dims().begin(), tensor.dims().end());
+  RUNNEL_RETURN_IF_ERROR(constant.dims.empty() ? absl::OkStatus()
+                                               : Shape::Create(constant.dims).status());
+  size_t count = 1;
+  for (const int64_t dim : constant.dims) count *= static_cast<size_t>(dim);
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL)
+    return absl::InvalidArgumentError("its numbers lie in another file; export them into this one");
+  const bool is_raw = !tensor.raw_data().empty();
+  const std::string& raw = tensor.raw_data();
+  bool is_read = false;
+  switch (tensor.data_type()) {
+    case onnx::TensorProto::FLOAT:
+      is_read = is_raw ? CopyRaw<float>(raw, count, constant.values)
+                       : CopyField(tensor.float_data(), count, constant.values);
+      break;
+    case onnx::TensorProto::DOUBLE:
+      is_read = is_raw ? CopyRaw<double>(raw, count, constant.values)
+                       : CopyField(tensor.double_data(), count, constant.values);
+      break;
+    case onnx::TensorProto::INT64:
+      is_read = is_raw ? CopyRaw<int64_t>(raw, count, constant.values)
+                       : CopyField(tensor.int64_data(), count, constant.values);
+      break;
+    case onnx::TensorProto::INT32:
+      is_read = is_raw ? CopyRaw<int32_t>(raw, count, constant.values)
+                       : CopyField(tensor.int32_data(), count, constant.values);
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("numbers of type ", tensor.data_type(),
+                                                     "; float, double, int32 and int64 are read"));
+  }
+  if (!is_read) return absl::InvalidArgumentError("has not as many numbers as its shape");
+  return constant;
+}
+
+}  // namespace runnel::import

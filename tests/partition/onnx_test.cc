@@ -1,0 +1,216 @@
+// Networks that others wrote, read; ours written and read again.
+
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "onnx/onnx_pb.h"
+#include "partition/export/npz_file.h"
+#include "partition/export/onnx_model.h"
+#include "partition/import/onnx_model.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/model/initial_state.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// By value: which layers there are may differ.
+std::vector<std::string> Tensors(const ModelState& state) {
+  std::vector<std::string> bytes;
+  for (const LayerState& layer : state.layers) {
+    for (const TensorData& tensor : layer.tensors) bytes.push_back(tensor.bytes);
+  }
+  return bytes;
+}
+
+TEST(Onnx, ModelsOfTheZooComeBack) {
+  for (const char* name : {"lenet", "har_cnn", "mlp", "mobilenet_v2", "resnet38"}) {
+    SCOPED_TRACE(name);
+    const ModelSpec model = MakeModel(name).value();
+    const ModelState state = InitialState(model, 3).value();
+    const absl::StatusOr<std::string> bytes = ModelToOnnx(model, state);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    const absl::StatusOr<OnnxModel> read = ModelFromOnnx(*bytes);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->model.input, model.input);
+    EXPECT_EQ(read->model.classes, model.classes);
+    EXPECT_EQ(CountParameters(read->model).value(), CountParameters(model).value());
+    EXPECT_EQ(CountMacs(read->model).value(), CountMacs(model).value());
+    EXPECT_EQ(Tensors(read->state), Tensors(state));
+    EXPECT_TRUE(CheckState(read->state, read->model, 0, read->model.layer_count() - 1).ok() ||
+                read->state.layers[0].slots.empty());
+  }
+}
+
+// Blocks stay whole, each convolution outside of them is a layer; the mean goes with what it is of.
+TEST(Onnx, LayersAreCutWhereOneTensorCrosses) {
+  const ModelSpec model = MakeModel("resnet38").value();
+  const OnnxModel read =
+      ModelFromOnnx(ModelToOnnx(model, InitialState(model, 3).value()).value()).value();
+  ASSERT_EQ(read.model.layer_count(), model.layer_count());
+  for (int i = 0; i + 2 < model.layer_count(); ++i) {
+    const size_t layer = static_cast<size_t>(i);
+    EXPECT_EQ(read.model.layers[layer].ops.size(), model.layers[layer].ops.size()) << i;
+  }
+  EXPECT_EQ(read.model.layers.back().ops.size(), 1u);
+}
+
+// A graph written by hand, as exporters do.
+class Graph {
+ public:
+  Graph() {
+    onnx::ValueInfoProto& input = *graph().add_input();
+    input.set_name("x");
+    auto& shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+    shape.add_dim()->set_dim_param("n");
+    for (const int dim : {2, 4, 4}) shape.add_dim()->set_dim_value(dim);
+  }
+
+  onnx::GraphProto& graph() { return *model_.mutable_graph(); }
+  void Weight(const std::string& name, const std::vector<int64_t>& dims, bool is_int = false) {
+    onnx::TensorProto& tensor = *graph().add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(is_int ? onnx::TensorProto::INT64 : onnx::TensorProto::FLOAT);
+    int64_t count = 1;
+    for (const int64_t dim : dims) {
+      tensor.add_dims(dim);
+      count *= dim;
+    }
+    for (int64_t i = 0; i < count; ++i) tensor.add_float_data(static_cast<float>(i) / 8);
+  }
+  onnx::NodeProto& Node(const std::string& type, const std::vector<std::string>& inputs,
+                        const std::string& output) {
+    onnx::NodeProto& node = *graph().add_node();
+    node.set_op_type(type);
+    node.set_name("n_" + output);
+    for (const std::string& input : inputs) node.add_input(input);
+    node.add_output(output);
+    return node;
+  }
+  void Ints(onnx::NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::INTS);
+    for (const int64_t value : values) attribute.add_ints(value);
+  }
+  void Output(const std::string& name) { graph().add_output()->set_name(name); }
+  absl::StatusOr<OnnxModel> Read() const { return ModelFromOnnx(model_.SerializeAsString()); }
+  std::string Refusal() const { return std::string(Read().status().message()); }
+  std::string bytes() const { return model_.SerializeAsString(); }
+
+ private:
+  onnx::ModelProto model_;
+};
+
+// conv - relu - [conv] + - mean - MatMul + bias - softmax.
+Graph Small() {
+  Graph g;
+  g.Weight("features.0.weight", {3, 2, 3, 3});
+  g.Weight("w2", {3, 3, 1, 1});
+  g.Weight("w3", {3, 5});
+  g.Weight("b3", {5});
+  onnx::NodeProto& conv = g.Node("Conv", {"x", "features.0.weight"}, "a");
+  g.Ints(conv, "kernel_shape", {3, 3});
+  g.Ints(conv, "pads", {1, 1, 1, 1});
+  g.Node("Relu", {"a"}, "b");
+  g.Ints(g.Node("Conv", {"b", "w2"}, "c"), "kernel_shape", {1, 1});
+  g.Node("Add", {"c", "b"}, "d");
+  g.Node("GlobalAveragePool", {"d"}, "e");
+  g.Node("Flatten", {"e"}, "f");
+  g.Node("MatMul", {"f", "w3"}, "h");
+  g.Node("Add", {"b3", "h"}, "i");
+  g.Node("Softmax", {"i"}, "y");
+  g.Output("y");
+  return g;
+}
+
+TEST(Onnx, WhatExportersWrite) {
+  const absl::StatusOr<OnnxModel> read = Small().Read();
+  ASSERT_TRUE(read.ok()) << read.status();
+  const ModelSpec& model = read->model;
+  ASSERT_EQ(model.layer_count(), 3);
+  EXPECT_EQ(model.layers[0].name, "features.0");
+  EXPECT_EQ(model.classes, 5);
+  EXPECT_THAT(model.layers[1].ops[1].inputs, ElementsAre(1, 0));
+  EXPECT_EQ(model.layers[2].ops.back().kind, OpKind::kLinear);
+  EXPECT_TRUE(model.layers[2].ops.back().bias);
+  // (in, out) becomes (out, in).
+  const TensorData& weight = read->state.layers[2].tensors[0];
+  EXPECT_EQ(weight.shape, Shape({5, 3}));
+  float second = 0;
+  std::memcpy(&second, weight.bytes.data() + 4, 4);
+  EXPECT_EQ(second, 5.0f / 8);
+}
+
+// All of it in one line.
+TEST(Onnx, WhatIsNotSupportedIsNamed) {
+  Graph g = Small();
+  g.Node("HardSwish", {"b"}, "z");
+  onnx::NodeProto& dilated = g.Node("Conv", {"b", "w2"}, "zz");
+  g.Ints(dilated, "kernel_shape", {1, 1});
+  g.Ints(dilated, "dilations", {2, 2});
+  EXPECT_THAT(g.Refusal(), AllOf(HasSubstr("node n_z (HardSwish): this operator"),
+                                 HasSubstr("node n_zz (Conv): attribute dilations 2,2"),
+                                 HasSubstr("not supported: ")));
+  Graph uneven;
+  uneven.Weight("w", {3, 2, 2, 2});
+  onnx::NodeProto& conv = uneven.Node("Conv", {"x", "w"}, "y");
+  uneven.Ints(conv, "kernel_shape", {2, 2});
+  uneven.Ints(conv, "pads", {0, 0, 1, 1});
+  uneven.Output("y");
+  EXPECT_THAT(uneven.Refusal(), HasSubstr("attribute pads 0,0,1,1, uneven"));
+  Graph external = Small();
+  external.graph().mutable_initializer(0)->set_data_location(onnx::TensorProto::EXTERNAL);
+  EXPECT_THAT(external.Refusal(), HasSubstr("its numbers lie in another file"));
+  Graph wrong = Small();
+  wrong.graph().mutable_initializer(0)->set_dims(0, 4);
+  EXPECT_THAT(wrong.Refusal(), HasSubstr("has not as many numbers as its shape"));
+  EXPECT_THAT(std::string(ModelFromOnnx("hello").status().message()),
+              HasSubstr("is no ONNX model"));
+}
+
+TEST(Onnx, DamageNeverCrashes) {
+  constexpr uint32_t kSeed = 20261125;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937 random(kSeed);
+  const std::string good = Small().bytes();
+  int accepted = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = good;
+    for (uint32_t damage = 1 + random() % 3; damage > 0; --damage)
+      text[random() % text.size()] = static_cast<char>(random());
+    const absl::StatusOr<OnnxModel> read = ModelFromOnnx(text);
+    if (!read.ok()) continue;
+    ++accepted;
+    EXPECT_TRUE(InferShapes(read->model, 2).ok());
+  }
+  EXPECT_GT(accepted, 10);
+}
+
+TEST(Onnx, IntegersAreNotWritten) {
+  const ModelSpec model = MakeModel("lenet").value();
+  ModelState state = InitialState(model, 3).value();
+  state.layers[0].tensors[0].dtype = DType::kInt8;
+  EXPECT_THAT(std::string(ModelToOnnx(model, state).status().message()),
+              HasSubstr("layer conv1: 0.weight is not in FP32"));
+}
+
+// The zip's own signatures, and NumPy's head with the shape.
+TEST(Npz, HoldsAnArrayATensor) {
+  const ModelSpec model = MakeModel("lenet").value();
+  const ModelState state = InitialState(model, 3).value();
+  const absl::StatusOr<std::string> bytes = StateToNpz(model, state);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_EQ(bytes->substr(0, 4), std::string("PK\x03\x04", 4));
+  EXPECT_THAT(*bytes, AllOf(HasSubstr("conv1.0.weight.npy"), HasSubstr("'shape': (20, 1, 5, 5), }"),
+                            HasSubstr(state.layers[5].tensors[0].bytes)));
+}
+
+}  // namespace
+}  // namespace runnel
