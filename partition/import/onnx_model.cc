@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/io/coded_stream.h"
 #include "partition/import/onnx_graph.h"
 #include "proto/base/status_macros.h"
 

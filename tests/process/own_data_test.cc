@@ -91,6 +91,38 @@ TEST_F(OwnData, ANetworkFromAFile) {
   ExpectRefused(run, "none.json");
 }
 
+// Trained weights go out as ONNX and come back: as a model of its own, and into the zoo's.
+TEST_F(OwnData, WeightsGoOutAndComeBack) {
+  const nlohmann::json trained =
+      RunCentral(With(table_, {"--local-workers", "2", "--checkpoint-dir", dir_ / "c"}));
+  EXPECT_GT(trained["accuracy"], 0.95);
+  Process out({"runnel-central", "export", "--checkpoint-dir", dir_ / "c", "--onnx", dir_ / "m.onnx",
+               "--npz", dir_ / "m.npz"});
+  ASSERT_EQ(out.Wait(), 0) << out.err();
+  EXPECT_THAT(out.out(), AllOf(HasSubstr("m.onnx"), HasSubstr("m.npz")));
+  // One step of nothing.
+  const Words still = {"--max-batches", "1", "--lr", "1e-12", "--warm-up-steps", "0"};
+  Words onnx = With(With(table_, still), {"--local-workers", "3", "--journal", dir_ / "j"});
+  onnx[2] = absl::StrCat("onnx:", dir_ / "m.onnx");
+  EXPECT_EQ(RunCentral(onnx)["accuracy"], trained["accuracy"]);
+  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  const Words from = With(With(table_, still), {"--init-from", dir_ / "c", "--local-workers"});
+  EXPECT_EQ(RunCentral(With(from, {"0"}))["accuracy"], trained["accuracy"]);
+  EXPECT_EQ(RunCentral(With(from, {"2"}))["accuracy"], trained["accuracy"]);
+  // Other classes: the last layer begins anew, and central says so.
+  Write(dir_ / "two.csv", "a,b,c,d,y\n1,2,3,4,p\n2,3,4,5,q\n1,2,3,4,p\n2,3,4,5,q\n");
+  Words other = With(from, {"2"});
+  other[4] = absl::StrCat("csv:", dir_ / "two.csv");
+  Process second(With(With({"runnel-central"}, other), {"--quick", "--batch-size", "2"}));
+  EXPECT_EQ(second.Wait(), 0) << second.err();
+  EXPECT_THAT(second.err(), HasSubstr("1 are drawn: fc3.0.weight (2x64)"));
+  ExpectRefused(With(table_, {"--init-from", dir_ / "none"}), "--init-from");
+  Write(dir_ / "bad.onnx", "no graph");
+  onnx[2] = absl::StrCat("onnx:", dir_ / "bad.onnx");
+  ExpectRefused(onnx, "bad.onnx: is no ONNX model");
+}
+
 // One colour a class, with some noise.
 void WritePicture(const std::string& path, int side, int kind, int number) {
   std::vector<uint8_t> rgb;
