@@ -131,6 +131,15 @@ absl::StatusOr<int32_t> Codec::DecodeScaled(absl::Span<const std::byte>, const S
   return absl::UnimplementedError(absl::StrCat("codec ", name(), " takes FP32 tensors only"));
 }
 
+bool SendsAsItIs(const Codec& codec, DType type) {
+  return type != DType::kFloat32 && IsFloat(type) && codec.name() == CodecId::Identity().text();
+}
+
+Bytes PayloadBytes(const Codec& codec, DType type, const Shape& shape) {
+  if (!SendsAsItIs(codec, type)) return codec.EncodedBytes(shape);
+  return Bytes(shape.elements() * static_cast<int64_t>(SizeOf(type)));
+}
+
 absl::Span<const CodecRow> BuiltinCodecs() { return kRows; }
 
 const CodecRow* FindCodecFamily(absl::string_view family) {

@@ -106,6 +106,12 @@ class Codec {
                                                absl::Span<std::byte> mantissas) const;
 };
 
+// Whether a link sends the elements of such a tensor as they are, without the codec: identity and
+// floats that are not FP32.
+bool SendsAsItIs(const Codec& codec, DType type);
+// Payload bytes of a boundary tensor of this type.
+Bytes PayloadBytes(const Codec& codec, DType type, const Shape& shape);
+
 // One row of the table of codecs: a family and the facts that others need of its codecs.
 struct CodecRow {
   absl::string_view family;

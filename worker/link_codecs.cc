@@ -25,8 +25,13 @@ void FinishScaled(const Shape& shape, int32_t exponent, absl::Span<std::byte> te
   TailOf(tensor.data(), DType::kInt8, shape).exponent = exponent;
 }
 
-absl::Span<int8_t> MantissasOf(absl::Span<std::byte> tensor, size_t elements) {
-  return absl::MakeSpan(reinterpret_cast<int8_t*>(tensor.data()), elements);
+absl::Status CopyElements(absl::Span<const std::byte> from, absl::Span<std::byte> to) {
+  if (from.size() != to.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("codec identity: ", from.size(), " bytes, needs ", to.size()));
+  }
+  std::copy(from.begin(), from.end(), to.begin());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -90,74 +95,83 @@ Encoder& LinkCodecs::EncoderFor(const Codec& codec, Ends& ends) {
   return *ends.encoder;
 }
 
-absl::Status LinkCodecs::CheckTensor(const Shape& shape, size_t bytes) const {
-  if (static_cast<int64_t>(bytes) == TensorBytes(shape)) return absl::OkStatus();
+absl::Status LinkCodecs::CheckTensor(Direction direction, const Shape& shape, size_t bytes) const {
+  const int64_t needed = TensorBytes(direction, shape);
+  if (static_cast<int64_t>(bytes) == needed) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("boundary tensor of shape ", shape.ToString(),
-                                                 " has ", bytes, " bytes, needs ",
-                                                 TensorBytes(shape)));
+                                                 " has ", bytes, " bytes, needs ", needed));
 }
 
 absl::Status LinkCodecs::Encode(Direction direction, const MicroBatch& place, const Shape& shape,
                                 absl::Span<const std::byte> tensor, absl::Span<std::byte> payload) {
-  RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
+  RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   const Codec& codec = *at(direction).sends.InEpoch(place.epoch);
   Encoder& encoder = EncoderFor(codec, at(direction));
-  if (!format_.integer_boundaries()) {
-    const TensorView x{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
-    return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
+  const DType type = format_.boundary(direction);
+  TensorView x{type, shape, Layout::kRowMajor, 0, tensor};
+  if (IsScaled(type)) x = ScaledView(shape, tensor);
+  if (SendsAsItIs(codec, type)) return CopyElements(x.bytes, payload);
+  if (type != DType::kFloat32 && !(IsScaled(type) && codec.takes_scaled())) {
+    if (x.exponent > kMaxFloatExponent) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("codec ", codec.name(), ": exponent ", x.exponent, " is beyond FP32"));
+    }
+    floats_.resize(static_cast<size_t>(shape.elements()));
+    TypeOf(type).to_float(x.bytes, x.exponent, absl::MakeSpan(floats_));
+    x = ViewOf(floats_, shape);
   }
-  const TensorView x = ScaledView(shape, tensor);
-  if (codec.takes_scaled()) {
-    return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
+  return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
+}
+
+absl::Status LinkCodecs::DecodeInto(const Codec& codec, DType type,
+                                    absl::Span<const std::byte> payload, const Shape& shape,
+                                    absl::Span<std::byte> tensor) {
+  const auto elements = static_cast<size_t>(shape.elements());
+  int32_t exponent = 0;
+  if (SendsAsItIs(codec, type)) return CopyElements(payload, tensor);
+  if (type == DType::kFloat32)
+    return codec.Decode(payload, {type, shape, Layout::kRowMajor, 0, tensor});
+  if (IsScaled(type) && codec.takes_scaled()) {
+    RUNNEL_ASSIGN_OR_RETURN(exponent, codec.DecodeScaled(payload, shape, tensor.first(elements)));
+  } else {
+    floats_.resize(elements);
+    RUNNEL_RETURN_IF_ERROR(codec.Decode(payload, MutableViewOf(absl::MakeSpan(floats_), shape)));
+    exponent = TypeOf(type).from_float(floats_, tensor);
   }
-  if (x.exponent > kMaxFloatExponent) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("codec ", codec.name(), ": exponent ", x.exponent, " is beyond FP32"));
-  }
-  floats_.resize(x.bytes.size());
-  Dequantize({reinterpret_cast<const int8_t*>(x.bytes.data()), x.bytes.size()}, x.exponent,
-             absl::MakeSpan(floats_));
-  return encoder.Encode(ViewOf(floats_, shape), place.sequence, place.first_in_epoch, payload);
+  if (IsScaled(type)) FinishScaled(shape, exponent, tensor);
+  return absl::OkStatus();
 }
 
 absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
                                 absl::Span<const std::byte> payload, const Shape& shape,
                                 absl::Span<std::byte> tensor) {
-  RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
-  const Codec& codec = *at(direction).receives.InEpoch(place.epoch);
-  if (!format_.integer_boundaries()) {
-    RUNNEL_RETURN_IF_ERROR(
-        codec.Decode(payload, {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor}));
-    if (direction == Direction::kForward) return absl::OkStatus();
-    // The returned tensor is the loss's gradient with respect to the next stage's decoded input.
-    Encoder* sender = at(Direction::kForward).encoder.get();
-    if (sender == nullptr) return absl::OkStatus();
-    if (sender->learns()) {
-      const TensorView gradient{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
-      RUNNEL_RETURN_IF_ERROR(sender->Learn(gradient, place.sequence));
-    }
-    if (!sender->masks()) return absl::OkStatus();
-    const MutableTensorView gradient{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
-    const auto elements = static_cast<size_t>(shape.elements());
-    return sender->MaskGradient(absl::MakeSpan(gradient.f32(), elements), place.sequence);
+  RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
+  const DType type = format_.boundary(direction);
+  RUNNEL_RETURN_IF_ERROR(
+      DecodeInto(*at(direction).receives.InEpoch(place.epoch), type, payload, shape, tensor));
+  // A gradient is the loss's with respect to the next stage's decoded input.
+  Encoder* sender = at(Direction::kForward).encoder.get();
+  const bool is_heard = sender != nullptr && (sender->learns() || sender->masks());
+  if (direction == Direction::kForward || IsScaled(type) || !is_heard) return absl::OkStatus();
+  absl::Span<float> gradient(reinterpret_cast<float*>(tensor.data()),
+                             static_cast<size_t>(shape.elements()));
+  if (type != DType::kFloat32) {
+    floats_.resize(gradient.size());
+    gradient = absl::MakeSpan(floats_);
+    TypeOf(type).to_float(tensor, 0, gradient);
   }
-  const auto elements = static_cast<size_t>(shape.elements());
-  int32_t exponent = 0;
-  if (codec.takes_scaled()) {
-    RUNNEL_ASSIGN_OR_RETURN(exponent, codec.DecodeScaled(payload, shape, tensor.first(elements)));
-  } else {
-    floats_.resize(elements);
-    RUNNEL_RETURN_IF_ERROR(codec.Decode(payload, MutableViewOf(absl::MakeSpan(floats_), shape)));
-    exponent = Quantize(floats_, QuantizeRule::kPowerOfTwo, MantissasOf(tensor, elements));
-  }
-  FinishScaled(shape, exponent, tensor);
+  if (sender->learns())
+    RUNNEL_RETURN_IF_ERROR(sender->Learn(ViewOf(gradient, shape), place.sequence));
+  if (!sender->masks()) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(sender->MaskGradient(gradient, place.sequence));
+  if (type != DType::kFloat32) TypeOf(type).from_float(gradient, tensor);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Payload> LinkCodecs::PackEvaluation(const Shape& shape, Payload from,
                                                    BufferPool& pool) const {
   if (evaluation_ == nullptr) return from;
-  RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, from.size()));
+  RUNNEL_RETURN_IF_ERROR(CheckTensor(Direction::kForward, shape, from.size()));
   Payload packed = pool.Allocate(static_cast<size_t>(EvaluationBytes(shape)));
   RUNNEL_RETURN_IF_ERROR(evaluation_->NewEncoder({})->Encode(
       ScaledView(shape, from.bytes()), Sequence(0), true, packed.mutable_bytes()));
@@ -167,7 +181,7 @@ absl::StatusOr<Payload> LinkCodecs::PackEvaluation(const Shape& shape, Payload f
 absl::StatusOr<Payload> LinkCodecs::UnpackEvaluation(const Shape& shape, Payload from,
                                                      BufferPool& pool) const {
   if (evaluation_ == nullptr) return from;
-  Payload tensor = pool.Allocate(static_cast<size_t>(TensorBytes(shape)));
+  Payload tensor = pool.Allocate(static_cast<size_t>(TensorBytes(Direction::kForward, shape)));
   const absl::Span<std::byte> bytes = tensor.mutable_bytes();
   const auto elements = static_cast<size_t>(shape.elements());
   RUNNEL_ASSIGN_OR_RETURN(const int32_t exponent,
@@ -177,18 +191,19 @@ absl::StatusOr<Payload> LinkCodecs::UnpackEvaluation(const Shape& shape, Payload
 }
 
 int64_t LinkCodecs::EvaluationBytes(const Shape& shape) const {
-  return evaluation_ == nullptr ? TensorBytes(shape) : evaluation_->EncodedBytes(shape).value();
+  return evaluation_ == nullptr ? TensorBytes(Direction::kForward, shape)
+                                : evaluation_->EncodedBytes(shape).value();
 }
 
 int64_t LinkCodecs::EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const {
   const Codec* codec = at(direction).sends.InEpoch(epoch);
-  return codec == nullptr ? 0 : codec->EncodedBytes(shape).value();
+  return codec == nullptr ? 0 : PayloadBytes(*codec, format_.boundary(direction), shape).value();
 }
 
 int64_t LinkCodecs::MaxReceivedBytes(Direction direction, const Shape& shape) const {
   int64_t most = 0;
   for (const auto& codec : at(direction).receives.made) {
-    most = std::max(most, codec->EncodedBytes(shape).value());
+    most = std::max(most, PayloadBytes(*codec, format_.boundary(direction), shape).value());
   }
   return most;
 }

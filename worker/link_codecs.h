@@ -4,10 +4,10 @@
 // receives. A plan may name other codecs from epochs on (proto/base/training/codec_schedule.h): a
 // micro-batch's epoch decides, and where the codec changes the encoder is a new one.
 //
-// Tensors are boundary tensors in memory (BoundaryBytes of number_format.h). A scaled one goes
-// through a codec that takes scaled tensors as it is. Any other codec gets its values in FP32,
-// which is exact, and what it decodes is quantised again (QuantizeRule::kPowerOfTwo), on all
-// machines alike.
+// Tensors are boundary tensors in memory (BoundaryBytes of number_format.h). A lossless codec sends
+// their elements as they are: identity floats, a codec that takes scaled tensors scaled ones. Any
+// other codec gets the values in FP32, which is exact, and what it decodes is rounded to the
+// boundary's type again (NumberType::from_float), on all machines alike.
 
 #include <cstdint>
 #include <memory>
@@ -39,12 +39,12 @@ class LinkCodecs {
   absl::Status Encode(Direction direction, const MicroBatch& place, const Shape& shape,
                       absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
   // kForward: the activation from the stage before; kBackward: the gradient from the next one.
-  // Fills TensorBytes(shape) bytes. Errors as Codec::Decode.
+  // Fills TensorBytes(direction, shape) bytes. Errors as Codec::Decode.
   absl::Status Decode(Direction direction, const MicroBatch& place,
                       absl::Span<const std::byte> payload, const Shape& shape,
                       absl::Span<std::byte> tensor);
 
-  // An evaluation's activation crosses without loss: in FP32 as it stands, scaled as codec int8
+  // An evaluation's activation crosses without loss: floats as they are, scaled as codec int8
   // sends it. Both give `from` itself where nothing changes. Errors as above. While the lane is
   // empty, also from another one.
   absl::StatusOr<Payload> PackEvaluation(const Shape& shape, Payload from, BufferPool& pool) const;
@@ -53,7 +53,9 @@ class LinkCodecs {
   int64_t EvaluationBytes(const Shape& shape) const;
 
   // Bytes of a boundary tensor in memory.
-  int64_t TensorBytes(const Shape& shape) const { return BoundaryBytes(format_, shape); }
+  int64_t TensorBytes(Direction direction, const Shape& shape) const {
+    return BoundaryBytes(format_, shape, direction);
+  }
   // Payload bytes sent in this direction and epoch; 0 where nothing is sent.
   int64_t EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const;
   // The most that is received, in that direction in any epoch; 0 where nothing is.
@@ -86,14 +88,16 @@ class LinkCodecs {
   };
   Ends& at(Direction direction) { return ends_[static_cast<int>(direction)]; }
   const Ends& at(Direction direction) const { return ends_[static_cast<int>(direction)]; }
-  absl::Status CheckTensor(const Shape& shape, size_t bytes) const;
+  absl::Status CheckTensor(Direction direction, const Shape& shape, size_t bytes) const;
+  absl::Status DecodeInto(const Codec& codec, DType type, absl::Span<const std::byte> payload,
+                          const Shape& shape, absl::Span<std::byte> tensor);
   absl::StatusOr<Codecs> Make(const CodecSchedule& schedule, Direction direction) const;
   static Encoder& EncoderFor(const Codec& codec, Ends& ends);
 
   NumberFormat format_;
   Ends ends_[2];
-  std::unique_ptr<const Codec> evaluation_;  // null: FP32
-  std::vector<float> floats_;                // a scaled tensor on its way through an FP32 codec
+  std::unique_ptr<const Codec> evaluation_;  // null: floats
+  std::vector<float> floats_;                // a tensor of another type on its way through a codec
 };
 
 }  // namespace runnel

@@ -280,9 +280,11 @@ void PipelineHost::Carry(ForwardEffect effect) {
 absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& effect) {
   RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
                           engine_->Forward(effect.place, effect.input, effect.labels));
-  const bool has_number = engine_->IsFinite(output.tensor);
+  const DType boundary = engine_->numbers().boundary(Direction::kForward);
+  const bool has_number = AllFinite(boundary, output.tensor.bytes());
   if (has_number && std::isfinite(output.loss_sum)) return output;
-  loss_from_ = engine_->IsFinite(effect.input) ? NotFinite::kOwn : NotFinite::kUpstream;
+  const DType entering = runtime_.first_stage() ? DType::kFloat32 : boundary;
+  loss_from_ = AllFinite(entering, effect.input.bytes()) ? NotFinite::kOwn : NotFinite::kUpstream;
   if (has_number) return output;
   return MarkNotFinite(absl::InvalidArgumentError(absl::StrCat(
                            "an activation of micro-batch ", effect.place.sequence.value(),
@@ -339,7 +341,8 @@ void PipelineHost::Carry(EncodeEffect effect) {
       return codecs_->Encode(effect.direction, place, shape, effect.tensor.bytes(),
                              payload.mutable_bytes());
     });
-    if (!status.ok() && !engine_->IsFinite(effect.tensor))
+    const DType boundary = engine_->numbers().boundary(effect.direction);
+    if (!status.ok() && !AllFinite(boundary, effect.tensor.bytes()))
       status = MarkNotFinite(std::move(status), NotFinite::kOwn);
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, direction = effect.direction, place,
@@ -362,7 +365,8 @@ void PipelineHost::Carry(DecodeEffect effect) {
                             : engine_->output_shape(place.samples);
     Payload tensor;
     const absl::Status status = WithinMemory("it decoded a tensor", [&] {
-      tensor = environment_.pool->Allocate(static_cast<size_t>(codecs_->TensorBytes(shape)));
+      tensor = environment_.pool->Allocate(
+          static_cast<size_t>(codecs_->TensorBytes(effect.direction, shape)));
       return codecs_->Decode(effect.direction, place, effect.payload.bytes(), shape,
                              tensor.mutable_bytes());
     });

@@ -22,15 +22,20 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 // Single directions are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
-absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs) {
+absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
+                                            const NumberFormat& format) {
   CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
-  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, MeanEncodedBytes(choice.forward, epochs));
-  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, MeanEncodedBytes(choice.backward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(
+      choice.encoded_forward,
+      MeanEncodedBytes(choice.forward, epochs, format.boundary(Direction::kForward)));
+  RUNNEL_ASSIGN_OR_RETURN(
+      choice.encoded_backward,
+      MeanEncodedBytes(choice.backward, epochs, format.boundary(Direction::kBackward)));
   return choice;
 }
 
 // The position of the link's codecs in `choices`, where they are added if they are not there.
-absl::StatusOr<int> AddChoice(const LinkPlan& link, int64_t epochs,
+absl::StatusOr<int> AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
                               std::vector<CodecChoice>& choices) {
   const auto found =
       std::find_if(choices.begin(), choices.end(), [&link](const CodecChoice& choice) {
@@ -38,13 +43,14 @@ absl::StatusOr<int> AddChoice(const LinkPlan& link, int64_t epochs,
       });
   const auto position = static_cast<int>(found - choices.begin());
   if (found != choices.end()) return position;
-  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, MakeCodecChoice(link, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, MakeCodecChoice(link, epochs, format));
   choices.push_back(std::move(choice));
   return position;
 }
 
 // The most exact first, as `runnel` wants them.
-absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bits) {
+absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bits,
+                                                         const NumberFormat& format) {
   const Shape any = {1};  // names do not depend on it
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> down,
                           BitsChoices(bits.family_forward, any, bits.exact));
@@ -56,11 +62,11 @@ absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bi
       MinBitsByEpoch(bits.switches, Direction::kBackward, bits.epochs);
   std::vector<CodecChoice> choices;
   const LinkPlan exact = {CodecSchedule(bits.exact), CodecSchedule(bits.exact)};
-  RUNNEL_RETURN_IF_ERROR(AddChoice(exact, bits.epochs, choices).status());
+  RUNNEL_RETURN_IF_ERROR(AddChoice(exact, bits.epochs, format, choices).status());
   for (const auto& [forward, backward] : kPairs) {
     const LinkPlan pair = {CodecsWithBits(down, forward, down_floors),
                            CodecsWithBits(up, backward, up_floors)};
-    RUNNEL_RETURN_IF_ERROR(AddChoice(pair, bits.epochs, choices).status());
+    RUNNEL_RETURN_IF_ERROR(AddChoice(pair, bits.epochs, format, choices).status());
   }
   return choices;
 }
@@ -110,8 +116,9 @@ absl::StatusOr<FittedPlan> RatePlan(const BandwidthBits& bits, PlanRequest reque
                                     PlacedPlan placed) {
   FittedPlan fitted;
   for (size_t i = 0; i < placed.plan.links.size(); ++i) {
-    RUNNEL_ASSIGN_OR_RETURN(placed.placement.codecs[i],
-                            AddChoice(placed.plan.links[i], bits.epochs, request.codec_choices));
+    RUNNEL_ASSIGN_OR_RETURN(
+        placed.placement.codecs[i],
+        AddChoice(placed.plan.links[i], bits.epochs, request.format, request.codec_choices));
   }
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(fitted.period_seconds, SimulatedPeriod(model, placed.placement));
@@ -169,7 +176,7 @@ absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs) {
 
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {
   for (const LinkPlan& link : plan.links) {
-    RUNNEL_RETURN_IF_ERROR(AddChoice(link, epochs, request.codec_choices).status());
+    RUNNEL_RETURN_IF_ERROR(AddChoice(link, epochs, request.format, request.codec_choices).status());
   }
   return absl::OkStatus();
 }
@@ -184,7 +191,7 @@ absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest&
 }
 
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request) {
-  RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecChoice> pairs, CodecPairsToTry(bits));
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecChoice> pairs, CodecPairsToTry(bits, request.format));
   const auto plan_with = [&](const CodecChoice& own) -> absl::StatusOr<FittedPlan> {
     request.codec_forward = own.forward;
     request.codec_backward = own.backward;

@@ -36,16 +36,18 @@ Plan WholeModel(const RunSetup& setup) {
   return plan;
 }
 
-// Upper bound of the memory of a worker with all layers: weights four times (momentum, gradient,
-// packed), and each operator's output once for an evaluation batch.
+// Upper bound of the memory of a worker with all layers: weights three times (momentum, packed),
+// their gradient, and each operator's output once for an evaluation batch.
 absl::StatusOr<int64_t> WholeModelBytes(const RunSetup& setup) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> layers,
                           InferShapes(setup.model, setup.training.eval_batch_size));
-  constexpr int64_t kFloatBytes = sizeof(float);
+  const NumberFormat& format = setup.format;
+  const auto each =
+      static_cast<int64_t>(3 * SizeOf(format.parameter) + SizeOf(format.weight_gradient));
   int64_t bytes = 0;
   for (const LayerInfo& layer : layers) {
-    bytes += 4 * layer.parameters * kFloatBytes;
-    for (const Shape& output : layer.op_outputs) bytes += output.elements() * kFloatBytes;
+    bytes += layer.parameters * each;
+    for (const Shape& output : layer.op_outputs) bytes += BoundaryBytes(format, output);
   }
   return bytes;
 }

@@ -30,7 +30,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
       .steps_in_backward = programs.one_in_flight && !programs.accumulates && traits.recomputes,
       .rescale = programs.rescale,
       .rescales_in_products = traits.rescales_in_products,
-      .stores_halves = traits.stores_halves,
+      .stash = traits.stash,
       .batch_split = programs.batch_split,
       .optimizer = programs.optimizer};
 }

@@ -47,9 +47,9 @@ struct BackendTraits {
   // Products make codes of their own sums (kInt8ProductToCodes), some in FP32
   // (kRealProductToCodes), and weights are packed when a program is prepared (Program::constants).
   bool codes_in_products = false;
-  // Activations are kept as FP16: the backend computes programs that were compiled with
-  // CompileOptions::stores_halves, and wants them.
-  bool stores_halves = false;
+  // The backend computes programs that were compiled with this CompileOptions::stash, and wants
+  // them.
+  DType stash = DType::kFloat32;
   // Weight-gradients can be those of shifted slices (BatchSplit).
   bool shifts_slices = false;
   // Slices of a batch (BatchSplit) run one after the other. Backends without this compute the

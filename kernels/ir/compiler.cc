@@ -6,8 +6,8 @@
 #include "kernels/ir/passes/commute_pools.h"
 #include "kernels/ir/passes/fold_relu.h"
 #include "kernels/ir/passes/fuse_rescale.h"
-#include "kernels/ir/passes/half_storage.h"
 #include "kernels/ir/passes/recompute.h"
+#include "kernels/ir/passes/rounded_storage.h"
 #include "kernels/ir/passes/step_in_backward.h"
 #include "kernels/ir/stage_builder.h"
 #include "proto/base/status_macros.h"
@@ -60,7 +60,8 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
   FuseRescale(options, draft);
-  if (options.stores_halves && !IsScaled(recipe.numbers.activation)) StoreHalves(recipe, draft);
+  if (options.stash != DType::kFloat32 && !IsScaled(recipe.numbers.activation))
+    StoreRounded(recipe, options.stash, draft);
   if (options.recomputes && !IsScaled(recipe.numbers.activation))
     Recompute(options.defers_weight_gradients, draft);
   if (options.steps_in_backward) StepInBackward(draft);

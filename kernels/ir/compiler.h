@@ -41,11 +41,11 @@ struct CompileOptions {
   // rescales_in_products.
   RescaleRule rescale;
   bool rescales_in_products = false;  // BackendTraits
-  // Recipes of floats: what the forward keeps for the backward is kFloat16, rounded once by the
+  // Recipes of floats: the type of what the forward keeps for the backward, rounded once by the
   // instruction that writes it, to the nearest, ties to even. So is each layer's output, also where
   // it leaves the stage as FP32, so that a cut changes no byte. Raw samples, logits, gradients,
-  // statistics and evaluation stay FP32. Programs for backends with BackendTraits::stores_halves.
-  bool stores_halves = false;
+  // statistics and evaluation stay FP32. A type of BackendTraits::stash.
+  DType stash = DType::kFloat32;
   // Integer recipes. kAuto leaves products whole: it is for those who can measure
   // (split_by_profile.h).
   BatchSplitRule batch_split;

@@ -18,7 +18,8 @@ void AppendOperands(const Program& program, const std::vector<BufferIndex>& oper
   for (size_t i = 0; i < operands.size(); ++i) {
     const Buffer& buffer = program.buffers[operands[i]];
     absl::StrAppend(text, i == 0 ? " " : ", ", Name(buffer.storage), "+", buffer.offset_bytes, ":",
-                    Name(buffer.dtype), buffer.rounded ? "~" : "", ":", buffer.shape.ToString());
+                    Name(buffer.dtype), buffer.is_rounded() ? "~" : "", ":",
+                    buffer.shape.ToString());
   }
 }
 

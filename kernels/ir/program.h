@@ -57,10 +57,11 @@ struct Buffer {
   Shape shape;
   int64_t offset_bytes = 0;  // multiple of 64
   bool scaled = false;  // has a ScaleTail behind its elements (proto/base/model/number_format.h)
-  // FP32 that gets the values of FP16: what writes it rounds as it would into a kFloat16
-  // (CompileOptions::stores_halves).
-  bool rounded = false;
+  // FP32 that gets the values of this type: what writes it rounds as it would into a tensor of the
+  // type (CompileOptions::stash).
+  DType values_of = DType::kFloat32;
 
+  bool is_rounded() const { return values_of != DType::kFloat32; }
   int64_t bytes() const {
     return scaled ? ScaledBytes(dtype, shape)
                   : shape.elements() * static_cast<int64_t>(SizeOf(dtype));
@@ -175,8 +176,11 @@ struct Program {
   bool early_weight_gradients = false;
   Shape input;
   Shape output;
-  int64_t input_bytes = 0;   // size of kInput and kInputGradient, with the tail if they are scaled
-  int64_t output_bytes = 0;  // size of kOutput and kOutputGradient, likewise
+  // Sizes of kInput, kOutput, kInputGradient and kOutputGradient, with the tails of scaled ones.
+  int64_t input_bytes = 0;
+  int64_t output_bytes = 0;
+  int64_t input_gradient_bytes = 0;
+  int64_t output_gradient_bytes = 0;
   std::vector<Buffer> buffers;
   std::array<std::vector<Instruction>, kPartCount> parts;
   StateLayout state;

@@ -79,8 +79,8 @@ absl::Status CheckRecipe(const Recipe& recipe) {
   if (IsScaled(numbers.activation) != recipe.quantize.has_value()) {
     return error("integer activations need a way in for raw samples, FP32 ones none");
   }
-  if (numbers.activation != numbers.error) {
-    return error("activations and their gradients are of the same type");
+  if (IsScaled(numbers.activation) != IsScaled(numbers.error)) {
+    return error("activations and their gradients are both integers or both floats");
   }
   if (numbers.weight != numbers.parameter) {
     return error("products read weights as they are kept, or fake-quantised in FP32");

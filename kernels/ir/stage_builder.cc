@@ -53,10 +53,12 @@ class StageBuilder {
   absl::StatusOr<StageDraft> Build() {
     RUNNEL_RETURN_IF_ERROR(CollectNodes());
     input_ = program_.first_layer == 0 ? AddPlaced(Storage::kInput, DType::kFloat32, program_.input)
-                                       : AddPlacedActivation(Storage::kInput, program_.input);
-    output_ = AddPlacedActivation(Storage::kOutput, program_.output);
+                                       : AddBoundary(Storage::kInput, program_.input);
+    output_ = AddBoundary(Storage::kOutput, program_.output);
     program_.input_bytes = program_.buffers[input_].bytes();
     program_.output_bytes = program_.buffers[output_].bytes();
+    program_.input_gradient_bytes = ValueBytes(recipe_.numbers.error, program_.input);
+    program_.output_gradient_bytes = ValueBytes(recipe_.numbers.error, program_.output);
     if (program_.has_loss) {
       labels_ = AddPlaced(Storage::kLabels, DType::kInt32, {program_.batch});
       metrics_ = AddPlaced(Storage::kMetrics, DType::kUInt8, {2 * sizeof(double)});
@@ -127,8 +129,10 @@ class StageBuilder {
   BufferIndex AddPlaced(Storage storage, DType dtype, const Shape& shape, int64_t offset = 0) {
     return AddBuffer({storage, dtype, shape, offset}, /*placed=*/true);
   }
-  BufferIndex AddPlacedActivation(Storage storage, const Shape& shape) {
-    const DType dtype = recipe_.numbers.activation;
+  BufferIndex AddBoundary(Storage storage, const Shape& shape) {
+    const bool is_gradient =
+        storage == Storage::kOutputGradient || storage == Storage::kInputGradient;
+    const DType dtype = is_gradient ? recipe_.numbers.error : recipe_.numbers.activation;
     return AddBuffer({storage, dtype, shape, 0, IsScaled(dtype)}, /*placed=*/true);
   }
   BufferIndex AddValue(DType dtype, const Shape& shape, bool scaled = false) {
@@ -137,9 +141,9 @@ class StageBuilder {
   BufferIndex AddActivation(const Shape& shape) {
     return AddValue(recipe_.numbers.activation, shape, IsScaled(recipe_.numbers.activation));
   }
-  BufferIndex AddLike(BufferIndex other) {
-    const Buffer buffer = program_.buffers[other];
-    return AddValue(buffer.dtype, buffer.shape, buffer.scaled);
+  BufferIndex AddGradientOf(BufferIndex value) {
+    return AddValue(recipe_.numbers.error, Shape(program_.buffers[value].shape),
+                    IsScaled(recipe_.numbers.error));
   }
 
   void AddState() {
@@ -275,7 +279,7 @@ class StageBuilder {
     const OpSpec none;
     node.spec = &none;
     if (training) {
-      output_gradient_ = AddLike(output_);
+      output_gradient_ = AddGradientOf(output_);
       Emit(Part::kForward, recipe_.loss, node, {output_, labels_}, {output_gradient_, metrics_});
     } else {
       Emit(Part::kForwardEval, recipe_.loss_eval, node, {output_, labels_}, {metrics_});
@@ -298,7 +302,7 @@ class StageBuilder {
     const std::vector<bool> wanted = WantedGradients();
     if (!wanted[output_]) return;
     if (!program_.has_loss) {
-      output_gradient_ = AddPlacedActivation(Storage::kOutputGradient, program_.output);
+      output_gradient_ = AddBoundary(Storage::kOutputGradient, program_.output);
     }
     gradient_.assign(program_.buffers.size(), kNone);
     gradient_[output_] = output_gradient_;
@@ -316,7 +320,7 @@ class StageBuilder {
       }
     }
     if (program_.needs_input_gradient) {
-      const BufferIndex leaving = AddPlacedActivation(Storage::kInputGradient, program_.input);
+      const BufferIndex leaving = AddBoundary(Storage::kInputGradient, program_.input);
       Emit(Part::kInputGradient, OpCode::kCopy, nodes_.front(), {gradient_[input_]}, {leaving});
     }
   }
@@ -341,10 +345,11 @@ class StageBuilder {
         operands.push_back(node.by_product);
         break;
     }
-    const BufferIndex dx = AddLike(input);
+    const BufferIndex dx = AddGradientOf(input);
     std::vector<BufferIndex> results = {dx};
     if (node.rule->saved == Saved::kInputAndStats) {
-      node.dscale_dshift = AddLike(node.by_product);
+      const Buffer& stats = program_.buffers[node.by_product];
+      node.dscale_dshift = AddValue(stats.dtype, Shape(stats.shape));
       results.push_back(node.dscale_dshift);
     }
     EmitRescaled(Part::kInputGradient, node.rule->input_gradient, node.rule->rescale_input_gradient,
@@ -353,7 +358,7 @@ class StageBuilder {
       gradient_[input] = dx;
       return;
     }
-    const BufferIndex sum = AddLike(input);
+    const BufferIndex sum = AddGradientOf(input);
     Emit(Part::kInputGradient, recipe_.add_gradients, node, {gradient_[input], dx}, {sum});
     gradient_[input] = sum;
   }
@@ -444,11 +449,6 @@ class StageBuilder {
   std::vector<BufferIndex> gradient_;  // by value of the forward
 };
 
-int64_t StorageBytes(DType dtype, const Shape& shape) {
-  return dtype == DType::kFloat32 ? shape.elements() * static_cast<int64_t>(sizeof(float))
-                                  : ScaledBytes(dtype, shape);
-}
-
 // An int8 weight's exponent lies in its tail.
 StateTensor ExponentOf(const StateTensor& weight, const StateTensorSpec& spec) {
   const int64_t tail =
@@ -459,7 +459,7 @@ StateTensor ExponentOf(const StateTensor& weight, const StateTensorSpec& spec) {
 void AddFrozen(int layer, const StateTensorSpec& spec, StateLayout& layout) {
   StateTensor tensor = {layer, spec, Storage::kStatistics, layout.statistic_bytes};
   tensor.channels_last = IsScaled(spec.dtype) && spec.shape.rank() > 2;
-  layout.statistic_bytes += AlignUp(StorageBytes(spec.dtype, spec.shape));
+  layout.statistic_bytes += AlignUp(ValueBytes(spec.dtype, spec.shape));
   layout.tensors.push_back(tensor);
 }
 
@@ -473,8 +473,8 @@ void AddTrainable(const LayerInfo& info, int layer, const StateTensorSpec& spec,
                                 ? DType::kInt64
                                 : GradientTypeOf(info.op_outputs[spec.op], options.max_batch);
   }
-  layout.parameter_bytes += AlignUp(StorageBytes(spec.dtype, spec.shape));
-  layout.gradient_bytes += AlignUp(StorageBytes(tensor.gradient_dtype, spec.shape));
+  layout.parameter_bytes += AlignUp(ValueBytes(spec.dtype, spec.shape));
+  layout.gradient_bytes += AlignUp(ValueBytes(tensor.gradient_dtype, spec.shape));
   layout.tensors.push_back(tensor);
 }
 

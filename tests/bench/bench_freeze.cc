@@ -61,9 +61,7 @@ class Piece {
     RUNNEL_RETURN_IF_ERROR(piece.executor_->DrawState());
     const Shape input = piece.executor_->input_shape(batch);
     const DType type = first == 0 ? DType::kFloat32 : recipe->numbers.activation;
-    NumberFormat format = recipe->numbers;
-    format.activation = type;
-    piece.input_ = RandomBoundary(*pool, format, input, 0);
+    piece.input_ = RandomBoundary(*pool, type, input, 0);
     if (last + 1 == model.layer_count())
       piece.labels_ = RandomLabels(*pool, batch, model.classes, 0);
     return piece;

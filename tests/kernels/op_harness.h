@@ -19,7 +19,7 @@ struct Tensor {
   std::vector<std::byte> bytes;
   bool scaled = false;
   Storage storage = Storage::kStash;  // where RunOp puts it
-  bool rounded = false;               // Buffer::rounded
+  DType values_of = DType::kFloat32;  // Buffer::values_of
 
   template <typename T = float>
   T* data() {
@@ -82,7 +82,7 @@ inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> 
     int64_t& end = ends[static_cast<int>(tensor->storage)];
     operands->push_back(static_cast<BufferIndex>(program.buffers.size()));
     program.buffers.push_back(
-        {tensor->storage, tensor->dtype, tensor->shape, end, tensor->scaled, tensor->rounded});
+        {tensor->storage, tensor->dtype, tensor->shape, end, tensor->scaled, tensor->values_of});
     end += (program.buffers.back().bytes() + 63) / 64 * 64;
   };
   for (Tensor* tensor : inputs) add(tensor, &instruction.inputs);

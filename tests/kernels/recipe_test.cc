@@ -54,6 +54,41 @@ TEST(Recipes, BrokenRowsAreRefused) {
   recipe = **FindRecipe("fp32");
   recipe.numbers.parameter = DType::kInt8;
   EXPECT_NE(message(recipe), "");
+  recipe = **FindRecipe("fp32");
+  recipe.numbers.error = DType::kInt8;
+  EXPECT_THAT(message(recipe), HasSubstr("both integers or both floats"));
+}
+
+// Of a stage in the middle, with a value that two operators read.
+TEST(Recipes, GradientsAreOfTheErrorsType) {
+  const auto conv = [](int32_t input) {
+    OpSpec op = OpOf(OpKind::kConv, {input});
+    op.out_channels = 8;
+    op.kernel = {3, 3};
+    op.padding = {1, 1};
+    return op;
+  };
+  const ModelSpec model =
+      ModelOf({4, 9, 9}, 3,
+              {{conv(0)},
+               {conv(0), OpOf(OpKind::kRelu, {1}), conv(2), OpOf(OpKind::kAdd, {2, 3})},
+               {OpOf(OpKind::kGlobalAvgPool, {0}), LinearOp(3, {1})}});
+  Recipe recipe = **FindRecipe("fp32");
+  recipe.numbers.error = DType::kFloat16;
+  ASSERT_TRUE(CheckRecipe(recipe).ok());
+  const auto program = CompileStage(model, 1, 1, 5, recipe);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->input_gradient_bytes, program->input_bytes / 2);
+  EXPECT_EQ(program->output_gradient_bytes, program->output_bytes / 2);
+  const auto type = [&](BufferIndex index) { return program->buffers[index].dtype; };
+  for (const Instruction& instruction : program->part(Part::kInputGradient))
+    EXPECT_EQ(type(instruction.outputs[0]), DType::kFloat16) << Name(instruction.code);
+  for (const Instruction& instruction : program->part(Part::kWeightGradient)) {
+    EXPECT_EQ(type(instruction.inputs[0]), DType::kFloat16);
+    EXPECT_EQ(type(instruction.outputs[0]), DType::kFloat32);
+  }
+  for (const Instruction& instruction : program->part(Part::kForward))
+    EXPECT_EQ(type(instruction.outputs[0]), DType::kFloat32);
 }
 
 TEST(Recipes, ModelsThatCannotBeTrainedAreRefused) {

@@ -317,7 +317,8 @@ class Simulation {
     At(CodecLane(i), [this, i, effect = std::move(effect)] {
       const Shape shape = options_.output_shape(effect.direction == Direction::kForward ? i - 1 : i,
                                                 effect.place.samples);
-      Payload tensor = pool_.Allocate(static_cast<size_t>(options_.codecs[i]->TensorBytes(shape)));
+      Payload tensor = pool_.Allocate(
+          static_cast<size_t>(options_.codecs[i]->TensorBytes(effect.direction, shape)));
       const absl::Status status = options_.codecs[i]->Decode(
           effect.direction, effect.place, effect.payload.bytes(), shape, tensor.mutable_bytes());
       Pump(i, status.ok() ? stages_[i].runtime->Decoded(effect.direction, effect.place.sequence,

@@ -75,7 +75,7 @@ absl::StatusOr<Payload> Cross(const std::string& codec, Direction direction, con
   const absl::Status encoded =
       sender->Encode(direction, At(4, 0, true), kShape, tensor.bytes(), payload.mutable_bytes());
   if (!encoded.ok()) return encoded;
-  Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(kShape)));
+  Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(direction, kShape)));
   std::memset(out.mutable_bytes().data(), 0x77, out.size());
   const absl::Status decoded =
       receiver->Decode(direction, At(4, 0, true), payload.bytes(), kShape, out.mutable_bytes());
@@ -121,6 +121,54 @@ TEST(LinkCodecs, OtherCodecsGetTheRealValues) {
   }
 }
 
+// Activations of two bytes, gradients of four.
+TEST(LinkCodecs, FloatsOfOtherTypesCross) {
+  const NumberFormat format = {.activation = DType::kFloat16};
+  const NumberType& type = TypeOf(DType::kFloat16);
+  const auto n = static_cast<size_t>(kShape.elements());
+  const CounterRandom random(kSeed, RandomPurpose::kTest, 3, 0);
+  std::vector<float> values(n);
+  for (size_t e = 0; e < n; ++e) values[e] = random.Uniform(e) - 0.5f;
+  std::vector<std::byte> halves(2 * n), out(2 * n);
+  type.from_float(values, absl::MakeSpan(halves));
+  type.to_float(halves, 0, absl::MakeSpan(values));
+  for (const std::string name : {"identity", "stochastic:8"}) {
+    SCOPED_TRACE(name);
+    const Plan plan = TwoStages(name, name);
+    const auto sender = *LinkCodecs::Create(plan, 0, kSeed, format);
+    const auto receiver = *LinkCodecs::Create(plan, 1, kSeed, format);
+    EXPECT_EQ(sender->TensorBytes(Direction::kForward, kShape), 2 * n);
+    EXPECT_EQ(sender->TensorBytes(Direction::kBackward, kShape), 4 * n);
+    const auto codec = MakeCodec(name).value();
+    const int64_t bytes = sender->EncodedBytes(Direction::kForward, 0, kShape);
+    EXPECT_EQ(bytes, name == "identity" ? 2 * n : codec->EncodedBytes(kShape).value());
+    EXPECT_EQ(bytes, receiver->MaxReceivedBytes(Direction::kForward, kShape));
+    EXPECT_EQ(receiver->EncodedBytes(Direction::kBackward, 0, kShape),
+              codec->EncodedBytes(kShape).value());
+    std::vector<std::byte> payload(static_cast<size_t>(bytes));
+    ASSERT_TRUE(
+        sender->Encode(Direction::kForward, At(4, 0, true), kShape, halves, absl::MakeSpan(payload))
+            .ok());
+    ASSERT_TRUE(
+        receiver->Decode(Direction::kForward, At(4, 0, true), payload, kShape, absl::MakeSpan(out))
+            .ok());
+    std::vector<std::byte> want = halves;
+    if (name != "identity") {
+      std::vector<float> decoded(n);
+      ASSERT_TRUE(codec->NewEncoder({kSeed, RandomPurpose::kCodecForward, 0})
+                      ->Encode(ViewOf(values, kShape), Sequence(4), true, absl::MakeSpan(payload))
+                      .ok());
+      ASSERT_TRUE(codec->Decode(payload, MutableViewOf(absl::MakeSpan(decoded), kShape)).ok());
+      type.from_float(decoded, absl::MakeSpan(want));
+    }
+    EXPECT_EQ(out, want);
+    EXPECT_FALSE(receiver
+                     ->Decode(Direction::kForward, At(4, 0, true), halves, kShape,
+                              absl::MakeSpan(out).first(n))
+                     .ok());
+  }
+}
+
 TEST(LinkCodecs, WhatFp32CannotHoldIsRefused) {
   BufferPool pool;
   const absl::StatusOr<Payload> out =
@@ -152,7 +200,8 @@ TEST(LinkCodecs, WrongSizesAndContentsAreRefused) {
   EXPECT_FALSE(encode(tensor.bytes().subspan(1)).ok());
   EXPECT_FALSE(encode(tensor.bytes().first(105)).ok());
   ASSERT_TRUE(encode(tensor.bytes()).ok());
-  Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(kShape)));
+  Payload out =
+      pool.Allocate(static_cast<size_t>(receiver->TensorBytes(Direction::kForward, kShape)));
   const auto decode = [&] {
     return receiver->Decode(Direction::kForward, At(0, 0, true), payload.bytes(), kShape,
                             out.mutable_bytes());

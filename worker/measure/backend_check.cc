@@ -51,7 +51,6 @@ absl::StatusOr<Result> Train(const ModelSpec& model, Backend& backend) {
   RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<StageExecutor> executor,
                           StageExecutor::Create(options, &backend, &pool));
   RUNNEL_RETURN_IF_ERROR(executor->DrawState());
-  const NumberFormat samples;  // FP32
   Result result;
   for (int64_t step = 0; step < kSteps; ++step) {
     const MicroBatch place = batching.Locate(Sequence(step));
@@ -59,7 +58,7 @@ absl::StatusOr<Result> Train(const ModelSpec& model, Backend& backend) {
     RUNNEL_ASSIGN_OR_RETURN(
         const StageCompute::Output forward,
         executor->Forward(place,
-                          RandomBoundary(pool, samples, executor->input_shape(kSamples), stream),
+                          RandomTensor(pool, executor->input_shape(kSamples).elements(), stream),
                           RandomLabels(pool, kSamples, model.classes, stream)));
     RUNNEL_RETURN_IF_ERROR(executor->InputGradient(place, Payload()).status());
     RUNNEL_RETURN_IF_ERROR(executor->WeightGradient(place, /*step=*/true));

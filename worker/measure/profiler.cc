@@ -72,11 +72,13 @@ absl::StatusOr<std::vector<RangeFacts>> FactsOf(const ModelSpec& model, const Re
                                                 const std::vector<LayerRange>& ranges,
                                                 const std::vector<std::optional<int64_t>>& flying) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
-  const bool integer = recipe.numbers.integer_parameters();
+  const NumberFormat& numbers = recipe.numbers;
+  const auto parameter = static_cast<int64_t>(SizeOf(numbers.parameter));
+  const auto gradient = static_cast<int64_t>(SizeOf(numbers.weight_gradient));
   std::vector<RangeFacts> facts(ranges.size());
   for (size_t i = 0; i < ranges.size(); ++i) {
     const int64_t versions = flying[i].value_or(1);
-    const int64_t each = integer ? versions + 4 : 4 * (versions + 2);
+    const int64_t each = parameter * (versions + (IsFloat(numbers.parameter) ? 1 : 0)) + gradient;
     for (int layer = ranges[i].first_layer; layer <= ranges[i].last_layer; ++layer) {
       const LayerInfo& info = infos[static_cast<size_t>(layer)];
       facts[i].macs += info.macs;

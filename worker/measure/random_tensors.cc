@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/types/span.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/random.h"
 
 namespace runnel {
@@ -50,24 +51,31 @@ Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_
   return payload;
 }
 
-Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape& shape,
-                       uint64_t stream) {
-  if (!format.integer_boundaries()) return RandomTensor(pool, shape.elements(), stream);
-  Payload payload = pool.Allocate(static_cast<size_t>(BoundaryBytes(format, shape)));
+Payload RandomBoundary(BufferPool& pool, DType type, const Shape& shape, uint64_t stream) {
+  Payload floats;
+  if (IsFloat(type)) floats = RandomTensor(pool, shape.elements(), stream);
+  if (type == DType::kFloat32) return floats;
+  Payload payload = pool.Allocate(static_cast<size_t>(ValueBytes(type, shape)));
   const absl::Span<std::byte> bytes = payload.mutable_bytes();
+  if (IsFloat(type)) {
+    TypeOf(type).from_float({reinterpret_cast<const float*>(floats.bytes().data()),
+                             static_cast<size_t>(shape.elements())},
+                            bytes);
+    return payload;
+  }
   std::fill(bytes.begin() + shape.elements(), bytes.end(), std::byte{0});
   const CounterRandom random(1, RandomPurpose::kTest, stream, 0);
   for (int64_t i = 0; i < std::min(shape.elements(), kDistinctValues); ++i)
     bytes[i] = RandomMantissa(random, static_cast<uint64_t>(i));
   Repeat(bytes.data(), shape.elements());
-  TailOf(bytes.data(), format.activation, shape).exponent = -7;
+  TailOf(bytes.data(), type, shape).exponent = -7;
   return payload;
 }
 
 void FillWeights(TensorData& tensor, uint64_t stream) {
   const CounterRandom random(1, RandomPurpose::kTest, stream, 1);
   const auto elements = static_cast<uint64_t>(tensor.shape.elements());
-  if (tensor.dtype == DType::kInt8) {
+  if (IsScaled(tensor.dtype)) {
     for (uint64_t i = 0; i < elements; ++i) {
       tensor.bytes[i] = i < kDistinctWeights ? static_cast<char>(RandomMantissa(random, i))
                                              : tensor.bytes[i - kDistinctWeights];

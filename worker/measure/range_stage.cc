@@ -175,19 +175,21 @@ absl::Status RangeStage::DrawWeights() {
 
 void RangeStage::FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
                               BufferPool& pool) {
-  const NumberFormat format = executor_->recipe().numbers;
+  const NumberFormat& format = executor_->recipe().numbers;
+  const DType up = format.boundary(Direction::kBackward);
   const Shape input = executor_->input_shape(samples);
   const int64_t inputs =
       std::max(in_flight_, TensorsFor(BoundaryBytes(format, input), as_in_pipeline_));
   input_gradients_.resize(static_cast<size_t>(inputs));
   for (int64_t i = 0; i < inputs; ++i) {
-    inputs_.push_back(range.first_layer == 0 ? RandomTensor(pool, input.elements(), 0)
-                                             : RandomBoundary(pool, format, input, 0));
+    inputs_.push_back(range.first_layer == 0
+                          ? RandomTensor(pool, input.elements(), 0)
+                          : RandomBoundary(pool, format.boundary(Direction::kForward), input, 0));
   }
   if (range.last_layer + 1 < model.layer_count()) {
     const Shape output = executor_->output_shape(samples);
-    for (int64_t i = TensorsFor(BoundaryBytes(format, output), as_in_pipeline_); i > 0; --i)
-      gradients_.push_back(RandomBoundary(pool, format, output, 1));
+    for (int64_t i = TensorsFor(ValueBytes(up, output), as_in_pipeline_); i > 0; --i)
+      gradients_.push_back(RandomBoundary(pool, up, output, 1));
     outputs_.resize(gradients_.size());
     return;
   }

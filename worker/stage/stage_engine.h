@@ -40,11 +40,9 @@ class StageEngine : public StageCompute {
 
   // Of the backend that computes.
   virtual std::string numerics_class() const = 0;
-  // Whether a boundary tensor, or samples, are finite numbers. Any thread.
-  virtual bool IsFinite(const Payload&) const { return true; }
   // False: it only evaluates, and that is what its telemetry counts.
   virtual bool trains() const { return true; }
-  // Number format of the recipe.
+  // Number format of the recipe. Any thread.
   virtual const NumberFormat& numbers() const = 0;
   // Memory of the device that the stage takes. Any thread.
   virtual int64_t memory_bytes() const = 0;

@@ -265,7 +265,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
   const Program& program = compiled->program;
   if (!has_loss_)
-    RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output_bytes, "gradient"));
+    RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output_gradient_bytes, "gradient"));
   Stash::Entry* found = stash_->Find(place.sequence);
   if (found == nullptr) {
     return absl::InternalError(
@@ -278,7 +278,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   free_scratch_.pop_back();
   Output result;
   if (program.needs_input_gradient) {
-    result.tensor = pool_->Allocate(static_cast<size_t>(program.input_bytes));
+    result.tensor = pool_->Allocate(static_cast<size_t>(program.input_gradient_bytes));
   }
   Bindings bindings = StateBindings(stash_->weights(entry), *entry.scratch);
   bindings[Storage::kInput] = Base(entry.input);

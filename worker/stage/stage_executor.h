@@ -16,7 +16,6 @@
 #include "kernels/ir/compiler.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/tensor/finite.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
@@ -69,11 +68,6 @@ class StageExecutor final : public StageEngine {
     AddTrainingChange(change, options_.changes);
   }
 
-  bool IsFinite(const Payload& boundary) const override {
-    const absl::Span<const std::byte> bytes = boundary.bytes();
-    return numbers_.integer_boundaries() ||
-           AllFinite({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
   const Recipe& recipe() const { return *options_.recipe; }
   std::string numerics_class() const override { return numerics_class_; }
   const NumberFormat& numbers() const override { return numbers_; }

@@ -7,12 +7,11 @@ const Buffer& BufferOf(const Program& program, BufferIndex index) {
   return program.buffers[static_cast<size_t>(index)];
 }
 
-bool IsFloat(const Program& program, const Instruction& instruction) {
+// Type that an instruction computes in: its first operand's.
+const NumberType& TypeOf(const Program& program, const Instruction& instruction) {
   const std::vector<BufferIndex>& operands =
       instruction.inputs.empty() ? instruction.outputs : instruction.inputs;
-  if (operands.empty()) return false;
-  const DType dtype = BufferOf(program, operands[0]).dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat16;  // sums of halves are FP32
+  return runnel::TypeOf(operands.empty() ? DType::kInt8 : BufferOf(program, operands[0]).dtype);
 }
 
 double BytesPicojoules(const Buffer& buffer) {
@@ -22,19 +21,19 @@ double BytesPicojoules(const Buffer& buffer) {
 }
 
 double Picojoules(const Program& program, const Instruction& instruction) {
-  const bool is_float = IsFloat(program, instruction);
+  const NumberType& type = TypeOf(program, instruction);
   double sum = 0;
   for (const BufferIndex input : instruction.inputs)
     sum += BytesPicojoules(BufferOf(program, input));
   for (const BufferIndex output : instruction.outputs)
     sum += BytesPicojoules(BufferOf(program, output));
   if (const int64_t macs = MultiplyAdds(program, instruction); macs > 0) {
-    return sum + static_cast<double>(macs) * (is_float ? kFp32MacPicojoules : kInt8MacPicojoules);
+    return sum + static_cast<double>(macs) * type.mac_picojoules;
   }
   // All other instructions count about one addition for each output element.
   if (instruction.outputs.empty()) return sum;
   const int64_t elements = BufferOf(program, instruction.outputs[0]).shape.elements();
-  return sum + static_cast<double>(elements) * (is_float ? kFp32AddPicojoules : kIntAddPicojoules);
+  return sum + static_cast<double>(elements) * type.add_picojoules;
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 
 // Energy of a program by a model, for devices without a sensor. The model counts arithmetic and the
 // bytes that instructions read and write, each with the energy that M. Horowitz measured in 45 nm
-// ("Computing's energy problem", ISSCC 2014, figure 1.1.9). Control, instruction fetch and leakage
+// ("Computing's energy problem", ISSCC 2014, figure 1.1.9). Energies of arithmetic
+// are columns of the number types. Control, instruction fetch and leakage
 // are left out, so the figure is a lower bound: it compares number formats, cuts and models with
 // each other, not devices.
 
@@ -10,12 +11,6 @@
 
 namespace runnel {
 
-// Picojoules of one multiplication with its addition, and of an addition alone. Products of i8 are
-// added up in 32 bits.
-inline constexpr double kFp32MacPicojoules = 3.7 + 0.9;
-inline constexpr double kInt8MacPicojoules = 0.2 + 0.1;
-inline constexpr double kFp32AddPicojoules = 0.9;
-inline constexpr double kIntAddPicojoules = 0.1;
 // Energy of one byte of a value that fits into a cache of 1 MiB, and of one that does not (LPDDR2:
 // 1.3 nJ for 8 bytes, the lower end).
 inline constexpr double kCacheBytePicojoules = 100.0 / 8;

@@ -49,7 +49,7 @@ class MixedBackend final : public CoScheduler {
       // Where only some have such products, the others would get none at all.
       traits.rescales_in_products &= processor.rescales_in_products;
       // Processors read each other's values.
-      traits.stores_halves &= processor.stores_halves;
+      if (processor.stash != traits.stash) traits.stash = DType::kFloat32;
       traits.shifts_slices &= processor.shifts_slices;
     }
     return traits;

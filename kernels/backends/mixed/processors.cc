@@ -8,8 +8,7 @@ namespace {
 bool WritesFloats(const Program& program, const Instruction& instruction) {
   return std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
                      [&](BufferIndex output) {
-                       const DType dtype = program.buffers[static_cast<size_t>(output)].dtype;
-                       return dtype == DType::kFloat32 || dtype == DType::kFloat16;
+                       return IsFloat(program.buffers[static_cast<size_t>(output)].dtype);
                      });
 }
 

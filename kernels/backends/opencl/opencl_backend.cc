@@ -190,7 +190,7 @@ class OpenClBackend final : public Backend {
                 kOpenClFp32Rule, session_->has_half_weights() ? "/fp16-weights" : "",
                 session_->has_half_activations() ? "/fp16-activations" : ""),
             .memory = MemoryKind::kDevice,
-            .stores_halves = session_->has_half_activations(),
+            .stash = session_->has_half_activations() ? DType::kFloat16 : DType::kFloat32,
             .keeps_values = true,
             .delays_products = true,
             .rates = {.int8_macs_per_second = 170e9,

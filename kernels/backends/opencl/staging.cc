@@ -13,7 +13,7 @@ bool IsTheDevices(const Buffer& buffer) { return buffer.storage != Storage::kMet
 
 // AS_HALVES and AS_ROUNDED of kernels/backends/opencl/cl/prelude.cl.
 cl_ulong StoredAs(const Buffer& buffer) {
-  return buffer.dtype == DType::kFloat16 ? 1 : buffer.rounded ? 2 : 0;
+  return buffer.dtype == DType::kFloat16 ? 1 : buffer.is_rounded() ? 2 : 0;
 }
 
 // Calls body(offset in the storage, bytes) for the elements and for the tail; what lies between is

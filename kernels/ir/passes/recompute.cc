@@ -110,7 +110,7 @@ class Rewriter {
       if (last >= 0) instruction.inputs[0] = last;
       const Buffer& like = program_.buffers[instruction.outputs[0]];
       program_.buffers.push_back(
-          {.dtype = like.dtype, .shape = like.shape, .rounded = like.rounded});
+          {.dtype = like.dtype, .shape = like.shape, .values_of = like.values_of});
       draft_.placed.push_back(false);
       last = instruction.outputs[0] = static_cast<BufferIndex>(program_.buffers.size()) - 1;
       part->push_back(std::move(instruction));

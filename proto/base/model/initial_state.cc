@@ -83,6 +83,17 @@ TensorData ZeroTensor(const StateTensorSpec& spec) {
   return {spec.name, spec.dtype, spec.shape, std::string(bytes, '\0')};
 }
 
+// An FP32 tensor's values in another floating type.
+TensorData Converted(const TensorData& tensor, DType dtype) {
+  std::vector<float> values(static_cast<size_t>(tensor.shape.elements()));
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  TensorData converted = {tensor.name, dtype, tensor.shape, {}};
+  converted.bytes.resize(values.size() * SizeOf(dtype));
+  TypeOf(dtype).from_float(
+      values, {reinterpret_cast<std::byte*>(converted.bytes.data()), converted.bytes.size()});
+  return converted;
+}
+
 // Replaces an FP32 weight by its int8 mantissas and appends its exponent, as NITI initialises.
 void AppendQuantized(const TensorData& weight, const StateTensorSpec& exponent,
                      std::vector<TensorData>* tensors) {
@@ -127,11 +138,11 @@ LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer
     }
     TensorData tensor =
         start != nullptr ? *start : Draw(specs[t], model.layers[layer], info, random);
-    if (specs[t].dtype == DType::kInt8) {
+    if (IsScaled(specs[t].dtype)) {
       AppendQuantized(tensor, specs[t + 1], &drawn.tensors);
-      continue;
+    } else {
+      drawn.tensors.push_back(Converted(tensor, specs[t].dtype));
     }
-    drawn.tensors.push_back(std::move(tensor));
   }
   for (const StateTensorSpec& slot : SlotsOf(specs, format))
     drawn.slots.push_back(ZeroTensor(slot));

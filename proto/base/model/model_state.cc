@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/tensor/finite.h"
 
 namespace runnel {
 namespace {
@@ -98,7 +97,8 @@ absl::Status CheckFinite(absl::string_view field, const ModelState& state) {
   for (const LayerState& layer : state.layers) {
     for (const std::vector<TensorData>* tensors : {&layer.tensors, &layer.slots}) {
       for (const TensorData& tensor : *tensors) {
-        if (tensor.dtype != DType::kFloat32 || AllFinite(tensor.bytes)) continue;
+        const auto* bytes = reinterpret_cast<const std::byte*>(tensor.bytes.data());
+        if (AllFinite(tensor.dtype, {bytes, tensor.bytes.size()})) continue;
         return absl::InvalidArgumentError(absl::StrCat(field, ": layer ", layer.layer, ", ",
                                                        tensor.name,
                                                        ": has a value that is no finite number"));

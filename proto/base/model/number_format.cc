@@ -17,6 +17,11 @@ int64_t ScaledBytes(DType dtype, const Shape& shape) {
   return TailOffset(dtype, shape) + static_cast<int64_t>(sizeof(ScaleTail));
 }
 
+int64_t ValueBytes(DType dtype, const Shape& shape) {
+  return IsScaled(dtype) ? ScaledBytes(dtype, shape)
+                         : shape.elements() * static_cast<int64_t>(SizeOf(dtype));
+}
+
 ScaleTail& TailOf(std::byte* data, DType dtype, const Shape& shape) {
   return *reinterpret_cast<ScaleTail*>(data + TailOffset(dtype, shape));
 }
@@ -25,22 +30,17 @@ const ScaleTail& TailOf(const std::byte* data, DType dtype, const Shape& shape) 
   return *reinterpret_cast<const ScaleTail*>(data + TailOffset(dtype, shape));
 }
 
-bool IsScaled(DType dtype) {
-  return dtype == DType::kInt8 || dtype == DType::kInt32 || dtype == DType::kInt64;
-}
-
-int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape) {
-  if (format.integer_boundaries()) return ScaledBytes(format.activation, shape);
-  return shape.elements() * static_cast<int64_t>(SizeOf(format.activation));
+int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape, Direction direction) {
+  return ValueBytes(format.boundary(direction), shape);
 }
 
 std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format) {
-  if (format.parameter == DType::kFloat32) return info.state;
   std::vector<StateTensorSpec> state;
   for (const StateTensorSpec& spec : info.state) {
     state.push_back(spec);
     if (spec.role != TensorRole::kWeight) continue;
     state.back().dtype = format.parameter;
+    if (!format.integer_parameters()) continue;
     state.push_back({absl::StrCat(spec.op, ".exponent"), spec.op, TensorRole::kExponent, Shape({1}),
                      DType::kInt32, spec.frozen});
     // Scales follow what is trained, so that those of frozen products are made anew each time.
@@ -52,7 +52,7 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
 }
 
 bool HasSlots(const StateTensorSpec& spec) {
-  return IsTrainable(spec.role) && !spec.frozen && spec.dtype == DType::kFloat32;
+  return IsTrainable(spec.role) && !spec.frozen && IsFloat(spec.dtype);
 }
 
 std::vector<StateTensorSpec> SlotsOf(const std::vector<StateTensorSpec>& state,

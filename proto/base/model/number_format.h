@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/dtype.h"
 #include "proto/base/tensor/shape.h"
@@ -32,12 +33,11 @@ inline constexpr int32_t kMaxExponent = 1 << 14;
 
 // Bytes of a scaled tensor with its tail.
 int64_t ScaledBytes(DType dtype, const Shape& shape);
+// Bytes in memory of a tensor of values: of a scaled one with its tail.
+int64_t ValueBytes(DType dtype, const Shape& shape);
 // The tail of the scaled tensor that starts at `data`.
 ScaleTail& TailOf(std::byte* data, DType dtype, const Shape& shape);
 const ScaleTail& TailOf(const std::byte* data, DType dtype, const Shape& shape);
-
-// True for the types whose tensors are scaled.
-bool IsScaled(DType dtype);
 
 // Products of two mantissas that an int32 holds: 133,144 * 127^2 < 2^31.
 inline constexpr int64_t kMaxInt32Products = 133144;
@@ -53,10 +53,14 @@ struct NumberFormat {
   DType weight_gradient = DType::kFloat32;  // kInt32: kInt64 where a sum could overflow
   // Products of integers keep the scales of what they give (RescaleRule::keeps), as a state.
   bool keeps_scales = false;
-  // What the optimizer keeps beside each FP32 parameter, by name (Optimizer::slots).
+  // What the optimizer keeps beside each floating parameter, by name (Optimizer::slots).
   absl::Span<const absl::string_view> slots = kMomentumSlot;
 
-  // A boundary tensor is mantissas and an exponent, not FP32.
+  // Type of a boundary tensor: an activation on its way down, a gradient on its way up.
+  DType boundary(Direction direction) const {
+    return direction == Direction::kForward ? activation : error;
+  }
+  // Boundary tensors are mantissas and an exponent.
   bool integer_boundaries() const { return IsScaled(activation); }
   // Weights step by whole mantissas (GradientBits): no learning rate, no optimizer.
   bool integer_parameters() const { return IsScaled(parameter); }
@@ -67,7 +71,8 @@ struct NumberFormat {
 
 // Bytes in memory of a boundary tensor. Raw samples, which enter the first layer, are FP32 whatever
 // the recipe.
-int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape);
+int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape,
+                      Direction direction = Direction::kForward);
 
 // The state tensors of a layer in this format: LayerInfo::state, where an int8 weight is followed,
 // after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]) and, if

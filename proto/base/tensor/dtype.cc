@@ -1,48 +1,82 @@
 #include "proto/base/tensor/dtype.h"
 
+#include <cstring>
+#include <limits>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "proto/base/tensor/float16.h"
+#include "proto/base/tensor/quantize.h"
 
 namespace runnel {
+namespace {
 
-size_t SizeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-    case DType::kInt32:
-      return 4;
-    case DType::kFloat16:
-      return 2;
-    case DType::kInt64:
-      return 8;
-    case DType::kInt8:
-    case DType::kUInt8:
-      return 1;
-  }
+void CopyToFloat(absl::Span<const std::byte> elements, int32_t, absl::Span<float> values) {
+  std::memcpy(values.data(), elements.data(), values.size() * sizeof(float));
+}
+
+int32_t CopyFromFloat(absl::Span<const float> values, absl::Span<std::byte> elements) {
+  std::memcpy(elements.data(), values.data(), values.size() * sizeof(float));
   return 0;
 }
 
-absl::string_view Name(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "f32";
-    case DType::kFloat16:
-      return "f16";
-    case DType::kInt8:
-      return "i8";
-    case DType::kInt32:
-      return "i32";
-    case DType::kInt64:
-      return "i64";
-    case DType::kUInt8:
-      return "u8";
-  }
-  return "?";
+void DequantizeInt8(absl::Span<const std::byte> elements, int32_t exponent,
+                    absl::Span<float> values) {
+  Dequantize({reinterpret_cast<const int8_t*>(elements.data()), values.size()}, exponent, values);
 }
 
+int32_t QuantizeInt8(absl::Span<const float> values, absl::Span<std::byte> elements) {
+  return Quantize(values, QuantizeRule::kPowerOfTwo,
+                  absl::MakeSpan(reinterpret_cast<int8_t*>(elements.data()), values.size()));
+}
+
+bool FloatsAreFinite(absl::Span<const std::byte> floats) {
+  constexpr uint32_t kExponent = 0x7F800000;
+  bool finite = true;
+  for (size_t at = 0; at + sizeof(uint32_t) <= floats.size(); at += sizeof(uint32_t)) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, floats.data() + at, sizeof(bits));
+    finite &= (bits & kExponent) != kExponent;
+  }
+  return finite;
+}
+
+template <typename T>
+constexpr double kLargest = static_cast<double>(std::numeric_limits<T>::max());
+
+using enum DType;
+using enum NumberKind;
+
+// By number, from 1 on.
+constexpr NumberType kTypes[] = {
+    {kFloat32, "f32", 4, kFloat, kLargest<float>, 3.7 + 0.9, 0.9, CopyToFloat, CopyFromFloat},
+    {kFloat16, "f16", 2, kFloat, 65504, 3.7 + 0.9, 0.9, Float16ToFloat, FloatToFloat16},
+    {kInt8, "i8", 1, kMantissa, 127, 0.2 + 0.1, 0.1, DequantizeInt8, QuantizeInt8},
+    {kInt32, "i32", 4, kMantissa, kLargest<int32_t>, 0.2 + 0.1, 0.1, nullptr, nullptr},
+    {kInt64, "i64", 8, kMantissa, kLargest<int64_t>, 0.2 + 0.1, 0.1, nullptr, nullptr},
+    {kUInt8, "u8", 1, kCode, 255, 0.2 + 0.1, 0.1, nullptr, nullptr},
+};
+
+}  // namespace
+
+absl::Span<const NumberType> NumberTypes() { return kTypes; }
+
+const NumberType& TypeOf(DType dtype) { return kTypes[static_cast<size_t>(dtype) - 1]; }
+
 absl::StatusOr<DType> DTypeFromNumber(uint32_t number) {
-  if (number < 1 || number > 6) {
+  if (number < 1 || number > std::size(kTypes)) {
     return absl::InvalidArgumentError(absl::StrCat("dtype ", number, " is not known"));
   }
-  return static_cast<DType>(number);
+  return kTypes[number - 1].dtype;
+}
+
+bool AllFinite(DType dtype, absl::Span<const std::byte> elements) {
+  const NumberType& type = TypeOf(dtype);
+  if (type.kind != kFloat) return true;
+  if (dtype == kFloat32) return FloatsAreFinite(elements);
+  std::vector<float> values(elements.size() / type.bytes);
+  type.to_float(elements, 0, absl::MakeSpan(values));
+  return FloatsAreFinite({reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()});
 }
 
 }  // namespace runnel

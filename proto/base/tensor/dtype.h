@@ -1,16 +1,17 @@
 #pragma once
 
-// Element types of tensors, in memory and on the wire. The numbers are wire format: never reuse
-// one.
+// The number types: element types of tensors, in memory and on the wire, one row each.
 
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace runnel {
 
+// Wire format: never reuse a number.
 enum class DType : uint8_t {
   kFloat32 = 1,
   kFloat16 = 2,
@@ -20,13 +21,44 @@ enum class DType : uint8_t {
   kUInt8 = 6
 };
 
-// Bytes of one element.
-size_t SizeOf(DType dtype);
+enum class NumberKind : uint8_t {
+  kFloat,     // an element is a value
+  kMantissa,  // value = element * 2^e, e the tensor's exponent (proto/base/model/number_format.h)
+  kCode,      // an index or a byte, no value
+};
 
-// "f32", "f16", "i8", "i32", "i64", "u8".
-absl::string_view Name(DType dtype);
+// Conversions copy `values.size()` elements; neither side needs an alignment. Null in the rows of
+// types whose tensors never become FP32.
+struct NumberType {
+  DType dtype;
+  absl::string_view name;  // "f32"
+  size_t bytes;            // of one element
+  NumberKind kind;
+  double largest;  // the largest value of an element
+  // Energy of one multiplication with its addition, and of an addition alone, in picojoules
+  // (worker/stage/work_energy.h). Products of i8 are added up in 32 bits, those of f16 in FP32.
+  double mac_picojoules;
+  double add_picojoules;
+  // `exponent` is 0 for kFloat.
+  void (*to_float)(absl::Span<const std::byte> elements, int32_t exponent,
+                   absl::Span<float> values);
+  // Returns the exponent. Rounds to nearest even (kFloat), half away from zero (kMantissa).
+  int32_t (*from_float)(absl::Span<const float> values, absl::Span<std::byte> elements);
+};
+
+absl::Span<const NumberType> NumberTypes();
+const NumberType& TypeOf(DType dtype);
+
+inline size_t SizeOf(DType dtype) { return TypeOf(dtype).bytes; }
+inline absl::string_view Name(DType dtype) { return TypeOf(dtype).name; }
+inline bool IsFloat(DType dtype) { return TypeOf(dtype).kind == NumberKind::kFloat; }
+// Tensors of the type have one exponent for all elements.
+inline bool IsScaled(DType dtype) { return TypeOf(dtype).kind == NumberKind::kMantissa; }
 
 // InvalidArgument for a number that names no type (bytes from outside).
 absl::StatusOr<DType> DTypeFromNumber(uint32_t number);
+
+// Whether no value of the elements is infinite or no number. True of kMantissa and kCode.
+bool AllFinite(DType dtype, absl::Span<const std::byte> elements);
 
 }  // namespace runnel

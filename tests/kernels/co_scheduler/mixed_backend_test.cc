@@ -51,8 +51,8 @@ TEST(MixedBackend, ActivationsAreHalvesWhereAllProcessorsKeepThemSo) {
   unsetenv("RUNNEL_OPENCL_ACTIVATIONS");
   if (!alone.ok()) GTEST_SKIP() << "no OpenCL here: " << alone.status().message();
   ASSERT_TRUE(shared.ok()) << shared.status();
-  EXPECT_TRUE((*alone)->traits().stores_halves);
-  EXPECT_FALSE((*shared)->traits().stores_halves);
+  EXPECT_EQ((*alone)->traits().stash, DType::kFloat16);
+  EXPECT_EQ((*shared)->traits().stash, DType::kFloat32);
 }
 
 TEST(MixedBackend, WhatDoesNotFitIsSaid) {

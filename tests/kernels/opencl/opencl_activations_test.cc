@@ -63,7 +63,7 @@ void MapFloats(CaseOperand& operand, double (*map)(double)) {
 
 Tensor TensorOf(const CaseOperand& operand, Stored stored) {
   Tensor tensor = {operand.dtype, operand.shape, operand.bytes};
-  tensor.rounded = stored == Stored::kRounded;
+  if (stored == Stored::kRounded) tensor.values_of = DType::kFloat16;
   if (stored != Stored::kHalves) return tensor;
   tensor.dtype = DType::kFloat16;
   tensor.bytes.assign(static_cast<size_t>(operand.shape.elements()) * sizeof(uint16_t), {});
@@ -197,7 +197,7 @@ TEST_F(OpenClActivationsTest, AResultIsRoundedOnceToTheNearestTiesToEven) {
     for (int i = 0; i < 18; ++i) x.data()[i] *= sign;
     for (const bool as_half : {true, false}) {
       Tensor y = Zeros({1, 18}, as_half ? DType::kFloat16 : DType::kFloat32);
-      y.rounded = !as_half;
+      if (!as_half) y.values_of = DType::kFloat16;
       ASSERT_TRUE(RunOp(OpCode::kAddForward, {}, {&x, &zero}, {&y}, {}, 0, 0, halves_.get()).ok());
       for (int i = 0; i < 18; ++i)
         EXPECT_EQ(ValueOf(y, i), sign * want[static_cast<size_t>(i)])
@@ -212,8 +212,8 @@ TEST_F(OpenClActivationsTest, AResultIsRoundedOnceToTheNearestTiesToEven) {
 TEST_F(OpenClActivationsTest, TheNumericsClassTellsAndAnotherWordIsRefused) {
   EXPECT_EQ(halves_->numerics_class(), floats_->numerics_class() + "/fp16-activations");
   EXPECT_THAT(halves_->description(), HasSubstr(", activations fp16"));
-  EXPECT_TRUE(halves_->traits().stores_halves);
-  EXPECT_FALSE(floats_->traits().stores_halves);
+  EXPECT_EQ(halves_->traits().stash, DType::kFloat16);
+  EXPECT_EQ(floats_->traits().stash, DType::kFloat32);
   const absl::Status status = MakeBackendWith({.activations = "bf16"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),

@@ -40,7 +40,8 @@ Program SmallProgram(const char* recipe, bool has_conv = false, bool stores_halv
   model.classes = 10;
   if (has_conv) model.layers.push_back({"convolution", {conv, relu}});
   model.layers.push_back({"product", {flatten, linear}});
-  const CompileOptions options = {.max_batch = 16, .stores_halves = stores_halves};
+  const CompileOptions options = {.max_batch = 16,
+                                  .stash = stores_halves ? DType::kFloat16 : DType::kFloat32};
   return CompileStage(model, 0, model.layer_count() - 1, 16, **FindRecipe(recipe), options).value();
 }
 
@@ -118,7 +119,8 @@ TEST_F(OpenClTunerTest, ProductsOfHalvesAreTriedInFp32) {
       for (const LoneProduct& lone :
            {TakeProduct(program, instruction, 1), TakeSmallProduct(program, instruction)}) {
         for (const Buffer& buffer : lone.program.buffers)
-          EXPECT_TRUE(buffer.dtype != DType::kFloat16 && !buffer.rounded) << Name(instruction.code);
+          EXPECT_TRUE(buffer.dtype != DType::kFloat16 && !buffer.is_rounded())
+              << Name(instruction.code);
       }
     }
   }

@@ -50,7 +50,8 @@ TEST(WorkEnergy, RescaledProductsCountAsProducts) {
     EXPECT_EQ(MacsOfPart(part, fused), MacsOfPart(part, plain));
   }
   EXPECT_GT(ModelJoules(Part::kForward, fused),
-            static_cast<double>(MacsOfPart(Part::kForward, plain)) * kInt8MacPicojoules * 1e-12);
+            static_cast<double>(MacsOfPart(Part::kForward, plain)) *
+                TypeOf(DType::kInt8).mac_picojoules * 1e-12);
 }
 
 // A depthwise convolution multiplies each element with the weights of one channel only.
@@ -68,9 +69,9 @@ TEST(WorkEnergy, EightBitsCostLess) {
   const Program niti = Compile("vgg11", "niti", 8);
   const double macs = static_cast<double>(MacsOfPart(Part::kForward, fp32));
   const double joules = ModelJoules(Part::kForward, fp32);
-  EXPECT_GT(joules, macs * kFp32MacPicojoules * 1e-12);
+  EXPECT_GT(joules, macs * TypeOf(DType::kFloat32).mac_picojoules * 1e-12);
   EXPECT_LT(ModelJoules(Part::kForward, niti), joules / 2);
-  EXPECT_GT(ModelJoules(Part::kForward, niti), macs * kInt8MacPicojoules * 1e-12);
+  EXPECT_GT(ModelJoules(Part::kForward, niti), macs * TypeOf(DType::kInt8).mac_picojoules * 1e-12);
   EXPECT_GT(ModelJoules(Part::kUpdate, fp32), 0);
 }
 

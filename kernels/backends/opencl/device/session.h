@@ -51,7 +51,7 @@ class Session {
   bool shares_memory() const { return shares_memory_; }
   // Products of floats read their weights as halves.
   bool has_half_weights() const { return halves_.weights; }
-  // Kernels of floats take activations that are halves (CompileOptions::stores_halves).
+  // Kernels of floats take activations that are halves (CompileOptions::stash).
   bool has_half_activations() const { return halves_.activations; }
   cl_context context() const { return context_.get(); }
   cl_command_queue queue() const { return queue_.get(); }

@@ -84,7 +84,7 @@ class SmallSizes {
 // it.
 BufferIndex Place(Program& program, Buffer buffer) {
   if (buffer.dtype == DType::kFloat16) buffer.dtype = DType::kFloat32;
-  buffer.rounded = false;
+  buffer.values_of = DType::kFloat32;
   buffer.storage = Storage::kStash;
   buffer.offset_bytes = program.stash_bytes;
   program.stash_bytes += (buffer.bytes() + 63) / 64 * 64;

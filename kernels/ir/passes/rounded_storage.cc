@@ -1,4 +1,4 @@
-#include "kernels/ir/passes/half_storage.h"
+#include "kernels/ir/passes/rounded_storage.h"
 
 #include <map>
 #include <numeric>
@@ -7,10 +7,11 @@
 namespace runnel {
 namespace {
 
-class HalfStorage {
+class RoundedStorage {
  public:
-  HalfStorage(const Recipe& recipe, StageDraft& draft)
+  RoundedStorage(const Recipe& recipe, DType type, StageDraft& draft)
       : recipe_(recipe),
+        type_(type),
         draft_(draft),
         program_(draft.program),
         source_(program_.buffers.size()),
@@ -80,9 +81,9 @@ class HalfStorage {
     const Class& values = ClassOf(b);
     if (!values.is_rounded || values.enters) return;
     if (values.leaves) {
-      program_.buffers[b].rounded = true;
+      program_.buffers[b].values_of = type_;
     } else {
-      program_.buffers[b].dtype = DType::kFloat16;
+      program_.buffers[b].dtype = type_;
     }
   }
 
@@ -90,14 +91,15 @@ class HalfStorage {
     if (!TraitsOf(instruction.code).is_relu) return;
     const BufferIndex input = instruction.inputs[0];
     const Class& values = ClassOf(input);
-    if (program_.buffers[instruction.outputs[0]].dtype != DType::kFloat16) return;
+    if (program_.buffers[instruction.outputs[0]].dtype != type_) return;
     if (values.is_rounded || values.enters || values.leaves || values.readers != 1) return;
     for (BufferIndex b = 0; b < static_cast<BufferIndex>(source_.size()); ++b) {
-      if (source_[b] == source_[input]) program_.buffers[b].dtype = DType::kFloat16;
+      if (source_[b] == source_[input]) program_.buffers[b].dtype = type_;
     }
   }
 
   const Recipe& recipe_;
+  DType type_;
   StageDraft& draft_;
   Program& program_;
   std::vector<BufferIndex> source_;  // by buffer: what it is a copy of, or itself
@@ -106,6 +108,8 @@ class HalfStorage {
 
 }  // namespace
 
-void StoreHalves(const Recipe& recipe, StageDraft& draft) { HalfStorage(recipe, draft).Run(); }
+void StoreRounded(const Recipe& recipe, DType type, StageDraft& draft) {
+  RoundedStorage(recipe, type, draft).Run();
+}
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-// What CompileOptions::stores_halves makes of programs.
+// What CompileOptions::stash makes of programs.
 
 #include <algorithm>
 #include <set>
@@ -14,7 +14,8 @@ namespace {
 
 Program Compile(const ModelSpec& model, int first, int last, int64_t batch, bool stores_halves,
                 const char* recipe = "fp32") {
-  const CompileOptions options = {.max_batch = batch, .stores_halves = stores_halves};
+  const CompileOptions options = {.max_batch = batch,
+                                  .stash = stores_halves ? DType::kFloat16 : DType::kFloat32};
   auto program = CompileStage(model, first, last, batch, **FindRecipe(recipe), options);
   EXPECT_TRUE(program.ok()) << program.status();
   return *std::move(program);
@@ -41,7 +42,7 @@ void ExpectSizes(const char* model, const Sizes& floats, const Sizes& halves) {
 // Batch 16. Places in pooling windows, a byte each, do not halve. Gradients, which lie in parts of
 // the stash that the backward no longer needs, find half the room there and the rest in the
 // scratch, which a stage has once.
-TEST(HalfStorage, TheStashHalves) {
+TEST(RoundedStorage, TheStashHalves) {
   ExpectSizes("vgg11", {4203136, 10747904}, {2351744, 10747904});
   ExpectSizes("resnet18", {75044992, 19402752}, {37542016, 42995712});
   ExpectSizes("mobilenet_v2", {17663872, 5776896}, {8900480, 8443904});
@@ -71,7 +72,7 @@ void ExpectOnlyStatisticsInFp32(const Program& program) {
   }
 }
 
-TEST(HalfStorage, WhatTheBackwardReadsIsHalvesAndNoStashIsLarger) {
+TEST(RoundedStorage, WhatTheBackwardReadsIsHalvesAndNoStashIsLarger) {
   for (const char* recipe : {"fp32", "dorefa:4,4,8"}) {
     std::vector<ModelSpec> models;
     for (const std::string& name : ModelNames()) models.push_back(*MakeModel(name));
@@ -92,7 +93,7 @@ TEST(HalfStorage, WhatTheBackwardReadsIsHalvesAndNoStashIsLarger) {
 }
 
 // Boundary tensors, gradients and evaluation.
-TEST(HalfStorage, WhatLeavesIsFp32OfTheValuesOfHalvesButForTheLogits) {
+TEST(RoundedStorage, WhatLeavesIsFp32OfTheValuesOfHalvesButForTheLogits) {
   const ModelSpec model = *MakeModel("resnet18");
   for (int first = 0; first < model.layer_count(); ++first) {
     const Program program = Compile(model, first, first, 4, true);
@@ -100,12 +101,12 @@ TEST(HalfStorage, WhatLeavesIsFp32OfTheValuesOfHalvesButForTheLogits) {
       const bool is_halves = buffer.dtype == DType::kFloat16;
       EXPECT_FALSE(is_halves && buffer.storage != Storage::kStash &&
                    buffer.storage != Storage::kScratch);
-      EXPECT_TRUE(!buffer.rounded || buffer.storage == Storage::kOutput);
+      EXPECT_TRUE(!buffer.is_rounded() || buffer.storage == Storage::kOutput);
     }
     bool is_rounded = false;
     for (const Instruction& instruction : program.part(Part::kForward)) {
       for (BufferIndex output : instruction.outputs)
-        is_rounded |= program.buffers[static_cast<size_t>(output)].rounded;
+        is_rounded |= program.buffers[static_cast<size_t>(output)].is_rounded();
     }
     EXPECT_EQ(is_rounded, !program.has_loss);
     for (const Instruction& instruction : program.part(Part::kForwardEval)) {
@@ -121,21 +122,21 @@ TEST(HalfStorage, WhatLeavesIsFp32OfTheValuesOfHalvesButForTheLogits) {
   }
 }
 
-TEST(HalfStorage, WhatTheBackwardMakesAgainIsRoundedAlike) {
+TEST(RoundedStorage, WhatTheBackwardMakesAgainIsRoundedAlike) {
   OpSpec conv = OpOf(OpKind::kConv, {0});
   conv.out_channels = 2;
   const ModelSpec model = ModelOf({2, 1, 1}, 4,
                                   {{conv, OpOf(OpKind::kBatchNorm, {1}), OpOf(OpKind::kRelu, {2})},
                                    {OpOf(OpKind::kFlatten, {0}), LinearOp(4, {1})}});
   for (const int last_layer : {0, 1}) {
-    const CompileOptions options = {.max_batch = 4, .recomputes = true, .stores_halves = true};
+    const CompileOptions options = {.max_batch = 4, .recomputes = true, .stash = DType::kFloat16};
     const Program program =
         CompileStage(model, 0, last_layer, 4, **FindRecipe("fp32"), options).value();
     int made_again = 0;
     for (const Instruction& instruction : program.part(Part::kInputGradient)) {
       if (instruction.code != OpCode::kReluForward) continue;
       const Buffer& output = program.buffers[static_cast<size_t>(instruction.outputs[0])];
-      EXPECT_TRUE(last_layer == 0 ? output.rounded : output.dtype == DType::kFloat16);
+      EXPECT_TRUE(last_layer == 0 ? output.is_rounded() : output.dtype == DType::kFloat16);
       ++made_again;
     }
     EXPECT_EQ(made_again, 1) << last_layer;
@@ -143,15 +144,15 @@ TEST(HalfStorage, WhatTheBackwardMakesAgainIsRoundedAlike) {
 }
 
 // The samples as they come are no activation, nor is a view of them.
-TEST(HalfStorage, RawSamplesAreNotRounded) {
+TEST(RoundedStorage, RawSamplesAreNotRounded) {
   const ModelSpec model = ModelOf({2, 3, 3}, 4, {{OpOf(OpKind::kFlatten, {0})}, {LinearOp(4)}});
   for (const Program& program : {Whole(model, true), Compile(model, 0, 0, 4, true)}) {
     for (const Buffer& buffer : program.buffers)
-      EXPECT_TRUE(buffer.dtype != DType::kFloat16 && !buffer.rounded);
+      EXPECT_TRUE(buffer.dtype != DType::kFloat16 && !buffer.is_rounded());
   }
 }
 
-TEST(HalfStorage, ProgramsOfIntegersAreTheSame) {
+TEST(RoundedStorage, ProgramsOfIntegersAreTheSame) {
   const ModelSpec model = *MakeModel("vgg11");
   EXPECT_EQ(ToString(Whole(model, true, "niti")), ToString(Whole(model, false, "niti")));
 }
