@@ -12,8 +12,6 @@
 namespace runnel {
 namespace {
 
-constexpr int64_t kMaxNs = int64_t{1} << 62;
-
 // The activity that ends at an event's time. Ends of the same time are handled in this order, then
 // by index.
 enum class Ends : uint8_t { kCompute, kCodec, kSend, kDelay };
@@ -298,68 +296,6 @@ class Stretch {
   int64_t start_ns_ = 0;
 };
 
-template <typename... Parts>
-absl::Status Wrong(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat("simulation: ", parts...));
-}
-
-// The longest that all of it could take, one after the other; -1 for a negative time.
-absl::Status CheckTimes(const SimulatedPipeline& pipeline) {
-  std::vector<int64_t> times;
-  for (const StageTimes& stage : pipeline.stages) {
-    times.insert(times.end(),
-                 {stage.forward_ns, stage.input_gradient_ns, stage.weight_gradient_ns});
-  }
-  for (const LinkTimes& link : pipeline.links) {
-    for (const WayTimes& way : {link.down, link.up}) {
-      times.insert(times.end(), {way.encode_ns, way.send_ns, way.delay_ns, way.decode_ns});
-    }
-  }
-  times.push_back(pipeline.drain_pause_ns);
-  double sum = 0;
-  for (int64_t ns : times) {
-    if (ns < 0) return Wrong("a time of ", ns, " ns");
-    sum += static_cast<double>(ns);
-  }
-  if (sum * static_cast<double>(pipeline.micro_batches) > static_cast<double>(kMaxNs)) {
-    return Wrong(pipeline.micro_batches, " micro-batches of ", sum, " ns are too long");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckPipeline(const SimulatedPipeline& pipeline) {
-  if (pipeline.stages.empty()) return Wrong("no stage");
-  if (pipeline.links.size() + 1 != pipeline.stages.size() ||
-      pipeline.caps.size() != pipeline.stages.size()) {
-    return Wrong(pipeline.stages.size(), " stages, ", pipeline.links.size(), " links and ",
-                 pipeline.caps.size(), " caps do not fit");
-  }
-  for (size_t i = 0; i < pipeline.caps.size(); ++i) {
-    if (pipeline.caps[i] < 1 || (i > 0 && pipeline.caps[i] > pipeline.caps[i - 1])) {
-      return Wrong("caps must be at least 1 and not grow");
-    }
-  }
-  const std::vector<int64_t>& deferred = pipeline.deferred_weight_gradients;
-  if (!deferred.empty() && deferred.size() != pipeline.stages.size()) {
-    return Wrong("deferred weight-gradients of ", deferred.size(), " stages, but there are ",
-                 pipeline.stages.size());
-  }
-  for (int64_t of_stage : deferred) {
-    if (of_stage < 0) return Wrong(of_stage, " deferred weight-gradients");
-  }
-  for (size_t i = 0; i < pipeline.stages.size(); ++i) {
-    const StageTimes& stage = pipeline.stages[i];
-    if (stage.forward_only &&
-        (i + 1 == pipeline.stages.size() || (i > 0 && !pipeline.stages[i - 1].forward_only) ||
-         stage.input_gradient_ns + stage.weight_gradient_ns > 0)) {
-      return Wrong("stage ", i, " cannot be one of forwards alone");
-    }
-  }
-  if (pipeline.micro_batches < 1) return Wrong(pipeline.micro_batches, " micro-batches");
-  if (pipeline.drain_every < 0) return Wrong("drains every ", pipeline.drain_every);
-  return CheckTimes(pipeline);
-}
-
 void AddScaled(std::vector<int64_t>& sums, const std::vector<int64_t>& values, int64_t times) {
   for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i] * times;
 }
@@ -409,69 +345,8 @@ absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
   return run;
 }
 
-double ResourceBoundNs(const SimulatedPipeline& pipeline) {
-  int64_t bound = 0;
-  std::vector<int64_t> codec(pipeline.stages.size(), 0);
-  std::map<int32_t, int64_t> media;
-  for (size_t i = 0; i < pipeline.links.size(); ++i) {
-    const LinkTimes& link = pipeline.links[i];
-    codec[i] += link.down.encode_ns + link.up.decode_ns;
-    codec[i + 1] += link.down.decode_ns + link.up.encode_ns;
-    for (const WayTimes& way : {link.down, link.up}) {
-      bound = std::max(bound, way.medium < 0 ? way.send_ns : media[way.medium] += way.send_ns);
-    }
-  }
-  for (size_t i = 0; i < pipeline.stages.size(); ++i) {
-    bound = std::max({bound, pipeline.stages[i].total_ns(), codec[i]});
-  }
-  return static_cast<double>(bound);
-}
-
-bool BoundIsExact(const SimulatedPipeline& pipeline) {
-  if (pipeline.stages.front().forward_only) return false;
-  std::vector<int> jobs(pipeline.stages.size(), 0);
-  std::map<int32_t, int> media;
-  for (size_t i = 0; i < pipeline.links.size(); ++i) {
-    const LinkTimes& link = pipeline.links[i];
-    jobs[i] += (link.down.encode_ns > 0 ? 1 : 0) + (link.up.decode_ns > 0 ? 1 : 0);
-    jobs[i + 1] += (link.down.decode_ns > 0 ? 1 : 0) + (link.up.encode_ns > 0 ? 1 : 0);
-    for (const WayTimes& way : {link.down, link.up}) {
-      if (way.medium >= 0 && way.send_ns > 0 && ++media[way.medium] > 1) return false;
-    }
-  }
-  return *std::max_element(jobs.begin(), jobs.end()) <= 1;
-}
-
-double BoundNs(const SimulatedPipeline& pipeline) {
-  double bound = ResourceBoundNs(pipeline);
-  const size_t stages = pipeline.stages.size();
-  for (size_t i = 0; i < stages; ++i) {
-    // Path from i's forward to the end of its backward, turning at j. Only at j and i is the
-    // weight-gradient in the way: j's lane must be free for the next forward.
-    int64_t path = 0;
-    if (pipeline.stages[i].forward_only) {
-      const LinkTimes& link = pipeline.links[i];
-      const int64_t there = pipeline.stages[i].forward_ns + link.down.total_ns() + link.up.delay_ns;
-      bound = std::max(bound, static_cast<double>(there) / static_cast<double>(pipeline.caps[i]));
-      continue;
-    }
-    for (size_t j = i; j < stages; ++j) {
-      const StageTimes& times = pipeline.stages[j];
-      const int64_t there_and_back =
-          path + times.forward_ns + times.input_gradient_ns + pipeline.stages[i].weight_gradient_ns;
-      bound = std::max(bound, static_cast<double>(there_and_back) /
-                                  static_cast<double>(pipeline.caps[i] - pipeline.caps[j] + 1));
-      if (j + 1 < stages) {
-        path += times.forward_ns + times.input_gradient_ns + pipeline.links[j].down.total_ns() +
-                pipeline.links[j].up.total_ns();
-      }
-    }
-  }
-  return bound;
-}
-
 absl::StatusOr<double> SteadyPeriodNs(SimulatedPipeline pipeline, int64_t micro_batches) {
-  if (pipeline.caps.empty()) return Wrong("no stage");
+  if (pipeline.caps.empty()) return absl::InvalidArgumentError("simulation: no stage");
   int64_t kept = pipeline.caps[0];
   for (int64_t deferred : pipeline.deferred_weight_gradients) {
     kept = std::max(kept, pipeline.caps[0] + deferred);
@@ -485,7 +360,8 @@ absl::StatusOr<double> SteadyPeriodNs(SimulatedPipeline pipeline, int64_t micro_
   const int64_t from = micro_batches / 2;
   const int64_t to = micro_batches - kept - 1;
   if (to <= from)
-    return Wrong(micro_batches, " micro-batches do not fill a stage that keeps ", kept);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "simulation: ", micro_batches, " micro-batches do not fill a stage that keeps ", kept));
   // The line with the least squares, of numbers about their middles.
   const double middle = static_cast<double>(from + to) / 2;
   double first_ns = -1;

@@ -75,8 +75,12 @@ using SimulatedActionFn =
     std::function<void(int stage, Action action, int64_t sequence, int64_t end_ns)>;
 
 // InvalidArgument names what does not fit: no stage, links, caps or deferred weight-gradients of
-// another number, a negative time or count, growing caps, a run longer than 2^62 ns. `on_action`
-// may be null; without it stretches between two drains that are alike are simulated once.
+// another number, a negative time or count, growing caps, a stage of forwards alone behind another
+// one, a run longer than 2^62 ns.
+absl::Status CheckPipeline(const SimulatedPipeline& pipeline);
+
+// Errors as CheckPipeline. `on_action` may be null; without it stretches between two drains that
+// are alike are simulated once.
 absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
                                       const SimulatedActionFn& on_action = nullptr);
 
