@@ -10,6 +10,7 @@ packages=(
   libc6-dev libstdc++-12-dev
   libabsl-dev libgrpc++-dev libprotobuf-dev libspdlog-dev prometheus-cpp-dev libcli11-dev
   nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev libssl-dev libdeflate-dev
+  libpng-dev libturbojpeg0-dev libonnx-dev libzip-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 
@@ -17,7 +18,7 @@ usage() {
   cat <<END
 usage: deploy/cross/sysroot.sh [FOLDER]
 
-Downloads arm64 packages of this machine's Debian release (about 46 MB) and unpacks them (300 MB)
+Downloads arm64 packages of this machine's Debian release (about 55 MB) and unpacks them (300 MB)
 into FOLDER (default build/arm64-sysroot). A folder that is complete is left as it is.
 END
 }
