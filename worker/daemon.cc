@@ -9,7 +9,7 @@ namespace runnel {
 Daemon::Daemon(WorkerOptions options, Parts parts)
     : loop_(parts.clock),
       arithmetic_({options.backend,
-                   {options.threads, options.device_memory_bytes},
+                   {options.threads, options.device_memory_bytes, options.backend_options},
                    options.backends,
                    options.state_folder,
                    parts.logger},

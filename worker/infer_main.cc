@@ -1,6 +1,7 @@
 #include "worker/infer_main.h"
 
 #include "CLI/CLI.hpp"
+#include "proto/base/status_macros.h"
 #include "worker/inference/inference_job.h"
 
 namespace runnel {
@@ -13,11 +14,16 @@ std::shared_ptr<const InferCommand> AddInferCommand(CLI::App& program) {
   infer->command->add_option("--reply", infer->reply, "file for the answer")->required();
   infer->command->add_option("--threads", infer->threads, "compute threads")
       ->check(CLI::Range(1, 256));
+  infer->command->add_option("--backend-option", infer->backend_options, BackendOptionsHelp())
+      ->type_name("BACKEND.NAME=VALUE")
+      ->allow_extra_args(false);
   return infer;
 }
 
 absl::Status RunInferCommand(const InferCommand& infer) {
-  return RunInferenceJob(infer.job, infer.reply, infer.threads);
+  BackendSettings settings = {.threads = infer.threads};
+  RUNNEL_ASSIGN_OR_RETURN(settings.options, BackendOptions::FromFlag(infer.backend_options));
+  return RunInferenceJob(infer.job, infer.reply, settings);
 }
 
 }  // namespace runnel

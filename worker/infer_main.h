@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -19,6 +20,7 @@ struct InferCommand {
   std::string job;    // path
   std::string reply;  // path
   int threads = 1;
+  std::vector<std::string> backend_options;  // as BackendOptions::FromFlag reads them
 };
 
 // Adds the command to the program's; --help does not show it.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
@@ -84,7 +85,7 @@ int ExitCode(const absl::Status& status) {
 }
 
 BackendSettings SettingsOf(const WorkerOptions& options) {
-  return {options.threads, options.device_memory_bytes};
+  return {options.threads, options.device_memory_bytes, options.backend_options};
 }
 
 int Run(ServiceOptions options, const std::shared_ptr<IdentityHolder>& identity,
@@ -181,9 +182,12 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   absl::StrAppend(&device, "\n", DriverStamps());
   if (options.device_memory_bytes > 0)
     absl::StrAppend(&device, "\ndevice memory ", options.device_memory_bytes);
+  const std::string backend_options = options.backend_options.text();
+  if (!backend_options.empty()) absl::StrAppend(&device, "\nbackend options ", backend_options);
   options.device = DescribeDevice(device);
   options.device_class = absl::StrCat(HostProcessorName(), " x ", UsableHostProcessors(), ", ",
-                                      options.threads, " threads, ", options.backend);
+                                      options.threads, " threads, ", options.backend,
+                                      backend_options.empty() ? "" : ", ", backend_options);
   options.memory_bytes = memory_mb * 1'000'000;
   options.recipes = RecipeOffers();
   options.recipes.emplace_back(kInt8Inference);
@@ -211,6 +215,12 @@ void AddDeviceMemoryFlag(CLI::App& app, WorkerOptions& options) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
+void AddBackendOptionFlag(CLI::App& app, std::vector<std::string>& words) {
+  app.add_option("--backend-option", words, BackendOptionsHelp())
+      ->type_name("BACKEND.NAME=VALUE")
+      ->allow_extra_args(false);
+}
+
 // --check takes only the flags that it needs: a user who gives others wants the worker to run.
 void AddCheckFlag(CLI::App& app, bool& check) {
   CLI::Option* flag = app.add_flag(
@@ -219,8 +229,8 @@ void AddCheckFlag(CLI::App& app, bool& check) {
       "end. GPUs and DSPs are checked: a small network must give the bytes of ref");
   for (CLI::Option* other : app.get_options()) {
     const std::string name = other->get_name();
-    const bool is_needed =
-        name == "--threads" || name == "--state-dir" || name == "--device-memory-mb";
+    const bool is_needed = name == "--threads" || name == "--state-dir" ||
+                           name == "--device-memory-mb" || name == "--backend-option";
     if (other != flag && !is_needed && other != app.get_help_ptr()) flag->excludes(other);
   }
 }
@@ -292,6 +302,8 @@ int main(int argc, char** argv) {
   int64_t memory_mb = 0;
   runnel::AddMemoryFlag(app, memory_mb);
   runnel::AddDeviceMemoryFlag(app, options);
+  std::vector<std::string> backend_options;
+  runnel::AddBackendOptionFlag(app, backend_options);
   const auto program = runnel::AddProgramCommand(app);
   app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
   bool check = false;
@@ -304,6 +316,9 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   signal(SIGPIPE, SIG_IGN);
+  auto read = runnel::BackendOptions::FromFlag(backend_options);
+  if (!read.ok()) return runnel::ExitCode(read.status());
+  options.backend_options = *std::move(read);
   if (program->command->parsed())
     return runnel::ExitCode(runnel::RunProgramCommand(*program, options.state_folder));
   if (tune->command->parsed())

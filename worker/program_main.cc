@@ -73,6 +73,9 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--counted", flags->counted,
                     "measure nothing: costs from nominal rates, the same on every machine");
+  command->add_option("--backend-option", flags->backend_options, BackendOptionsHelp())
+      ->type_name("BACKEND.NAME=VALUE")
+      ->allow_extra_args(false);
   return flags;
 }
 
@@ -92,8 +95,10 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
   MixedOptions options;
   RUNNEL_ASSIGN_OR_RETURN(options.switch_seconds, ParseSwitches(flags.switch_ms));
   options.counts = flags.counted;
+  BackendSettings settings = {.threads = flags.threads};
+  RUNNEL_ASSIGN_OR_RETURN(settings.options, BackendOptions::FromFlag(flags.backend_options));
   absl::StatusOr<std::unique_ptr<CoScheduler>> processors =
-      MakeCoScheduler(flags.processors, {.threads = flags.threads}, std::move(options));
+      MakeCoScheduler(flags.processors, settings, std::move(options));
   if (!processors.ok()) {
     return absl::Status(processors.status().code(),
                         absl::StrCat("--processors: ", processors.status().message()));
@@ -101,8 +106,7 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
   const BackendVerdicts verdicts(state_folder);
   for (const std::string& name : ProcessorsOf(flags.processors)) {
     if (flags.counted || !IsLoadedBackend(name)) continue;
-    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> processor,
-                            MakeBackend(name, flags.threads));
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> processor, MakeBackend(name, settings));
     RUNNEL_RETURN_IF_ERROR(verdicts.Admit(*processor));
   }
   const int last = model.layer_count() - 1;

@@ -26,6 +26,7 @@ struct ProgramFlags {
   bool counted = false;
   std::string rescale = "dynamic";
   std::string batch_split = "off";
+  std::vector<std::string> backend_options;  // as BackendOptions::FromFlag reads them
 };
 
 // The result lives as long as the app.

@@ -81,11 +81,17 @@ std::shared_ptr<TuneFlags> AddTuneCommand(CLI::App& app) {
   command->add_option("--seconds", flags->seconds, "time for each model")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 1e5));
+  command->add_option("--backend-option", flags->backend_options, BackendOptionsHelp())
+      ->type_name("BACKEND.NAME=VALUE")
+      ->allow_extra_args(false);
   return flags;
 }
 
 absl::Status RunTuneCommand(const TuneFlags& flags, const std::string& state_folder) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(flags.backend, 1));
+  BackendSettings settings;
+  RUNNEL_ASSIGN_OR_RETURN(settings.options, BackendOptions::FromFlag(flags.backend_options));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                          MakeBackend(flags.backend, settings));
   Tuner* tuner = backend->tuner();
   if (tuner == nullptr) {
     return absl::InvalidArgumentError(

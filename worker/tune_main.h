@@ -21,7 +21,8 @@ struct TuneFlags {
   std::string backend = "opencl";
   std::string recipe = "niti";
   int64_t batch = 64;
-  double seconds = 30;  // a model
+  double seconds = 30;                       // a model
+  std::vector<std::string> backend_options;  // as BackendOptions::FromFlag reads them
 };
 
 // The result lives as long as the app.

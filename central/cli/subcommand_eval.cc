@@ -23,8 +23,9 @@ Examples:
 // The flags of a run that a pipeline takes.
 const std::vector<std::string>& PipelineFlags() {
   static const auto* const names = new std::vector<std::string>{
-      "local-workers", "workers",        "listen",    "worker-timeout-s", "policy",         "links",
-      "backend",       "worker-threads", "link-mbps", "link-delay-ms",    "eval-batch-size"};
+      "local-workers",  "workers",   "listen",        "worker-timeout-s",
+      "policy",         "links",     "backend",       "backend-option",
+      "worker-threads", "link-mbps", "link-delay-ms", "eval-batch-size"};
   return *names;
 }
 

@@ -52,6 +52,8 @@ void Print(const MemberList& list, const CommandContext& context) {
     if (member.relayed) absl::StrAppend(&where, ", by way of central");
     if (member.memory_bytes > 0)
       absl::StrAppendFormat(&where, ", %d MB", member.memory_bytes / 1'000'000);
+    if (!member.backend_options.empty())
+      absl::StrAppend(&where, ", backend options ", member.backend_options);
     line(member.name, member.state, where);
     for (const ProcessorFacts& processor : member.processors) {
       context.print(absl::StrFormat("  %-8s %-11s %s", processor.backend,

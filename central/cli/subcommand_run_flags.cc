@@ -128,6 +128,7 @@ std::string ValuesText(absl::string_view flag) {
   if (flag == "codec-forward") return absl::StrCat("; codecs: ", CodecFamilyTexts());
   if (flag == "rewrite") return absl::StrCat(": ", RewriteTexts());
   if (flag == "recipe") return absl::StrCat(": ", RecipeHelp());
+  if (flag == "backend-option") return absl::StrCat(" ", BackendOptionsHelp());
   if (flag == "optimizer") return absl::StrCat(": ", OptimizerHelp());
   if (flag == "rate") return absl::StrCat(": ", RateHelp());
   if (flag == "replan")
@@ -197,11 +198,11 @@ void AddFlag(CLI::App& app, const RunField& field, const char* group, RunFlags& 
   const std::string name = OptionNames(field.flag.name);
   const std::string help = HelpText(field, flags.settings);
   CLI::Option* option = nullptr;
-  if (IsList(field)) {
+  if (const absl::string_view separator = ListSeparator(field); !separator.empty()) {
     option = app.add_option_function<std::vector<std::string>>(
         name,
-        [&field, &flags](const std::vector<std::string>& words) {
-          flags.status.Update(SetFlag(field, absl::StrJoin(words, ","), flags));
+        [&field, &flags, separator](const std::vector<std::string>& words) {
+          flags.status.Update(SetFlag(field, absl::StrJoin(words, separator), flags));
         },
         help);
   } else {

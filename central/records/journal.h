@@ -50,8 +50,9 @@ struct JournalDevice {
   // What the plan was made from: as measured or predicted, later corrected by what stages took;
   // empty: nothing was measured. "layer_seconds" or "range_seconds".
   DeviceTimes times = {};
-  double processor_share = 1;  // what its computing thread got of a processor
-  DeviceCosts costs = {};      // "costs"; absent: not measured
+  double processor_share = 1;        // what its computing thread got of a processor
+  DeviceCosts costs = {};            // "costs"; absent: not measured
+  std::string backend_options = {};  // as BackendOptions::text; absent: none
 
   friend bool operator==(const JournalDevice&, const JournalDevice&) = default;
 };

@@ -36,6 +36,7 @@ Json ToJson(const JournalDevice& device) {
     json[device.times.by_range() ? "range_seconds" : "layer_seconds"] = device.times.figures();
   if (device.processor_share < 1) json["processor_share"] = device.processor_share;
   if (device.costs != DeviceCosts()) json["costs"] = ToJson(device.costs);
+  if (!device.backend_options.empty()) json["backend_options"] = device.backend_options;
   return json;
 }
 
@@ -59,6 +60,8 @@ absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
   if (json.is_object() && json.contains("processor_share")) {
     object.Read("processor_share", device.processor_share);
   }
+  if (json.is_object() && json.contains("backend_options"))
+    object.Read("backend_options", device.backend_options);
   if (json.is_object() && json.contains("costs")) {
     if (const Json* costs = object.Find("costs")) {
       absl::StatusOr<DeviceCosts> read = CostsFromJson(*costs);

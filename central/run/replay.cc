@@ -57,20 +57,27 @@ absl::StatusOr<RecordedRun> Understand(const Journal& journal, const std::string
   return run;
 }
 
-// Floating-point programs give the same bytes within one numerics class only. Empty: each stage was
-// computed in the recorded class; else which was not.
-std::string OtherClasses(const PlanDecided& recorded, const PlanDecided& replayed) {
+std::string OrNone(const std::string& options) { return options.empty() ? "none" : options; }
+
+// Floating-point programs give the same bytes within one numerics class and with the same options
+// only. Empty: each stage was computed as recorded; else which was not.
+std::string OtherArithmetic(const PlanDecided& recorded, const PlanDecided& replayed) {
   std::string others;
   for (size_t i = 0; i < recorded.plan.stages.size(); ++i) {
     const StagePlan& stage = recorded.plan.stages[i];
-    const std::string& then =
-        recorded.devices[static_cast<size_t>(stage.device.value())].numerics_class;
+    const JournalDevice& then = recorded.devices[static_cast<size_t>(stage.device.value())];
     const DeviceId here = replayed.plan.stages[i].device;
-    const std::string& now = replayed.devices[static_cast<size_t>(here.value())].numerics_class;
-    if (then != now) {
-      absl::StrAppend(&others, "; layers ", stage.first_layer, " to ", stage.last_layer,
-                      " from step ", recorded.from_step, " on were computed in class ", then,
-                      ", here in ", now);
+    const JournalDevice& now = replayed.devices[static_cast<size_t>(here.value())];
+    const std::string layers =
+        absl::StrCat("; layers ", stage.first_layer, " to ", stage.last_layer, " from step ",
+                     recorded.from_step, " on were computed ");
+    if (then.numerics_class != now.numerics_class) {
+      absl::StrAppend(&others, layers, "in class ", then.numerics_class, ", here in ",
+                      now.numerics_class);
+    }
+    if (then.backend_options != now.backend_options) {
+      absl::StrAppend(&others, layers, "with backend options ", OrNone(then.backend_options),
+                      ", here with ", OrNone(now.backend_options));
     }
   }
   return others;
@@ -91,7 +98,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   RUNNEL_ASSIGN_OR_RETURN(StartWeights start, StartOf(first.setup, context.logger));
   ModelState state = std::move(start.state);
   TrainingOutcome outcome;
-  std::string other_classes;
+  std::string others;
   for (size_t i = 0; i < run.plans.size(); ++i) {
     const Plan& plan = run.plans[i].plan;
     // All devices on this host: which device had which layers does not matter within one numerics
@@ -127,13 +134,13 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
     job.changes = run.changes;
     RUNNEL_ASSIGN_OR_RETURN(outcome, RunTrainingJob(std::move(job), nullptr, context));
     state = outcome.state;
-    other_classes += OtherClasses(run.plans[i], outcome.plans.back());
+    others += OtherArithmetic(run.plans[i], outcome.plans.back());
   }
   if (!summary_path.empty()) RUNNEL_RETURN_IF_ERROR(WriteSummary(outcome.summary, summary_path));
   if (outcome.summary.weights_sha256 != run.weights_sha256) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "replay of ", journal_path, " came to weights ", outcome.summary.weights_sha256,
-        ", the run to ", run.weights_sha256, other_classes));
+    return absl::FailedPreconditionError(
+        absl::StrCat("replay of ", journal_path, " came to weights ",
+                     outcome.summary.weights_sha256, ", the run to ", run.weights_sha256, others));
   }
   context.print(
       absl::StrCat("replayed ", run.end_step, " steps: the same weights ", run.weights_sha256));

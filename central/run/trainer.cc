@@ -74,7 +74,8 @@ absl::Status Trainer::Impl::StartWorkers() {
     parts_.display->Line(absl::StrCat("waiting for ", settings.workers, " workers: ", how));
   }
   if (!parts_.start_workers) return absl::OkStatus();
-  return local_workers_.Start(std::max<int64_t>(settings.local_workers, 1), settings.worker_threads,
+  return local_workers_.Start(std::max<int64_t>(settings.local_workers, 1),
+                              {settings.worker_threads, settings.backend_options},
                               server_->address(), parts_.enrolment);
 }
 

@@ -177,6 +177,9 @@ constexpr RunField kFields[] = {
       "backend of the workers, by name; auto: the best of each worker", "ref"},
      &S::backend,
      kText},
+    {{"backend-option", SettingGroup::kAdvanced, "of local workers:", "opencl.weights=fp16"},
+     &S::backend_options,
+     kAnyText},
     {{"worker-threads", SettingGroup::kAdvanced, "compute threads of a local worker", "2"},
      &S::worker_threads,
      {1, kMaxWorkers}},
@@ -239,6 +242,11 @@ absl::Status Parse(absl::string_view text, CodecSchedule& codecs) {
   return absl::OkStatus();
 }
 
+absl::Status Parse(absl::string_view text, BackendOptions& options) {
+  RUNNEL_ASSIGN_OR_RETURN(options, BackendOptions::Parse(text));
+  return absl::OkStatus();
+}
+
 absl::Status Parse(absl::string_view text, Steps& steps) {
   RUNNEL_ASSIGN_OR_RETURN(steps, ParseGradientBits(text));
   return absl::OkStatus();
@@ -248,6 +256,7 @@ std::string Text(const std::string& value) { return value; }
 std::string Text(const std::vector<int64_t>& values) { return absl::StrJoin(values, ","); }
 std::string Text(const Texts& texts) { return absl::StrJoin(texts, ","); }
 std::string Text(const CodecSchedule& codecs) { return codecs.text(); }
+std::string Text(const BackendOptions& options) { return options.text(); }
 std::string Text(const Steps& steps) { return GradientBitsText(steps); }
 template <typename T>
 std::string Text(const T& value) {
@@ -261,6 +270,7 @@ absl::Status CheckValue(const SettingRange&, const Steps& steps) {
 absl::Status CheckValue(const SettingRange&, const Texts&) { return absl::OkStatus(); }
 // Read from text, which is its check; ResolveCodecs looks its codecs up.
 absl::Status CheckValue(const SettingRange&, const CodecSchedule&) { return absl::OkStatus(); }
+absl::Status CheckValue(const SettingRange&, const BackendOptions&) { return absl::OkStatus(); }
 template <typename T>
 absl::Status CheckValue(const SettingRange& range, const T& value) {
   return CheckSetting(range, value);
@@ -333,16 +343,19 @@ absl::string_view ValueName(const RunField& field) {
     if constexpr (std::is_same_v<T, double>) return "NUMBER";
     if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Steps>) return "TEXT";
     if constexpr (std::is_same_v<T, CodecSchedule>) return "CODECS";
+    if constexpr (std::is_same_v<T, BackendOptions>) return "BACKEND.NAME=VALUE";
     if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "N,N,...";
     if constexpr (std::is_same_v<T, Texts>) return "NAME:ARGUMENTS";
     return "N";
   });
 }
 
-bool IsList(const RunField& field) {
-  return VisitSetting(field, Untouched(), [](const auto& value) {
+absl::string_view ListSeparator(const RunField& field) {
+  return VisitSetting(field, Untouched(), [](const auto& value) -> absl::string_view {
     using T = std::decay_t<decltype(value)>;
-    return std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, Texts>;
+    if constexpr (std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, Texts>) return ",";
+    if constexpr (std::is_same_v<T, BackendOptions>) return kBackendOptionSeparator;
+    return "";
   });
 }
 

@@ -23,7 +23,7 @@ namespace runnel {
 using RunMember =
     std::variant<std::string RunSettings::*, int64_t RunSettings::*, double RunSettings::*,
                  std::vector<int64_t> RunSettings::*, std::vector<std::string> RunSettings::*,
-                 CodecSchedule RunSettings::*, const TrainingField*>;
+                 CodecSchedule RunSettings::*, BackendOptions RunSettings::*, const TrainingField*>;
 
 struct RunField {
   SettingFlag flag;
@@ -61,8 +61,9 @@ std::string SettingText(const RunField& field, const RunSettings& settings);
 absl::Status SetFromText(const RunField& field, absl::string_view text, RunSettings& settings);
 // The form of a value for SetFromText, for people: "INTEGER".
 absl::string_view ValueName(const RunField& field);
-// A list may be written as several words.
-bool IsList(const RunField& field);
+// Of a list, which may be written as several words: what stands between two of them in one text.
+// Empty: it is no list.
+absl::string_view ListSeparator(const RunField& field);
 
 // InvalidArgument "--FLAG VALUE: must be ..." for a value that is out of its row's range.
 absl::Status CheckField(const RunField& field, const RunSettings& settings);

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/backend_options.h"
 #include "proto/base/model/number_format.h"
 #include "proto/base/training/codec_schedule.h"
 #include "proto/base/training/training_defaults.h"
@@ -36,9 +37,10 @@ struct RunSettings {
   std::string bits;  // by epoch (compress/bit_schedule.h); empty: what the codecs say
   std::string recipe = "fp32";
   std::string backend = "auto";
-  std::vector<int64_t> caps;  // empty: the schedule's
-  int64_t epochs = -1;        // -1: the model's default
-  int64_t max_batches = 0;    // optimizer steps from the run's start; 0: all epochs
+  BackendOptions backend_options;  // of local workers
+  std::vector<int64_t> caps;       // empty: the schedule's
+  int64_t epochs = -1;             // -1: the model's default
+  int64_t max_batches = 0;         // optimizer steps from the run's start; 0: all epochs
   // Bits of integer recipes (ParseGradientBitsSetting); empty: their default.
   std::string gradient_bits;
   int64_t barrier_every = 100;

@@ -20,6 +20,7 @@ Json ValueToJson(const T& value) {
   return value;
 }
 Json ValueToJson(const CodecSchedule& codecs) { return codecs.text(); }
+Json ValueToJson(const BackendOptions& options) { return options.text(); }
 Json ValueToJson(const Steps& steps) { return GradientBitsText(steps); }
 
 Json ValueToJson(const std::vector<std::string>& texts) { return absl::StrJoin(texts, ","); }
@@ -40,6 +41,13 @@ void ReadField(JsonObject& object, absl::string_view key, Steps& steps) {
   } else {
     steps = *std::move(read);
   }
+}
+void ReadField(JsonObject& object, absl::string_view key, BackendOptions& options) {
+  std::string text;
+  object.Read(key, text);
+  absl::StatusOr<BackendOptions> read = BackendOptions::Parse(text);
+  if (read.ok()) options = *std::move(read);
+  object.Note(read.status());
 }
 template <typename T>
 void ReadField(JsonObject& object, absl::string_view key, T& value) {
@@ -70,7 +78,7 @@ Json RunSettingsToJson(const RunSettings& settings) {
   Json json = Json::object();
   for (const RunField& field : RunFields()) {
     // So "no milestones" and "the model's" differ.
-    if (IsList(field) && IsLeftOut(field, settings)) continue;
+    if (!ListSeparator(field).empty() && IsLeftOut(field, settings)) continue;
     json[std::string(field.flag.name)] =
         VisitSetting(field, settings, [](const auto& value) { return ValueToJson(value); });
   }

@@ -19,6 +19,7 @@
 #include "kernels/backends/tuner.h"
 #include "kernels/ir/program.h"
 #include "kernels/ir/step_context.h"
+#include "proto/base/backend_options.h"
 #include "proto/base/plan/processor_facts.h"
 
 namespace runnel {
@@ -92,6 +93,7 @@ struct BackendSettings {
   int threads = 1;  // compute threads of backends on the host's processor
   // Largest memory that a backend takes of its device; 0: all that the device has.
   int64_t device_memory_bytes = 0;
+  BackendOptions options = {};
 };
 
 class Backend {
@@ -123,12 +125,12 @@ struct BackendRow {
   absl::StatusOr<std::unique_ptr<Backend>> (*make)(const BackendSettings& settings);
   // Of a backend that needs more than this binary, which `make` starts or loads (a shared object,
   // host/loaded_backend.h; a program, hexagon/): whether that is there. Null: nothing more.
-  bool (*is_installed)(absl::string_view name) = nullptr;
+  bool (*is_installed)(absl::string_view name, const BackendOptions& options) = nullptr;
   // For a backend beside the processor: whether "auto" may prefer it, if it is faster. Null: never.
   // Loads nothing.
-  bool (*is_worth_measuring)() = nullptr;
-  // For a loaded backend: a text that changes when its driver or its settings may have; loads
-  // nothing. Null: the loaded file is of this build.
+  bool (*is_worth_measuring)(const BackendOptions& options) = nullptr;
+  // For a loaded backend: a text that changes when its driver or the places of its files may have;
+  // loads nothing. Null: the loaded file is of this build.
   std::string (*driver_stamp)() = nullptr;
 
   bool is_loaded() const { return is_installed != nullptr; }
@@ -146,11 +148,11 @@ inline absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view na
   return MakeBackend(name, BackendSettings{.threads = threads});
 }
 // Names that may be asked for here. Loads nothing.
-std::vector<std::string> BackendNames();
+std::vector<std::string> BackendNames(const BackendOptions& options = {});
 // Whether there is a row of this name that is_loaded.
 bool IsLoadedBackend(absl::string_view name);
 // Installed ones that "auto" measures beside the processor, where bytes do not depend on it.
-std::vector<std::string> BackendsWorthMeasuring();
+std::vector<std::string> BackendsWorthMeasuring(const BackendOptions& options = {});
 // A line for each installed backend that has a BackendRow::driver_stamp.
 std::string DriverStamps();
 // The backends that "auto" stands for otherwise: the first one that can run all of a stage.

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings& setti
   if (backend.ok() || !absl::StartsWith(why, BackendLibrary("opencl"))) return backend;
   return absl::InvalidArgumentError(absl::StrCat(kName, "no OpenCL here: ", why));
 }
-bool IsOpenClInstalled(absl::string_view name) {
+bool IsOpenClInstalled(absl::string_view name, const BackendOptions&) {
   return IsBackendInstalled(name) && opencl::HasDriver();
 }
 #else
@@ -36,20 +36,22 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings&) {
       "backend opencl: no OpenCL here: the build had no OpenCL headers and loader; take --backend "
       "cpu");
 }
-bool IsOpenClInstalled(absl::string_view) { return false; }
+bool IsOpenClInstalled(absl::string_view, const BackendOptions&) { return false; }
 #endif
 
 #ifdef RUNNEL_LOADS_TORCH
 absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(const BackendSettings& settings) {
   return LoadBackend("torch", settings);
 }
-bool IsTorchInstalled(absl::string_view name) { return IsBackendInstalled(name); }
+bool IsTorchInstalled(absl::string_view name, const BackendOptions&) {
+  return IsBackendInstalled(name);
+}
 #else
 absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(const BackendSettings&) {
   return absl::InvalidArgumentError(
       "backend torch: the build had no LibTorch (RUNNEL_TORCH); take --backend cpu");
 }
-bool IsTorchInstalled(absl::string_view) { return false; }
+bool IsTorchInstalled(absl::string_view, const BackendOptions&) { return false; }
 #endif
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpu(const BackendSettings& settings) {
@@ -90,8 +92,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name,
   for (const BackendRow& row : BuiltinBackends()) {
     if (name == "auto" || name == row.name) return row.make(settings);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "backend '", name, "' is not known; there is auto, ", absl::StrJoin(BackendNames(), ", ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("backend '", name, "' is not known; there is auto, ",
+                   absl::StrJoin(BackendNames(settings.options), ", ")));
 }
 
 absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view names,
@@ -121,10 +124,10 @@ absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view n
                       absl::StrCat("processors '", names, "': ", made.status().message()));
 }
 
-std::vector<std::string> BackendNames() {
+std::vector<std::string> BackendNames(const BackendOptions& options) {
   std::vector<std::string> names;
   for (const BackendRow& row : BuiltinBackends()) {
-    if (!row.is_loaded() || row.is_installed(row.name)) names.emplace_back(row.name);
+    if (!row.is_loaded() || row.is_installed(row.name, options)) names.emplace_back(row.name);
   }
   return names;
 }
@@ -135,11 +138,11 @@ bool IsLoadedBackend(absl::string_view name) {
                      [&](const BackendRow& row) { return row.is_loaded() && row.name == name; });
 }
 
-std::vector<std::string> BackendsWorthMeasuring() {
+std::vector<std::string> BackendsWorthMeasuring(const BackendOptions& options) {
   std::vector<std::string> names;
   for (const BackendRow& row : BuiltinBackends()) {
-    if (row.is_worth_measuring == nullptr || !row.is_worth_measuring()) continue;
-    if (row.is_installed(row.name)) names.emplace_back(row.name);
+    if (row.is_worth_measuring == nullptr || !row.is_worth_measuring(options)) continue;
+    if (row.is_installed(row.name, options)) names.emplace_back(row.name);
   }
   return names;
 }
@@ -147,7 +150,7 @@ std::vector<std::string> BackendsWorthMeasuring() {
 std::string DriverStamps() {
   std::string stamps;
   for (const BackendRow& row : BuiltinBackends()) {
-    if (row.driver_stamp == nullptr || !row.is_installed(row.name)) continue;
+    if (row.driver_stamp == nullptr || !row.is_installed(row.name, {})) continue;
     absl::StrAppend(&stamps, row.name, ": ", row.driver_stamp(), "\n");
   }
   return stamps;

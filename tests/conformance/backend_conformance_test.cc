@@ -244,7 +244,7 @@ TEST_P(ConformanceTest, RefusesALabelThatIsNoClass) {
 bool ComputesFp32(const BackendRow& row) {
   if (!row.is_loaded()) return true;
   auto backend = row.make({});
-  if (!backend.ok()) return row.is_installed(row.name);
+  if (!backend.ok()) return row.is_installed(row.name, {});
   Case c = *MakeCase(OpCode::kReluForward, 1);
   return !absl::IsUnimplemented(Bench(c).Run(backend->get()));
 }

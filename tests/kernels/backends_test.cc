@@ -1,5 +1,6 @@
 // The table of backends.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -64,6 +65,16 @@ TEST(BackendTraits, WhatABackendLacksIsSaidWithWhatToTakeInstead) {
               testing::HasSubstr("--batch-split shifted:8: backend abacus shifts no slices; take"));
 }
 
+// Each option is of a backend in the table.
+TEST(Backends, HaveTheOptionsOfTheirRows) {
+  for (const BackendOptionRow& option : BackendOptionRows()) {
+    const auto rows = BuiltinBackends();
+    EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [&](const BackendRow& row) {
+      return row.name == option.backend;
+    })) << option.backend;
+  }
+}
+
 // "auto" never loads a shared object, nor starts a program.
 TEST(Backends, AutoIsWhatIsLinked) {
   for (const BackendRow& row : BuiltinBackends()) {
@@ -74,7 +85,7 @@ TEST(Backends, AutoIsWhatIsLinked) {
     }
 #ifdef RUNNEL_LOADS_TORCH
     if (row.name == "torch") {
-      EXPECT_TRUE(row.is_installed(row.name)) << "the build makes it";
+      EXPECT_TRUE(row.is_installed(row.name, {})) << "the build makes it";
     }
 #endif
   }

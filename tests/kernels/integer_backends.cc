@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -91,20 +90,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeMixedDevice() {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeForcedOpenCl(const std::string& forced) {
-  std::map<const char*, std::string> variables;
-  if (forced == "copied") {
-    variables["RUNNEL_OPENCL_MEMORY"] = forced;
-  } else if (forced == "image") {
-    // Copies end with a whole texel: all weights are read as images.
-    variables["RUNNEL_OPENCL_MEMORY"] = "copied";
-    variables["RUNNEL_OPENCL_TILE"] = "4x1 by 8x8, depth 8, vector 1, weights image";
-  } else {
-    variables["RUNNEL_OPENCL_DOT"] = forced;
-  }
-  for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
-  auto backend = MakeBackend("opencl", 1);
-  for (const auto& [name, value] : variables) unsetenv(name);
-  return backend;
+  std::string options = absl::StrCat("opencl.dot=", forced);
+  if (forced == "copied") options = "opencl.memory=copied";
+  // Copies end with a whole texel: all weights are read as images.
+  if (forced == "image")
+    options = "opencl.memory=copied; opencl.tile=4x1 by 8x8, depth 8, vector 1, weights image";
+  BackendSettings settings;
+  RUNNEL_ASSIGN_OR_RETURN(settings.options, BackendOptions::Parse(options));
+  return MakeBackend("opencl", settings);
 }
 
 }  // namespace

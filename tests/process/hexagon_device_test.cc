@@ -25,8 +25,11 @@ const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthe
 void UseDouble(const std::string& fault, const std::string& variant = "") {
   setenv("RUNNEL_DSP_LIBRARY", hexagon::DoublePath(variant).c_str(), 1);
   setenv("RUNNEL_DOUBLE_FAULT", fault.c_str(), 1);
-  // Where nothing hangs, a busy machine is no reason.
-  setenv("RUNNEL_DSP_STALL_S", fault.rfind("hang", 0) == 0 ? "2" : "100", 1);
+}
+// Where nothing hangs, a busy machine is no reason.
+Words StallAfter(const std::string& fault) {
+  return {"--backend-option",
+          fault.rfind("hang", 0) == 0 ? "hexagon.stall_s=2" : "hexagon.stall_s=100"};
 }
 
 class DeviceTraining : public testing::Test {
@@ -63,9 +66,11 @@ TEST_F(DeviceTraining, GivesTheWeightsOfTheCpu) {
   EXPECT_EQ(cpu.size(), 64u);
   for (const char* variant : {"", "_without_queues"}) {
     ScratchDir dir;
-    Process central(With({"runnel-central"}, With(kRun, {"--backend", "hexagon", "--local-workers",
-                                                         "2", "--summary", dir / "s"})),
-                    [&] { UseDouble("", variant); });
+    Process central(
+        With({"runnel-central"}, With(kRun, With({"--backend", "hexagon", "--local-workers", "2",
+                                                  "--summary", dir / "s"},
+                                                 StallAfter("")))),
+        [&] { UseDouble("", variant); });
     EXPECT_EQ(central.Wait(), 0) << central.err();
     const nlohmann::json summary = Summary(dir / "s");
     EXPECT_EQ(summary["weights_sha256"], cpu) << variant;
@@ -91,8 +96,9 @@ class DeviceFailureTest : public DeviceTraining, public testing::WithParamInterf
 TEST_P(DeviceFailureTest, TheCpuGoesOnWithTheSameBytes) {
   ScratchDir dir;
   Process central(
-      With({"runnel-central"}, With(kRun, {"--backend", "hexagon", "--local-workers", "1",
-                                           "--journal", dir / "j", "--summary", dir / "s"})),
+      With({"runnel-central"}, With(kRun, With({"--backend", "hexagon", "--local-workers", "1",
+                                                "--journal", dir / "j", "--summary", dir / "s"},
+                                               StallAfter(GetParam().fault)))),
       [] { UseDouble(GetParam().fault); });
   EXPECT_EQ(central.Wait(), 0) << central.err();
   const std::string error = std::string("the DSP program") + GetParam().error;

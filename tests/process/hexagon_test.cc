@@ -27,7 +27,7 @@ const Words kShort = With(kRun, {"--micro-batches", "2", "--max-batches", "4"});
 class HexagonTraining : public testing::Test {
  protected:
   void SetUp() override {
-    if (!IsHexagonInstalled("hexagon")) GTEST_SKIP() << "no DSP here: runnel-dsp or qemu-hexagon";
+    if (!IsHexagonInstalled("hexagon", {})) GTEST_SKIP() << "no DSP here: runnel-dsp or qemu-hexagon";
   }
 };
 
@@ -88,11 +88,12 @@ void ExpectTheCpuGoesOn(int workers, int signal, const std::string& why,
   ScratchDir dir;
   const Words run = With(kRun, {"--max-batches", "12", "--barrier-every", "2"});
   const std::string cpu = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
-  const Words command = With(run, {"--backend", backend, "--local-workers", absl::StrCat(workers),
-                                   "--journal", dir / "j", "--summary", dir / "s"});
   // A busy machine is not to be taken for a DSP that hangs where none does.
-  Process central(With({"runnel-central"}, command),
-                  [signal] { setenv("RUNNEL_DSP_STALL_S", signal == SIGSTOP ? "2" : "60", 1); });
+  const char* stall = signal == SIGSTOP ? "hexagon.stall_s=2" : "hexagon.stall_s=60";
+  const Words command =
+      With(run, {"--backend", backend, "--local-workers", absl::StrCat(workers), "--backend-option",
+                 stall, "--journal", dir / "j", "--summary", dir / "s"});
+  Process central(With({"runnel-central"}, command));
   ASSERT_TRUE(WaitForRecords(dir / "j", "barrier", 1)) << central.err();
   std::optional<pid_t> dsp;
   for (pid_t worker : central.Children()) {

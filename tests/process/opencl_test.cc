@@ -8,7 +8,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -30,6 +29,8 @@ const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthe
 // clang-format on
 const Words kShort = With(kRun, {"--micro-batches", "2", "--max-batches", "4"});
 const Words kOpenCl = {"--backend", "opencl", "--local-workers", "1"};
+// PoCL's, by a part of its platform's name.
+const Words kNamedDevice = {"--backend-option", "opencl.device=portable"};
 
 std::string ReadWhole(const std::string& path) {
   std::stringstream text;
@@ -65,12 +66,11 @@ TEST_F(OpenClTraining, TuningChangesNoByteAndIsKept) {
     }
     return found;
   };
-  const auto tuned = [&](const char* seconds) {
-    Process central(With({"runnel-central"}, With(kShort, With(kOpenCl, {"--summary", dir / "s"}))),
-                    [&] {
-                      setenv("RUNNEL_STATE_DIR", state.c_str(), 1);
-                      setenv("RUNNEL_OPENCL_TUNE_S", seconds, 1);
-                    });
+  const auto tuned = [&](const std::string& seconds) {
+    Process central(With({"runnel-central"},
+                         With(kShort, With(kOpenCl, {"--summary", dir / "s", "--backend-option",
+                                                     "opencl.tune_s=" + seconds}))),
+                    [&] { setenv("RUNNEL_STATE_DIR", state.c_str(), 1); });
     EXPECT_EQ(central.Wait(), 0) << central.err();
     EXPECT_EQ(Summary(dir / "s")["weights_sha256"], cpu);
     return central.err();
@@ -94,13 +94,11 @@ TEST_F(OpenClTraining, TuningChangesNoByteAndIsKept) {
 
 // A device that the user names is measured beside the processor, which wins against PoCL.
 TEST_F(OpenClTraining, AutoMeasuresAndSaysWhatItTakes) {
-  setenv("RUNNEL_OPENCL_DEVICE", "portable", 1);
   std::string integers, floats;
-  ExpectWeightsOfPlainLoops(kShort, "auto", &integers);
+  ExpectWeightsOfPlainLoops(kShort, "auto", &integers, kNamedDevice);
   Words fp32 = kShort;
   *std::find(fp32.begin(), fp32.end(), "niti") = "fp32";
-  ExpectWeightsOfPlainLoops(fp32, "auto", &floats);
-  unsetenv("RUNNEL_OPENCL_DEVICE");
+  ExpectWeightsOfPlainLoops(fp32, "auto", &floats, kNamedDevice);
   EXPECT_THAT(integers,
               ContainsRegex("backend auto takes [a-z,]*: a micro-batch takes cpu .* ms.*; "
                             "opencl .* ms.*; cpu,opencl .* ms"));
@@ -136,19 +134,18 @@ TEST_F(OpenClTraining, APlanSaysWhatEachStageRunsOn) {
 }
 
 // The planner measures, takes what is faster and says why; the next run goes by the same choice
-// without measuring. Another limit of the device's memory is another measurement.
+// without measuring. Another limit of the device's memory, or option, is another measurement.
 TEST_F(OpenClTraining, APlanSaysWhyAGpuIsLeftOut) {
   ScratchDir dir;
-  setenv("RUNNEL_OPENCL_DEVICE", "portable", 1);
   // The local worker's too: measured anew in each run, it may turn out slower or faster than the
   // other, which is then measured in full instead of checked.
   setenv("RUNNEL_STATE_DIR", (dir / "local").c_str(), 1);
-  const Words flags = {"--state-dir", dir / "state"};
-  const std::string first = Plan({"--policy", "accept"}, flags);
-  const std::string second = Plan({"--policy", "accept"}, flags);
-  const std::string third =
-      Plan({"--policy", "accept"}, With(flags, {"--device-memory-mb", "500"}));
-  unsetenv("RUNNEL_OPENCL_DEVICE");
+  const Words run = With({"--policy", "accept"}, kNamedDevice);
+  const Words flags = With({"--state-dir", dir / "state"}, kNamedDevice);
+  const std::string first = Plan(run, flags);
+  const std::string second = Plan(run, flags);
+  const std::string third = Plan(run, With(flags, {"--device-memory-mb", "500"}));
+  const std::string fourth = Plan(run, With(flags, {"--backend-option", "opencl.tune_s=0"}));
   setenv("RUNNEL_STATE_DIR", "", 1);
   // Without its layers: links are measured in each run.
   const auto choice = [](const std::string& text) {
@@ -160,6 +157,7 @@ TEST_F(OpenClTraining, APlanSaysWhyAGpuIsLeftOut) {
   EXPECT_EQ(choice(second), choice(first)) << "kept with the measurement";
   EXPECT_THAT(second, Not(HasSubstr("other 0 %")));
   EXPECT_NE(choice(third), choice(first)) << "measured anew";
+  EXPECT_NE(choice(fourth), choice(first)) << "measured anew";
 }
 
 // With a limit that suffices the same bytes; with less the stage is no stage for the device: the
@@ -213,7 +211,9 @@ TEST_F(OpenClTraining, Fp32IsAFunctionOfTheRunAndCloseToTheCpus) {
 // What may be FP16: weights, activations.
 class Fp16 : public OpenClTraining, public testing::WithParamInterface<const char*> {
  protected:
-  const std::string variable_ = absl::StrCat("RUNNEL_OPENCL_", absl::AsciiStrToUpper(GetParam()));
+  static Words Option(const std::string& word) {
+    return {"--backend-option", absl::StrCat("opencl.", GetParam(), "=", word)};
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Values, Fp16, testing::Values("weights", "activations"));
 
@@ -223,11 +223,8 @@ TEST_P(Fp16, LearnsAndIsSaidAndACutChangesNoByte) {
                      "--eval-batch-size", "50", "--schedule", "sync_1f1b", "--backend", "opencl"};
   // clang-format on
   const auto train = [&](const char* batches, const char* workers, const char* word) {
-    setenv(variable_.c_str(), word, 1);
-    const auto summary =
-        RunCentral(With(run, {"--max-batches", batches, "--local-workers", workers}));
-    unsetenv(variable_.c_str());
-    return summary;
+    return RunCentral(
+        With(run, With({"--max-batches", batches, "--local-workers", workers}, Option(word))));
   };
   const auto halves = train("40", "1", "fp16");
   EXPECT_LT(halves["loss"], 1.9) << "2.3 is what ten classes begin with";
@@ -237,7 +234,7 @@ TEST_P(Fp16, LearnsAndIsSaidAndACutChangesNoByte) {
   EXPECT_EQ(once["weights_sha256"], train("2", "2", "fp16")["weights_sha256"]);
   const Words check = {"runnel-worker", "--check", "--state-dir", ""};
   for (const bool is_fp16 : {false, true}) {
-    Process worker(check, [&] { setenv(variable_.c_str(), is_fp16 ? "fp16" : "fp32", 1); });
+    Process worker(With(check, Option(is_fp16 ? "fp16" : "fp32")));
     EXPECT_EQ(worker.Wait(), 0);
     const auto says = ContainsRegex(absl::StrCat("opencl +yes +.*, ", GetParam(), " fp16"));
     EXPECT_EQ(testing::Matches(says)(worker.out()), is_fp16) << worker.out();
@@ -245,47 +242,65 @@ TEST_P(Fp16, LearnsAndIsSaidAndACutChangesNoByte) {
 }
 
 TEST_P(Fp16, AWrongWordIsOneClearLine) {
-  const std::string line =
-      absl::StrCat("backend opencl: ", variable_, " 'bf16': there is fp32, fp16\n");
-  const auto wrong = [&] { setenv(variable_.c_str(), "bf16", 1); };
-  Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--connect-timeout-ms", "100",
-                  "--state-dir", "", "--backend", "opencl"},
-                 wrong);
+  const std::string line = absl::StrCat(": opencl.", GetParam(), " 'bf16': there is fp32, fp16\n");
+  Process worker(
+      With({"runnel-worker", "--central", "127.0.0.1:1", "--backend", "opencl"}, Option("bf16")));
   EXPECT_EQ(worker.Wait(), 2);
-  EXPECT_EQ(worker.err(), "runnel-worker: --backend: " + line);
-  Process central(With({"runnel-central"}, With(kShort, kOpenCl)), wrong);
+  EXPECT_EQ(worker.err(), "runnel-worker: --backend-option" + line);
+  Process central(With({"runnel-central"}, With(kShort, With(kOpenCl, Option("bf16")))));
   EXPECT_EQ(central.Wait(60), 2);
-  EXPECT_THAT(central.err(), HasSubstr("runnel-central: worker local-000: " + line));
+  EXPECT_EQ(central.err(),
+            absl::StrCat("runnel-central: --backend-option ", Option("bf16")[1], line));
 }
 
 // What the device would not be given: another dot product, and state that is copied to be seen.
 TEST_F(OpenClTraining, OtherWaysGiveTheSameWeights) {
   const std::string usual = Weights(With(kShort, kOpenCl));
-  setenv("RUNNEL_OPENCL_DOT", "mad24", 1);
-  setenv("RUNNEL_OPENCL_MEMORY", "copied", 1);
-  EXPECT_EQ(Weights(With(kShort, kOpenCl)), usual);
-  unsetenv("RUNNEL_OPENCL_DOT");
-  unsetenv("RUNNEL_OPENCL_MEMORY");
+  EXPECT_EQ(Weights(With(kShort, With(kOpenCl, {"--backend-option", "opencl.dot=mad24",
+                                                "--backend-option", "opencl.memory=copied"}))),
+            usual);
 }
 
 TEST_F(OpenClTraining, OneStageOnTheCpuAndOneOnTheDeviceGiveThePlainLoopsWeights) {
   ExpectWeightsOfPlainLoops(kShort, "opencl");
 }
 
-std::string Failure(const char* variable, const char* value, const Words& more) {
-  Process central(With({"runnel-central"}, With(kRun, With(kOpenCl, more))),
-                  [&] { setenv(variable, value, 1); });
-  EXPECT_GT(central.Wait(60), 0);
-  return central.err();
+TEST_F(OpenClTraining, WithoutADriverOrAKnownDeviceThereIsOneClearLine) {
+  const auto failure = [](
+                           const Words& more, const std::function<void()>& prepare = [] {}) {
+    Process central(With({"runnel-central"}, With(kShort, With(kOpenCl, more))), prepare);
+    EXPECT_GT(central.Wait(60), 0);
+    return central.err();
+  };
+  EXPECT_THAT(failure({"--backend-option", "opencl.device=no such device"}),
+              HasSubstr("backend opencl: no OpenCL here: no device with opencl.device 'no such "));
+  EXPECT_THAT(failure({"--backend-option", "opencl.tile=abacus"}),
+              HasSubstr("opencl.tile 'abacus': device "));
+  EXPECT_THAT(failure({}, [] { setenv("OCL_ICD_VENDORS", "/nowhere", 1); }),
+              HasSubstr("--backend opencl: worker local-000 has cpu, ref"));
 }
 
-TEST_F(OpenClTraining, WithoutADriverOrAKnownDeviceThereIsOneClearLine) {
-  EXPECT_THAT(Failure("RUNNEL_OPENCL_DEVICE", "no such device", {"--max-batches", "2"}),
-              HasSubstr("backend opencl: no OpenCL here: no device with RUNNEL_OPENCL_DEVICE"));
-  EXPECT_THAT(Failure("RUNNEL_OPENCL_DOT", "abacus", {"--max-batches", "2"}),
-              HasSubstr("RUNNEL_OPENCL_DOT 'abacus': device "));
-  EXPECT_THAT(Failure("OCL_ICD_VENDORS", "/nowhere", {"--max-batches", "2"}),
-              HasSubstr("--backend opencl: worker local-000 has cpu, ref"));
+// The journal names them with the worker; a replay with others says so where the weights differ.
+TEST_F(OpenClTraining, OptionsAreJournalledAndReplayComparesThem) {
+  ScratchDir dir;
+  const Words fp32 = {
+      "train",        "--quick", "--model",       "lenet", "--dataset",    "synthetic_digits",
+      "--batch-size", "8",       "--max-batches", "2",     "--eval-every", "-1"};
+  Process central(
+      With({"runnel-central"}, With(fp32, With(kOpenCl, {"--backend-option", "opencl.weights=fp16",
+                                                         "--journal", dir / "j"}))));
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  std::string journal = ReadFile(dir / "j");
+  EXPECT_THAT(journal, HasSubstr(R"("backend-option":"opencl.weights=fp16")"));
+  EXPECT_THAT(journal, HasSubstr(R"("backend_options":"opencl.weights=fp16")"));
+  Process same({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(same.Wait(), 0) << same.err();
+  const std::string given = R"("backend-option":"opencl.weights=fp16")";
+  journal.replace(journal.find(given), given.size(), R"("backend-option":"")");
+  std::ofstream(dir / "other") << journal;
+  Process other({"runnel-central", "replay", "--journal", dir / "other"});
+  EXPECT_EQ(other.Wait(), 1) << other.out();
+  EXPECT_THAT(other.err(), HasSubstr("with backend options opencl.weights=fp16, here with none"));
 }
 
 using Variables = std::vector<std::pair<std::string, std::string>>;

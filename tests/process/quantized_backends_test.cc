@@ -85,8 +85,8 @@ TEST_F(QuantizedBackends, TheLineSaysWhatComputed) {
 
 TEST_F(QuantizedBackends, WhatCannotComputeIsRefusedInOneLine) {
   ExpectRefused(Command("gpu"), "--backend gpu: worker local-000 has cpu, ref");
-  ExpectRefused(Command("hexagon"), "--backend hexagon: worker local-000 has cpu, ref",
-                [] { setenv("RUNNEL_DSP", "device", 1); });
+  ExpectRefused(With(Command("hexagon"), {"--backend-option", "hexagon.dsp=device"}),
+                "--backend hexagon: worker local-000 has cpu, ref");
   ExpectRefused({"eval", "--checkpoint-dir", *dir_ / "trained", "--backend", "ref"},
                 "give --quantized too");
   if (Has("hexagon")) {

@@ -195,7 +195,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
                   Names(), Families(), Text(), 1 + Below(1000000), Text(), count(), Text(),
-                  Processors(), Text()},
+                  Processors(), Text(), Text()},
       ProfileReport{{Real(), Real(), Real()},
                     {Real(), Real(), Real()},
                     0.25,

@@ -32,7 +32,7 @@ std::string CheckReport(const BackendSettings& settings, const BackendVerdicts& 
 std::vector<std::string> OfferedBackends(const BackendSettings& settings,
                                          const BackendVerdicts& verdicts, Logger& logger) {
   std::vector<std::string> offered;
-  for (const std::string& name : BackendNames()) {
+  for (const std::string& name : BackendNames(settings.options)) {
     absl::Status status;
     if (IsLoadedBackend(name) && verdicts.HasRefused(name)) {
       absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(name, settings);

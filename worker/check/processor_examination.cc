@@ -47,8 +47,8 @@ ProcessorFacts FactsOfMissing(const BackendRow& row, const absl::Status& why) {
           .note = ReasonOf(row.name, why)};
 }
 
-ProcessorFacts FactsOfUnopened(const BackendRow& row) {
-  const bool is_measured = row.is_worth_measuring != nullptr && row.is_worth_measuring();
+ProcessorFacts FactsOfUnopened(const BackendRow& row, const BackendOptions& options) {
+  const bool is_measured = row.is_worth_measuring != nullptr && row.is_worth_measuring(options);
   return {.backend = std::string(row.name),
           .state = ProcessorState::kNotOpened,
           .note = is_measured ? "--backend auto measures it when integers are trained"

@@ -15,6 +15,6 @@ ProcessorFacts FactsOf(const Backend& backend, const absl::Status& checked);
 // Facts of a backend that cannot be opened, with the reason as one line.
 ProcessorFacts FactsOfMissing(const BackendRow& row, const absl::Status& why);
 // Facts of an installed backend that nothing has opened, and when it will be opened. Loads nothing.
-ProcessorFacts FactsOfUnopened(const BackendRow& row);
+ProcessorFacts FactsOfUnopened(const BackendRow& row, const BackendOptions& options);
 
 }  // namespace runnel

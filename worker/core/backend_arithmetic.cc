@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<std::string>> BackendArithmetic::NamesFor(const std::
                                                                      const Work& work) {
   std::vector<std::string> names = NamesOf(name);
   if (name != "auto" || options_.backend != "auto") return names;
-  std::vector<std::string> others = BackendsWorthMeasuring();
+  std::vector<std::string> others = BackendsWorthMeasuring(options_.settings.options);
   std::erase_if(others, [this](const std::string& one) { return without_.contains(one); });
   if (others.empty()) return names;
   const auto [chosen, is_new] =
@@ -215,10 +215,10 @@ std::vector<ProcessorFacts> BackendArithmetic::processors() {
       if (!backend.ok()) continue;
       opened_[name] = FactsOf(**backend, absl::OkStatus());
       list.push_back(opened_[name]);
-    } else if (row.is_installed(row.name)) {
+    } else if (row.is_installed(row.name, options_.settings.options)) {
       const auto& offered = options_.offered;
       const bool is_offered = std::find(offered.begin(), offered.end(), name) != offered.end();
-      list.push_back(is_offered ? FactsOfUnopened(row)
+      list.push_back(is_offered ? FactsOfUnopened(row, options_.settings.options)
                                 : FactsOfMissing(row, absl::InvalidArgumentError(
                                                           "found wrong: see runnel-worker "
                                                           "--check")));

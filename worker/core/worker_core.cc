@@ -105,6 +105,7 @@ WorkerHello WorkerCore::Hello() {
   hello.backend = options_.backend;
   hello.processor_list = workshop_->processors();
   hello.device_class = options_.device_class;
+  hello.backend_options = options_.backend_options.text();
   return hello;
 }
 

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/backend_options.h"
 #include "proto/base/log.h"
 #include "proto/base/refusal_log.h"
 #include "proto/transport/control/control_channel.h"
@@ -45,6 +46,7 @@ struct WorkerOptions {
   std::string device_class = {};  // WorkerHello's
   int threads = 1;
   int64_t device_memory_bytes = 0;  // BackendSettings'
+  BackendOptions backend_options = {};
   int64_t connect_timeout_ms = 30'000;
   // Folder for what this worker measures of itself; empty: nothing is kept. device: as
   // DescribeDevice says.

@@ -168,7 +168,8 @@ absl::StatusOr<Int8Graph> Finish(inference::Quantizer& quantizer,
       });
 }
 
-absl::Status Quantize(proto::QuantizeModel& asked, int threads, proto::InferenceReply& reply) {
+absl::Status Quantize(proto::QuantizeModel& asked, const BackendSettings& settings,
+                      proto::InferenceReply& reply) {
   RUNNEL_ASSIGN_OR_RETURN(const inference::QuantizeOptions options, OptionsOf(asked.method()));
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, FromProto(asked.model()));
   RUNNEL_ASSIGN_OR_RETURN(const ModelState state, FromProto(std::move(*asked.mutable_state())));
@@ -183,7 +184,7 @@ absl::Status Quantize(proto::QuantizeModel& asked, int threads, proto::Inference
           return absl::OkStatus();
         }));
   }
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend("cpu", threads));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend("cpu", settings));
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph,
                           Finish(quantizer, options, folded, samples, *backend));
   reply.set_winograd_fits(static_cast<int64_t>(quantizer.WinogradCandidates().size()));
@@ -197,57 +198,51 @@ absl::Status Quantize(proto::QuantizeModel& asked, int threads, proto::Inference
   RUNNEL_RETURN_IF_ERROR(AddErrors(folded, graph, *runner, samples, reply));
   if (!asked.report()) return absl::OkStatus();
   reply.set_kernels(backend->processor().dot_product);
-  return AddFigures(graph, *runner, threads, reply);
+  return AddFigures(graph, *runner, settings.threads, reply);
 }
 
 // On the backend of this name; a device is checked before it is believed.
-absl::Status Profile(const proto::ProfileGraph& asked, int threads, proto::InferenceReply& reply) {
+absl::Status Profile(const proto::ProfileGraph& asked, const BackendSettings& settings,
+                     proto::InferenceReply& reply) {
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, ParseGraph(asked.graph()));
   if (graph.takes_codes || graph.gives_codes)
     return absl::InvalidArgumentError("its graph is a part of a model");
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                          MakeBackend(asked.backend(), threads));
+                          MakeBackend(asked.backend(), settings));
   if (IsLoadedBackend(backend->name()))
     RUNNEL_RETURN_IF_ERROR(BackendVerdicts(/*folder=*/"").Admit(*backend));
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
                           inference::GraphRunner::Make(graph, *backend));
   reply.set_kernels(backend->description());
-  return AddFigures(graph, *runner, threads, reply);
+  return AddFigures(graph, *runner, settings.threads, reply);
 }
 
-absl::Status Answer(absl::string_view bytes, int threads, proto::InferenceReply& reply) {
+absl::Status Answer(absl::string_view bytes, const BackendSettings& settings,
+                    proto::InferenceReply& reply) {
   proto::InferenceJob job;
-  if (!job.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (!job.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return absl::InvalidArgumentError("the job cannot be parsed");
-  }
-  if (job.has_quantize()) return Quantize(*job.mutable_quantize(), threads, reply);
-  if (job.has_profile()) return Profile(job.profile(), threads, reply);
+  if (job.has_quantize()) return Quantize(*job.mutable_quantize(), settings, reply);
+  if (job.has_profile()) return Profile(job.profile(), settings, reply);
   return absl::InvalidArgumentError("the job asks for nothing");
 }
 
 }  // namespace
 
-std::string AnswerInferenceJob(absl::string_view job, int threads) {
-  proto::InferenceReply reply;
-  const absl::Status status = Answer(job, threads, reply);
-  if (!status.ok()) {
-    reply.Clear();
-    reply.set_code(static_cast<int>(status.code()));
-    reply.set_message(std::string(status.message()));
-  }
-  return reply.SerializeAsString();
-}
-
 absl::Status RunInferenceJob(const std::string& job_path, const std::string& reply_path,
-                             int threads) {
-  std::string reply;
-  {
-    RUNNEL_ASSIGN_OR_RETURN(const std::string job, ReadWholeFile(job_path, kMaxJobBytes));
-    reply = AnswerInferenceJob(job, threads);
+                             const BackendSettings& settings) {
+  RUNNEL_ASSIGN_OR_RETURN(std::string job, ReadWholeFile(job_path, kMaxJobBytes));
+  proto::InferenceReply reply;
+  const absl::Status answered = Answer(job, settings, reply);
+  job = std::string();
+  if (!answered.ok()) {
+    reply.Clear();
+    reply.set_code(static_cast<int>(answered.code()));
+    reply.set_message(std::string(answered.message()));
   }
   const int fd = open(reply_path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   if (fd < 0) return FileError("write", reply_path, errno);
-  const absl::Status status = WriteAll(fd, reply, reply_path);
+  const absl::Status status = WriteAll(fd, reply.SerializeAsString(), reply_path);
   close(fd);
   return status;
 }

@@ -7,16 +7,13 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "kernels/backends/backend.h"
 
 namespace runnel {
 
-// The reply to a job, as bytes; an error of the job is part of it. threads >= 1.
-std::string AnswerInferenceJob(absl::string_view job, int threads);
-
-// Reads the job from a file and writes the reply to another one that is there. Errors name the
-// file.
+// Reads the job from a file and writes the reply to another one that is there; an error of the job
+// is part of the reply. Errors name the file.
 absl::Status RunInferenceJob(const std::string& job_path, const std::string& reply_path,
-                             int threads);
+                             const BackendSettings& settings);
 
 }  // namespace runnel

@@ -34,6 +34,7 @@ struct ProfileArguments {
   ProfileJob job;
   DeviceProfile profile;  // what the flags say about the configuration
   std::vector<std::string> models = ProfiledByDefault();
+  std::vector<std::string> backend_options;
   int64_t batch_size = 16;
   int64_t max_macs = kMaxProfiledMacs;
   int extra = 12;
@@ -130,6 +131,7 @@ absl::Status CheckBeforehand(const ProfileArguments& a) {
 
 absl::Status Profile(ProfileArguments a, const CommandContext& context) {
   RUNNEL_RETURN_IF_ERROR(CheckBeforehand(a));
+  RUNNEL_ASSIGN_OR_RETURN(a.job.backend_options, BackendOptions::FromFlag(a.backend_options));
   for (const std::string& text : a.models) {
     RUNNEL_ASSIGN_OR_RETURN(ProfiledModel model, ReadModel(text, a));
     a.job.models.push_back(std::move(model));
@@ -196,6 +198,10 @@ void AddWorkerFlags(CLI::App& app, ProfileArguments& a) {
   app.add_option("--worker-threads", a.job.worker_threads, "compute threads of a worker")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
+  app.add_option("--backend-option", a.backend_options,
+                 absl::StrCat("of local workers: ", BackendOptionsHelp()))
+      ->type_name("BACKEND.NAME=VALUE")
+      ->allow_extra_args(false);
   app.add_option("--listen", a.job.listen, "address for dialling workers")->capture_default_str();
   app.add_option("--worker-timeout-s", a.job.worker_timeout_s, "how long to wait for workers")
       ->check(kCountRange)

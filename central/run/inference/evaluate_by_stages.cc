@@ -32,6 +32,7 @@ RunSettings ForStages(RunSettings settings, const RunSettings& pipeline, const S
   settings.worker_timeout_s = pipeline.worker_timeout_s;
   settings.worker_threads = pipeline.worker_threads;
   settings.backend = pipeline.backend;
+  settings.backend_options = pipeline.backend_options;
   settings.policy = pipeline.policy;
   settings.links = pipeline.links;
   settings.link_mbps = pipeline.link_mbps;

@@ -41,15 +41,25 @@ class MemoryFile {
 
 }  // namespace
 
-absl::StatusOr<InferenceReply> RunInferenceProcess(const std::string& job, int64_t threads) {
+absl::StatusOr<InferenceReply> RunInferenceProcess(const std::string& job,
+                                                   const LocalWorkerOptions& options) {
   RUNNEL_ASSIGN_OR_RETURN(const MemoryFile job_file, MemoryFile::Create());
   RUNNEL_ASSIGN_OR_RETURN(const MemoryFile reply_file, MemoryFile::Create());
   RUNNEL_RETURN_IF_ERROR(WriteAll(job_file.fd(), job, "a job of inference"));
   WorkerCommand command;
   RUNNEL_ASSIGN_OR_RETURN(command.binary, FindWorkerBinary());
-  command.arguments = {"infer",           "--job",     job_file.path(),      "--reply",
-                       reply_file.path(), "--threads", absl::StrCat(threads)};
-  command.threads = threads;
+  command.arguments = {"infer",
+                       "--job",
+                       job_file.path(),
+                       "--reply",
+                       reply_file.path(),
+                       "--threads",
+                       absl::StrCat(options.threads)};
+  if (!options.backend_options.empty()) {
+    command.arguments.insert(command.arguments.end(),
+                             {"--backend-option", options.backend_options.text()});
+  }
+  command.threads = options.threads;
   command.log_level = "warn";
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerProcess> process,
                           WorkerProcess::Start(command));

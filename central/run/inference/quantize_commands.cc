@@ -108,7 +108,8 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
       QuantizeJob(
           CalibrationSamples(*run.data.train, settings.training.seed, quantized.method.samples),
           kBatch, checkpoint.model, std::move(checkpoint.state), quantized.method, reports));
-  RUNNEL_ASSIGN_OR_RETURN(InferenceReply reply, RunInferenceProcess(job, settings.worker_threads));
+  RUNNEL_ASSIGN_OR_RETURN(InferenceReply reply,
+                          RunInferenceProcess(job, {settings.worker_threads}));
   quantized.graph = std::move(reply.graph);
   quantized.errors = reply.errors;
   RUNNEL_RETURN_IF_ERROR(WriteQuantizedModel(quantized, arguments.out));
@@ -129,8 +130,8 @@ absl::Status Profile(const EvalQuantizedArguments& arguments, const QuantizedMod
                      const std::string& where) {
   RUNNEL_ASSIGN_OR_RETURN(const std::string job,
                           ProfileJob(quantized.graph, arguments.pipeline.backend));
-  const absl::StatusOr<InferenceReply> reply =
-      RunInferenceProcess(job, arguments.pipeline.worker_threads);
+  const absl::StatusOr<InferenceReply> reply = RunInferenceProcess(
+      job, {arguments.pipeline.worker_threads, arguments.pipeline.backend_options});
   RUNNEL_RETURN_IF_ERROR(Named(where, reply.status()));
   return WriteReport(quantized, *reply, arguments.profile, "--profile");
 }

@@ -76,6 +76,7 @@ PlanDecided DecidedOn(const Roster& roster, int64_t step, Plan plan,
       row.processor_share = device.processor_share;
       row.costs = device.costs;
     }
+    row.backend_options = device.hello.backend_options;
     decided.devices.push_back(std::move(row));
   }
   return decided;
@@ -88,7 +89,7 @@ MemberList MembersOf(const Roster& roster, const ActivePlan& active, int64_t ste
     list.members.push_back({device.hello.name, StateOf(roster, active, static_cast<int>(i)),
                             device.hello.data_address, roster.ClassOf(static_cast<int>(i)),
                             device.hello.memory_bytes, device.local, false,
-                            device.hello.processor_list});
+                            device.hello.processor_list, device.hello.backend_options});
   }
   return list;
 }

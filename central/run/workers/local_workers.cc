@@ -53,15 +53,18 @@ std::string RandomSecret() {
   return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
 }
 
-absl::Status LocalWorkers::Start(int64_t count, int64_t threads, const std::string& control_address,
-                                 const Enrolment& enrolment) {
+absl::Status LocalWorkers::Start(int64_t count, const LocalWorkerOptions& options,
+                                 const std::string& control_address, const Enrolment& enrolment) {
   if (count == 0) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(binary_, FindWorkerBinary());
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> network,
                           NetworkArguments(control_address, enrolment.encrypts()));
   enrolment_ = enrolment;
-  threads_ = threads;
-  arguments_ = {"--central", control_address, "--threads", absl::StrCat(threads)};
+  threads_ = options.threads;
+  arguments_ = {"--central", control_address, "--threads", absl::StrCat(threads_)};
+  if (!options.backend_options.empty()) {
+    arguments_.insert(arguments_.end(), {"--backend-option", options.backend_options.text()});
+  }
   arguments_.insert(arguments_.end(), network.begin(), network.end());
   for (int64_t i = 0; i < count; ++i)
     RUNNEL_RETURN_IF_ERROR(StartOne(absl::StrFormat("local-%03d", i)));

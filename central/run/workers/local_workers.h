@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/run/workers/worker_process.h"
+#include "proto/base/backend_options.h"
 #include "proto/crypto/identity.h"
 #include "proto/transport/control/control.h"
 
@@ -33,16 +34,21 @@ struct Enrolment {
 absl::StatusOr<std::string> HowToJoin(const Enrolment& enrolment,
                                       const std::string& control_address);
 
+// What each local worker is told.
+struct LocalWorkerOptions {
+  int64_t threads = 1;  // compute threads
+  BackendOptions backend_options = {};
+};
+
 // One thread, which must live as long as the process: the workers die with the thread that started
 // them. Destroying it kills whoever still runs.
 class LocalWorkers {
  public:
-  // Starts `count` workers that dial central at `control_address`, each with so many compute
-  // threads. Where that address is not a loopback one, their neighbours may be other devices: they
+  // Starts `count` workers that dial central at `control_address`. Where that address is not a loopback one, their neighbours may be other devices: they
   // then listen on the same host address, with --insecure-network unless streams are encrypted.
   // NotFound: there is no worker binary. Others as WorkerProcess::Start.
-  absl::Status Start(int64_t count, int64_t threads, const std::string& control_address,
-                     const Enrolment& enrolment);
+  absl::Status Start(int64_t count, const LocalWorkerOptions& options,
+                     const std::string& control_address, const Enrolment& enrolment);
 
   // Starts one again that was lost, under its name, as the others. Errors as Start.
   absl::Status StartAgain(const std::string& name);

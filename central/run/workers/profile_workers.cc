@@ -93,7 +93,8 @@ absl::StatusOr<std::vector<ProfiledDevice>> Session::Run() {
     parts_.logger->Log(Severity::kInfo,
                        absl::StrCat("waiting for ", job_.workers, " workers: ", how));
   }
-  RUNNEL_RETURN_IF_ERROR(local_workers_.Start(job_.local_workers, job_.worker_threads,
+  RUNNEL_RETURN_IF_ERROR(local_workers_.Start(job_.local_workers,
+                                              {job_.worker_threads, job_.backend_options},
                                               server_->address(), parts_.enrolment));
   loop_.PostAfter(job_.worker_timeout_s * 1'000'000'000, [this] {
     if (!roster_.complete()) End(roster_.TimeoutError(job_.worker_timeout_s));

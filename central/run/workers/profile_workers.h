@@ -30,10 +30,11 @@ struct ProfileJob {
   std::string backend = "auto";
   int64_t repetitions = 7;
   double burst_ms = 10;
-  double nominal_step_ns = 0;  // 0: wall time; else as ProfileRequest says
-  int64_t local_workers = 1;   // started here
-  int64_t workers = 0;         // that dial in
-  int64_t worker_threads = 1;  // of a local one
+  double nominal_step_ns = 0;           // 0: wall time; else as ProfileRequest says
+  int64_t local_workers = 1;            // started here
+  int64_t workers = 0;                  // that dial in
+  int64_t worker_threads = 1;           // of a local one
+  BackendOptions backend_options = {};  // likewise
   std::string listen = "127.0.0.1:0";
   int64_t worker_timeout_s = 60;
 };

@@ -226,33 +226,25 @@ std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session, Open
 
 namespace {
 
-// RUNNEL_DSP_STALL_S, if it is given.
-absl::StatusOr<int> StallSeconds(int usual) {
-  const char* given = std::getenv("RUNNEL_DSP_STALL_S");
-  int seconds = 0;
-  if (given == nullptr) return usual;
-  if (absl::SimpleAtoi(given, &seconds) && seconds >= 1) return seconds;
-  return absl::InvalidArgumentError(
-      absl::StrCat("RUNNEL_DSP_STALL_S '", given, "' is no number of seconds from 1 on"));
-}
-
 std::string Environment(const char* name) {
   const char* given = std::getenv(name);
   return given == nullptr ? "" : given;
 }
 
-// Sessions that RUNNEL_DSP allows.
+// Sessions that option hexagon.dsp allows.
 struct Allowed {
+  explicit Allowed(const BackendOptions& options) {
+    const absl::string_view dsp = options.Get("hexagon", "dsp");
+    device = dsp != "emulated";
+    emulated = dsp != "device";
+  }
   bool device = true;
   bool emulated = true;
 };
-absl::StatusOr<Allowed> AllowedSessions() {
-  const std::string given = Environment("RUNNEL_DSP");
-  if (given.empty() || given == "auto") return Allowed{};
-  if (given == "device") return Allowed{.emulated = false};
-  if (given == "emulated") return Allowed{.device = false};
-  return absl::InvalidArgumentError(
-      absl::StrCat("RUNNEL_DSP '", given, "' is not auto, device or emulated"));
+
+// Option hexagon.stall_s, or as usual.
+int StallSeconds(const BackendSettings& settings, int usual) {
+  return static_cast<int>(settings.options.Seconds("hexagon", "stall_s", usual));
 }
 
 absl::StatusOr<std::string> FindDevice() {
@@ -260,12 +252,13 @@ absl::StatusOr<std::string> FindDevice() {
 }
 
 absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDevice(std::string library,
-                                                                int64_t budget_bytes) {
+                                                                const BackendSettings& settings) {
+  const int64_t budget_bytes = settings.device_memory_bytes;
   hexagon::DeviceSessionOptions options;
   options.link.library = std::move(library);
   options.link.objects = Environment("RUNNEL_DSP_OBJECTS");
   if (options.link.objects.empty()) options.link.objects = hexagon::DspObjectFolder();
-  RUNNEL_ASSIGN_OR_RETURN(options.stall_seconds, StallSeconds(options.stall_seconds));
+  options.stall_seconds = StallSeconds(settings, options.stall_seconds);
   if (budget_bytes > 0) {
     RUNNEL_ASSIGN_OR_RETURN(const hexagon::DspMemory memory, hexagon::DivideDevice(budget_bytes));
     options.link.shared_bytes = memory.shared;
@@ -276,10 +269,11 @@ absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDevice(std::string libr
 
 // `no_device`: why it is not the device.
 absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenEmulator(absl::string_view no_device,
-                                                                  int64_t budget_bytes) {
+                                                                  const BackendSettings& settings) {
+  const int64_t budget_bytes = settings.device_memory_bytes;
   hexagon::EmulatedSessionOptions options;
   RUNNEL_ASSIGN_OR_RETURN(options.command, hexagon::FindEmulator());
-  RUNNEL_ASSIGN_OR_RETURN(options.stall_seconds, StallSeconds(options.stall_seconds));
+  options.stall_seconds = StallSeconds(settings, options.stall_seconds);
   options.why_emulated = std::string(no_device);
   if (budget_bytes > 0) {
     RUNNEL_ASSIGN_OR_RETURN(const hexagon::DspMemory memory, hexagon::DivideEmulated(budget_bytes));
@@ -292,20 +286,20 @@ absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenEmulator(absl::string_v
 }
 
 // The device's, where its library is; else the emulated one.
-absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenAllowed(int64_t budget_bytes) {
-  RUNNEL_ASSIGN_OR_RETURN(const Allowed allowed, AllowedSessions());
-  if (!allowed.device) return OpenEmulator("RUNNEL_DSP=emulated", budget_bytes);
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenAllowed(const BackendSettings& settings) {
+  const Allowed allowed(settings.options);
+  if (!allowed.device) return OpenEmulator("hexagon.dsp=emulated", settings);
   absl::StatusOr<std::string> library = FindDevice();
-  if (library.ok()) return OpenDevice(*std::move(library), budget_bytes);
+  if (library.ok()) return OpenDevice(*std::move(library), settings);
   if (!allowed.emulated) return library.status();
-  auto session = OpenEmulator(library.status().message(), budget_bytes);
+  auto session = OpenEmulator(library.status().message(), settings);
   if (session.ok()) return session;
   return absl::NotFoundError(
       absl::StrCat(library.status().message(), "; no emulated one: ", session.status().message()));
 }
 
-absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp(int64_t budget_bytes) {
-  auto session = OpenAllowed(budget_bytes);
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp(const BackendSettings& settings) {
+  auto session = OpenAllowed(settings);
   if (session.ok()) return session;
   return absl::InvalidArgumentError(absl::StrCat(
       "backend hexagon: no DSP here: ", session.status().message(), "; take --backend cpu"));
@@ -314,20 +308,19 @@ absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp(int64_t budget_byte
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(const BackendSettings& settings) {
-  const auto open = [bytes = settings.device_memory_bytes] { return OpenDsp(bytes); };
+  const auto open = [settings] { return OpenDsp(settings); };
   RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<hexagon::DspSession> session, open());
   return hexagon::MakeBackendOn(std::move(session), open);
 }
 
 std::string HexagonStamp() {
-  return absl::StrCat(Environment("RUNNEL_DSP"), " ", Environment("RUNNEL_DSP_LIBRARY"), " ",
-                      Environment("RUNNEL_DSP_OBJECTS"));
+  return absl::StrCat(Environment("RUNNEL_DSP_LIBRARY"), " ", Environment("RUNNEL_DSP_OBJECTS"));
 }
 
-bool IsHexagonInstalled(absl::string_view) {
-  const absl::StatusOr<Allowed> allowed = AllowedSessions();
-  return allowed.ok() && ((allowed->device && FindDevice().ok()) ||
-                          (allowed->emulated && hexagon::FindEmulator().ok()));
+bool IsHexagonInstalled(absl::string_view, const BackendOptions& options) {
+  const Allowed allowed(options);
+  return (allowed.device && FindDevice().ok()) ||
+         (allowed.emulated && hexagon::FindEmulator().ok());
 }
 
 }  // namespace runnel

@@ -1,9 +1,9 @@
 #pragma once
 
 // Backend "hexagon": the integer recipes on a Hexagon DSP with its vector extensions. Bytes as on
-// every other backend. RUNNEL_DSP says which DSP: this device's (`device`), one under qemu-hexagon
-// (`emulated`), or the device's where its library is and else the emulated one (`auto`).
-// RUNNEL_DSP_LIBRARY and RUNNEL_DSP_OBJECTS say where library and shared objects are.
+// every other backend. Option hexagon.dsp says which DSP: this device's (`device`), one under
+// qemu-hexagon (`emulated`), or the device's where its library is and else the emulated one
+// (`auto`). RUNNEL_DSP_LIBRARY and RUNNEL_DSP_OBJECTS say where library and shared objects are.
 
 #include <functional>
 #include <memory>
@@ -20,8 +20,8 @@ namespace runnel {
 // here", and why. settings.threads is not looked at.
 absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(const BackendSettings& settings);
 // Whether the device's library, or program and emulator are there. Starts and loads nothing.
-bool IsHexagonInstalled(absl::string_view name);
-// The variables that say which DSP: what times of an earlier run depend on.
+bool IsHexagonInstalled(absl::string_view name, const BackendOptions& options);
+// Where the device's files are said to be: what times of an earlier run depend on.
 std::string HexagonStamp();
 
 namespace hexagon {

@@ -203,7 +203,7 @@ class OpenClBackend final : public Backend {
   std::string description() const override {
     return absl::StrCat(DescriptionOf(session_->device()), ", ",
                         session_->shares_memory() ? "shared" : "copied", ", dot product ",
-                        session_->dot().name, HalvesNote());
+                        session_->dot().name, HalvesNote(), TileNote());
   }
 
   ProcessorFacts processor() const override {
@@ -255,6 +255,11 @@ class OpenClBackend final : public Backend {
                         session_->has_half_activations() ? ", activations fp16" : "");
   }
 
+  std::string TileNote() const {
+    const bool is_forced = options_.has_value() && !options_->tile.empty();
+    return is_forced ? absl::StrCat(", tile ", options_->tile) : "";
+  }
+
   // Stages that are made after the device was lost get it anew; older ones stay lost.
   absl::Status OpenAgainIfLost() {
     if (session_->lost().ok()) return absl::OkStatus();
@@ -284,12 +289,10 @@ std::unique_ptr<Backend> MakeBackendOn(std::shared_ptr<Session> session) {
 }  // namespace opencl
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(const BackendSettings& settings) {
-  opencl::Options options = opencl::OptionsFromEnvironment();
-  options.memory_limit_bytes = settings.device_memory_bytes;
-  auto backend = opencl::MakeBackendWith(options);
+  auto backend = opencl::MakeBackendWith(opencl::OptionsOf(settings));
   if (backend.ok()) return backend;
   const std::string why(backend.status().message());
-  // A variable whose text is none of its values: the device is there.
+  // An option whose text is none of its values here: the device is there.
   if (absl::IsInvalidArgument(backend.status()))
     return absl::InvalidArgumentError(absl::StrCat("backend opencl: ", why));
   return absl::InvalidArgumentError(

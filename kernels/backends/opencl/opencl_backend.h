@@ -12,7 +12,7 @@
 
 namespace runnel {
 
-// On the device that the environment names (opencl::OptionsFromEnvironment), or the best.
+// On the device that option opencl.device names, or the best.
 // InvalidArgument: "no OpenCL here", and why, or a variable of the environment and what it may say.
 // settings.threads is not looked at.
 absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(const BackendSettings& settings);

@@ -96,6 +96,8 @@ struct WorkerHello {
   // What the speed of its stages depends on, beside what it computes: workers with the same text
   // are taken for equally fast until one of them shows otherwise. Empty: like no other.
   std::string device_class = {};
+  // What its backends were told, as BackendOptions::text; empty: nothing.
+  std::string backend_options = {};
 };
 
 // What a worker is at.

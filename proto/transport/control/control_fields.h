@@ -99,7 +99,7 @@ void ListFields(auto& list, WorkerHello& hello) {
   list("backends", hello.backends)("recipes", hello.recipes)("codecs", hello.codecs);
   list("secret", hello.secret)("memory_bytes", hello.memory_bytes)("device_id", hello.device_id);
   list("incarnation", hello.incarnation)("backend", hello.backend);
-  list("device_class", hello.device_class);
+  list("device_class", hello.device_class)("backend_options", hello.backend_options);
   ProcessorList processors{std::move(hello.processor_list)};
   list("processor_list", processors);
   hello.processor_list = std::move(processors.processors);

@@ -22,6 +22,7 @@ struct Member {
   bool local = false;        // on central's host
   bool relayed = false;      // somebody cannot dial it, and reaches it by way of central
   std::vector<ProcessorFacts> processors = {};
+  std::string backend_options = {};  // WorkerHello's
 };
 
 struct MemberList {

@@ -45,6 +45,7 @@ PlanDecided Decided(int32_t generation, int64_t from_step) {
   r.devices = {{"pi \"4\"\n", "cpu-avx2-1", DeviceTimes::ByLayer({0.1, 0.2, 1e-9})},
                {"phone", "ref-1", DeviceTimes::ByRange(2, {0.5, 1e-9, 0.25})}};
   r.devices[0].costs = {0.25, 0.5, 1e-9, 3e-5, 2e-10};
+  r.devices[1].backend_options = "opencl.weights=fp16";
   return r;
 }
 

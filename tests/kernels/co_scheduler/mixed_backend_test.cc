@@ -45,10 +45,9 @@ TEST(MixedBackend, ARuleSaysWhatRunsWhere) {
 }
 
 TEST(MixedBackend, ActivationsAreHalvesWhereAllProcessorsKeepThemSo) {
-  setenv("RUNNEL_OPENCL_ACTIVATIONS", "fp16", 1);
-  const auto alone = MakeBackend("opencl", 1);
-  const auto shared = MakeCoScheduler("cpu,opencl", BackendSettings());
-  unsetenv("RUNNEL_OPENCL_ACTIVATIONS");
+  const BackendSettings settings = {.options = *BackendOptions::Parse("opencl.activations=fp16")};
+  const auto alone = MakeBackend("opencl", settings);
+  const auto shared = MakeCoScheduler("cpu,opencl", settings);
   if (!alone.ok()) GTEST_SKIP() << "no OpenCL here: " << alone.status().message();
   ASSERT_TRUE(shared.ok()) << shared.status();
   EXPECT_EQ((*alone)->traits().stash, DType::kFloat16);

@@ -90,28 +90,22 @@ TEST(DspObject, IsTheNewestThatTheDspCanRun) {
 
 TEST(VendorLibrary, OneThatIsNotThereIsNamed) {
   const Variable library("RUNNEL_DSP_LIBRARY", "/nowhere/libcdsprpc.so");
-  const Variable device("RUNNEL_DSP", "device");
-  const absl::Status status = MakeHexagonBackend({}).status();
+  const BackendOptions options = *BackendOptions::Parse("hexagon.dsp=device");
+  const absl::Status status = MakeHexagonBackend({.options = options}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "backend hexagon: no DSP here: /nowhere/libcdsprpc.so is not there; take --backend "
             "cpu");
-  EXPECT_FALSE(IsHexagonInstalled("hexagon"));
+  EXPECT_FALSE(IsHexagonInstalled("hexagon", options));
 }
 
 TEST(VendorLibrary, AFileThatIsNoLibraryIsRefused) {
   ScratchDir dir;
   std::ofstream(dir / "libcdsprpc.so") << "no library";
   const Variable library("RUNNEL_DSP_LIBRARY", dir / "libcdsprpc.so");
-  EXPECT_TRUE(IsHexagonInstalled("hexagon"));
+  EXPECT_TRUE(IsHexagonInstalled("hexagon", {}));
   EXPECT_THAT(std::string(MakeHexagonBackend({}).status().message()),
               AllOf(StartsWith("backend hexagon: no DSP here: "), HasSubstr("cannot be loaded: ")));
-}
-
-TEST(VendorLibrary, AnUnknownChoiceIsRefused) {
-  const Variable choice("RUNNEL_DSP", "phone");
-  EXPECT_THAT(std::string(MakeHexagonBackend({}).status().message()),
-              HasSubstr("RUNNEL_DSP 'phone' is not auto, device or emulated"));
 }
 
 class DeviceTest : public ::testing::Test {

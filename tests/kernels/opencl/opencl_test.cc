@@ -81,7 +81,7 @@ TEST(OpenClDevice, TheDotProductIsTheOneThatTheDeviceIsFastAt) {
   device.nvidia_capability = 61;
   EXPECT_EQ(chosen(""), "nvidia");
   EXPECT_THAT(std::string(ChooseDot(device, "arm").status().message()),
-              HasSubstr("RUNNEL_OPENCL_DOT 'arm': device Some GPU has nvidia, mad24, widened"));
+              HasSubstr("opencl.dot 'arm': device Some GPU has nvidia, mad24, widened"));
 }
 
 class OpenClTest : public testing::Test {
@@ -269,7 +269,7 @@ TEST(TileTest, IsReadBackByItsTextOrRefused) {
   device.image_texels = 1 << 16;
   EXPECT_TRUE(Fits({4, 4, 8, 8, 8, 4, true}, device));
   EXPECT_THAT(std::string(ForcedTiles("9x9", Gpu()).status().message()),
-              HasSubstr("RUNNEL_OPENCL_TILE '9x9': device Some GPU has '4x4 by 8x8, depth 8, "));
+              HasSubstr("opencl.tile '9x9': device Some GPU has '4x4 by 8x8, depth 8, "));
 }
 
 TEST(ProductPlanTest, AWeightIsAnImageWhereTheDeviceReachesIt) {

@@ -3,7 +3,6 @@
 #include <CL/cl_ext.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -16,11 +15,6 @@
 
 namespace runnel::opencl {
 namespace {
-
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 template <typename T>
 T Number(cl_device_id device, cl_device_info what) {
@@ -143,14 +137,18 @@ const char* NameOfError(cl_int code) {
   return "an error without a name";
 }
 
-Options OptionsFromEnvironment() {
-  return {Variable("RUNNEL_OPENCL_DEVICE"),
-          Variable("RUNNEL_OPENCL_DOT"),
-          Variable("RUNNEL_OPENCL_MEMORY"),
-          Variable("RUNNEL_OPENCL_TILE"),
-          Variable("RUNNEL_OPENCL_WEIGHTS"),
-          Variable("RUNNEL_OPENCL_ACTIVATIONS"),
-          0};
+Options OptionsOf(const BackendSettings& settings) {
+  const auto text = [&](absl::string_view name) {
+    return std::string(settings.options.Get("opencl", name));
+  };
+  return {text("device"),
+          text("dot"),
+          text("memory"),
+          text("tile"),
+          text("weights"),
+          text("activations"),
+          settings.options.Seconds("opencl", "tune_s", -1),
+          settings.device_memory_bytes};
 }
 
 bool DeviceInfo::Has(absl::string_view extension) const {
@@ -205,7 +203,7 @@ absl::StatusOr<DeviceInfo> ChooseDevice(std::vector<DeviceInfo> devices,
     if (IsNamed(device, wanted)) return device;
     names.push_back(absl::StrCat(device.platform_name, "/", device.name));
   }
-  return absl::NotFoundError(absl::StrCat("no device with RUNNEL_OPENCL_DEVICE '", wanted,
+  return absl::NotFoundError(absl::StrCat("no device with opencl.device '", wanted,
                                           "' in its name; there is ", absl::StrJoin(names, ", ")));
 }
 
@@ -238,8 +236,8 @@ absl::StatusOr<const DotRow*> ChooseDot(const DeviceInfo& device, absl::string_v
     if (wanted.empty() ? row.is_fast(device) : row.name == wanted && row.is_there(device))
       return &row;
   }
-  return absl::InvalidArgumentError(absl::StrCat("RUNNEL_OPENCL_DOT '", wanted, "': device ",
-                                                 device.name, " has ", absl::StrJoin(there, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("opencl.dot '", wanted, "': device ", device.name,
+                                                 " has ", absl::StrJoin(there, ", ")));
 }
 
 }  // namespace runnel::opencl

@@ -10,11 +10,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/backends/backend.h"
 #include "kernels/backends/opencl/device/handles.h"
 
 namespace runnel::opencl {
 
-// Settings that a user may force.
+// What a user may force: members as the rows of backend opencl say (proto/base/backend_options.cc),
+// a text that is empty where nothing is given.
 struct Options {
   std::string device;  // part of the name of a device or platform; empty: a GPU before others
   std::string dot;     // DotRow::name; empty: by what the device says of itself
@@ -25,12 +27,11 @@ struct Options {
   std::string weights;
   // Activations as the forward of floating-point recipes keeps them for the backward: likewise.
   std::string activations;
+  double tune_seconds = -1;  // of the search at the first start; -1: as usual for the device
   // --device-memory-mb: limit of all buffers together; 0: the device's memory.
   int64_t memory_limit_bytes = 0;
 };
-// RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY, RUNNEL_OPENCL_TILE,
-// RUNNEL_OPENCL_WEIGHTS, RUNNEL_OPENCL_ACTIVATIONS. The memory's limit is left open.
-Options OptionsFromEnvironment();
+Options OptionsOf(const BackendSettings& settings);
 
 struct DeviceInfo {
   cl_platform_id platform = nullptr;

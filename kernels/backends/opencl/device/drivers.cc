@@ -37,10 +37,9 @@ std::vector<std::filesystem::path> DriverFiles() {
 
 bool HasDriver() { return !DriverFiles().empty(); }
 
-bool MayHaveGpu() {
+bool MayHaveGpu(const BackendOptions& options) {
   const std::vector<std::filesystem::path> files = DriverFiles();
-  const char* device = std::getenv("RUNNEL_OPENCL_DEVICE");
-  if (device != nullptr && *device != '\0') return !files.empty();
+  if (!options.Get("opencl", "device").empty()) return !files.empty();
   return std::any_of(files.begin(), files.end(), [](const std::filesystem::path& file) {
     return file.filename().string().find("pocl") == std::string::npos;
   });
@@ -55,12 +54,6 @@ std::string DriverStamp() {
     if (stat(path.c_str(), &file) != 0) continue;
     absl::StrAppend(&stamp, path.string(), " ", int64_t{file.st_size}, " ",
                     int64_t{file.st_mtim.tv_sec}, ".", int64_t{file.st_mtim.tv_nsec}, " ");
-  }
-  for (const char* name :
-       {"RUNNEL_OPENCL_DEVICE", "RUNNEL_OPENCL_DOT", "RUNNEL_OPENCL_MEMORY", "RUNNEL_OPENCL_TILE",
-        "RUNNEL_OPENCL_WEIGHTS", "RUNNEL_OPENCL_ACTIVATIONS"}) {
-    const char* given = std::getenv(name);
-    if (given != nullptr) absl::StrAppend(&stamp, name, "=", given, " ");
   }
   return stamp;
 }

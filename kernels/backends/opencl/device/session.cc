@@ -18,14 +18,8 @@ absl::StatusOr<bool> SharesMemory(const DeviceInfo& device, const std::string& w
   if (wanted == "copied") return false;
   if (wanted == "shared" && device.shares_memory) return true;
   return absl::InvalidArgumentError(
-      absl::StrCat("RUNNEL_OPENCL_MEMORY '", wanted, "': device ", device.name, " has ",
+      absl::StrCat("opencl.memory '", wanted, "': device ", device.name, " has ",
                    device.shares_memory ? "copied, shared" : "copied"));
-}
-
-absl::StatusOr<bool> HasHalves(const char* variable, const std::string& wanted) {
-  if (wanted.empty() || wanted == "fp32") return false;
-  if (wanted == "fp16") return true;
-  return absl::InvalidArgumentError(absl::StrCat(variable, " '", wanted, "': there is fp32, fp16"));
 }
 
 std::string BuildLog(cl_program program, cl_device_id device) {
@@ -96,10 +90,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options,
   RUNNEL_RETURN_IF_ERROR(CheckDevice(device));
   RUNNEL_ASSIGN_OR_RETURN(const DotRow* dot, ChooseDot(device, options.dot));
   RUNNEL_ASSIGN_OR_RETURN(const bool shares_memory, SharesMemory(device, options.memory));
-  Halves halves;
-  RUNNEL_ASSIGN_OR_RETURN(halves.weights, HasHalves("RUNNEL_OPENCL_WEIGHTS", options.weights));
-  RUNNEL_ASSIGN_OR_RETURN(halves.activations,
-                          HasHalves("RUNNEL_OPENCL_ACTIVATIONS", options.activations));
+  const Halves halves = {options.weights == "fp16", options.activations == "fp16"};
   RUNNEL_ASSIGN_OR_RETURN(ChosenTiles tiles, ForcedTiles(options.tile, device));
   std::shared_ptr<Session> session(new Session(std::move(device), *dot, shares_memory, halves));
   session->chosen_tiles_ = std::move(tiles);

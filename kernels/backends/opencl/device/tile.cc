@@ -74,8 +74,8 @@ absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInf
   for (const Tile& one : kTiles) {
     if (Fits(one, device)) there.push_back(absl::StrCat("'", ToText(one), "'"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("RUNNEL_OPENCL_TILE '", text, "': device ",
-                                                 device.name, " has ", absl::StrJoin(there, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("opencl.tile '", text, "': device ", device.name,
+                                                 " has ", absl::StrJoin(there, ", ")));
 }
 
 bool Fits(const Tile& tile, const DeviceInfo& device) {

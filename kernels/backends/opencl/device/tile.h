@@ -49,7 +49,7 @@ bool Fits(const Tile& tile, const DeviceInfo& device);
 // kEveryClass: of all.
 using ChosenTiles = std::map<std::string, Tile>;
 inline constexpr char kEveryClass[] = "*";
-// kEveryClass with the tile that RUNNEL_OPENCL_TILE names; nothing for an empty text.
+// kEveryClass with the tile that opencl.tile names; nothing for an empty text.
 // InvalidArgument lists the device's tiles.
 absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInfo& device);
 

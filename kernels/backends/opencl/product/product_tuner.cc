@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 #include "absl/strings/match.h"
@@ -51,16 +50,30 @@ bool AreClose(const std::vector<std::byte>& got, const std::vector<std::byte>& w
 
 }  // namespace
 
+namespace {
+
+// The options that change the kernels, each behind a space: another way, other fastest tiles.
+std::string WayOf(const Options& options) {
+  std::string way;
+  for (const auto& [name, value] : {std::pair("dot", &options.dot),
+                                    {"memory", &options.memory},
+                                    {"weights", &options.weights},
+                                    {"activations", &options.activations}}) {
+    if (!value->empty()) absl::StrAppend(&way, " ", name, "=", *value);
+  }
+  return way;
+}
+
+}  // namespace
+
 TuningSubject ProductTuner::subject() const {
   return {"opencl", device_.platform_name,
           absl::StrCat(device_.name, " (", device_.platform_name, ")"), device_.driver,
-          absl::StrCat(absl::Hex(KernelSourceHash(), absl::kZeroPad16))};
+          absl::StrCat(absl::Hex(KernelSourceHash(), absl::kZeroPad16), WayOf(options_))};
 }
 
 double ProductTuner::usual_seconds() const {
-  double seconds = 0;
-  const char* given = std::getenv("RUNNEL_OPENCL_TUNE_S");
-  if (given != nullptr && absl::SimpleAtod(given, &seconds) && seconds >= 0) return seconds;
+  if (options_.tune_seconds >= 0) return options_.tune_seconds;
   // A driver for the host's own processor computes nothing in earnest.
   return (device_.type & CL_DEVICE_TYPE_CPU) != 0 ? 0 : kUsualSeconds;
 }

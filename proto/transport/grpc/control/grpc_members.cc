@@ -56,6 +56,7 @@ class Calls {
                               member.local(), member.relayed()});
       RUNNEL_ASSIGN_OR_RETURN(list.members.back().processors,
                               FromProto("processor_list", member.processor_list()));
+      list.members.back().backend_options = absl::CEscape(member.backend_options());
     }
     return list;
   }

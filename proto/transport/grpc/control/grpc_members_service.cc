@@ -67,6 +67,7 @@ class MembersService final
       row.set_local(member.local);
       row.set_relayed(member.relayed);
       *row.mutable_processor_list() = ToProto(member.processors);
+      row.set_backend_options(member.backend_options);
     }
   }
 

@@ -25,7 +25,7 @@ class LocalWorkersTest : public ::testing::Test {
     Spill(path, "#!/bin/sh\n" + script + "\n");
     ASSERT_EQ(chmod(path.c_str(), 0700), 0);
     setenv("RUNNEL_WORKER", path.c_str(), 1);
-    ASSERT_TRUE(workers_.Start(count, 1, "127.0.0.1:1", {}).ok());
+    ASSERT_TRUE(workers_.Start(count, {}, "127.0.0.1:1", {}).ok());
   }
   ~LocalWorkersTest() override { unsetenv("RUNNEL_WORKER"); }
   // Polls until somebody's end is to be told.
