@@ -111,6 +111,8 @@ class Backend {
   virtual ProcessorFacts processor() const { return {.backend = std::string(name())}; }
   // Tunes the kernels to the device; null where nothing can be tuned.
   virtual Tuner* tuner() { return nullptr; }
+  // Null: single kernels are not timed.
+  virtual KernelTimer* kernel_timer() { return nullptr; }
   // Memory for a stage's state and values; host memory unless a backend has its own. bytes >= 0.
   // ResourceExhausted: the device has no more (LostBackendOf, where it is not the host).
   virtual absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes);
@@ -139,7 +141,7 @@ struct BackendRow {
 // The table, builtin_backends.cc: those that this build has, best first, then ref, then those that
 // are loaded on request.
 absl::Span<const BackendRow> BuiltinBackends();
-// "auto" takes the first row; names with a comma are several (co_scheduler/mixed_backend.h).
+// "auto" takes the first row; names with a comma are several (mixed/mixed_backend.h).
 // InvalidArgument lists what there is, or names the shared object that
 // is not there. settings.threads >= 1.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name,

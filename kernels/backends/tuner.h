@@ -1,12 +1,25 @@
 #pragma once
 
-// What a backend finds out by trying: which of its kernels is fastest on this device for products
-// of some shapes. Nothing of it can be seen in a result.
+// What is found out by trying, on this device: which kernels of a backend are fastest for products
+// of some shapes, which slices of a batch are, and what single kernels take. Nothing of it can be
+// seen in a result.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/ir/conv_shape.h"
+#include "kernels/ir/passes/batch_split.h"
+#include "kernels/ir/program.h"
+#include "proto/base/clock.h"
+
 namespace runnel {
+
+class Backend;
+
+// ---- Kernels
 
 // What choices hold for.
 struct TuningSubject {
@@ -29,8 +42,6 @@ struct TuningChoice {
 
   friend bool operator==(const TuningChoice&, const TuningChoice&) = default;
 };
-
-class Backend;
 
 // Of one backend, which owns it. One thread, that of the backend's Prepare.
 class Tuner {
@@ -55,5 +66,49 @@ class Tuner {
   virtual void BeginSearch(double seconds, bool anew, Backend* specification) = 0;
   virtual void EndSearch() = 0;
 };
+
+// Of a backend whose single kernels can be timed, which owns it: for layer reports. One thread.
+class KernelTimer {
+ public:
+  virtual ~KernelTimer() = default;
+  // Wall-clock seconds of each convolution or linear layer in FP32, as training has it, for a
+  // batch: medians over `passes` after one that does not count.
+  virtual std::vector<double> ConvSeconds(absl::Span<const ConvShape> shapes, int64_t batch,
+                                          int passes) = 0;
+  // Operations a second (a multiply-accumulate is two) of one thread's inner loop over INT8
+  // operands in the nearest cache, with the best kernels of this machine: what no product can
+  // exceed. The best of a few short runs.
+  virtual double MeasureInt8Peak() = 0;
+};
+
+// ---- Slices of a batch
+
+// Result for one kind of product: the same code and shapes.
+struct SplitChoice {
+  Part part = Part::kForward;
+  Instruction instruction;
+  std::vector<BatchSeconds> profile;  // T(B') of the slices that were timed
+  int64_t samples = 0;                // samples of a slice; the whole batch: not split
+};
+
+struct SplitProfile {
+  std::vector<SplitChoice> choices;
+  int products = 0;    // products of the program
+  int split = 0;       // split ones of these
+  int untimed = 0;     // products that the time did not suffice for: whole
+  double seconds = 0;  // seconds that the search took
+};
+// "3 of 29 products in slices (2.1 s of timing)"
+std::string ToString(const SplitProfile& profile);
+
+inline constexpr double kSplitTimingSeconds = 3;
+
+// --batch-split auto: times every divisor of the batch for each product of training on `backend`,
+// the whole batch run in such slices on random values, until limit_seconds are over, and sets
+// Instruction::split to what is fastest. A split has to save 3 %. The bytes do not depend on it.
+// Errors: those of Backend::Prepare and Executable::Run. For backends that take slices
+// (BackendTraits::takes_slices): others are not to be asked.
+absl::StatusOr<SplitProfile> SplitByProfile(Backend& backend, const Clock& clock,
+                                            double limit_seconds, Program& program);
 
 }  // namespace runnel

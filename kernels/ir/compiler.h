@@ -47,7 +47,7 @@ struct CompileOptions {
   // statistics and evaluation stay FP32. A type of BackendTraits::stash.
   DType stash = DType::kFloat32;
   // Integer recipes. kAuto leaves products whole: it is for those who can measure
-  // (split_by_profile.h).
+  // (SplitByProfile, backends/tuner.h).
   BatchSplitRule batch_split;
   // Recipes of floats. A row of Optimizers(); null: sgd.
   const Optimizer* optimizer = nullptr;

@@ -90,7 +90,7 @@ int64_t Operations(const inference::Int8Graph& graph) {
 // What each node takes, one sample: beside the peak of the inner loop over operands in the nearest
 // cache, and that of products between registers.
 absl::Status PrintNodes(const inference::Int8Graph& graph, inference::GraphRunner& runner) {
-  const double peak = cpu::MeasureInt8Peak();
+  const double peak = cpu::LoneKernelTimer(1).MeasureInt8Peak();
   const double registers = MeasurePeaks(1).int8_gops * 1e9;
   std::printf("peak of the inner loop %.0f GOP/s, between registers %.0f GOP/s\n", peak * 1e-9,
               registers * 1e-9);

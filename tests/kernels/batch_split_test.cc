@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backends/measure/split_by_profile.h"
+#include "kernels/backends/backend.h"
 #include "tests/kernels/integer_backends.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"

@@ -134,12 +134,9 @@ ARROWS = (
 # tests may look inside; proto/base is public as a whole.
 PUBLIC_HEADERS = {
     "compress": ("codec.h", "bit_schedule.h", "link_bits.h"),
-    "kernels": ("backends/backend.h", "backends/measure/split_by_profile.h",
-                "backends/mixed/mixed_backend.h",
-                "backends/cpu/lone_kernels.h",
-                "ir/compiler.h", "ir/program.h", "ir/recipe.h",
+    "kernels": ("backends/backend.h", "backends/mixed/mixed_backend.h", "ir/compiler.h", "ir/recipe.h",
                 "models/graph/int8_graph.h", "models/graph_runner.h", "models/node_profile.h",
-                "models/quantize/quantizer.h", "models/quantize/winograd_choice.h", "models/tally.h"),
+                "models/quantize/quantizer.h"),
     "partition": ("cost_model.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
                   "schedule.h", "export/npz_file.h", "export/onnx_model.h", "import/model_json.h",
                   "import/onnx_model.h", "zoo/rewrites/rewrites.h", "zoo/zoo.h"),

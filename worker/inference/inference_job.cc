@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backends/cpu/lone_kernels.h"
 #include "kernels/models/graph_runner.h"
 #include "kernels/models/node_profile.h"
 #include "kernels/models/quantize/quantizer.h"
-#include "kernels/models/quantize/winograd_choice.h"
 #include "proto/base/status_macros.h"
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
@@ -116,12 +114,12 @@ absl::Status AddErrors(const inference::FoldedGraph& folded, const Int8Graph& gr
 }
 
 // By node of the graph; 0 where it does not multiply.
-std::vector<double> Fp32Seconds(const Int8Graph& graph, int threads) {
+std::vector<double> Fp32Seconds(const Int8Graph& graph, KernelTimer& timer) {
   std::vector<ConvShape> shapes;
   for (const inference::Int8Node& n : graph.nodes) {
     if (n.node.kind == inference::NodeKind::kConv) shapes.push_back(n.node.shape);
   }
-  const std::vector<double> timed = cpu::TimeLoneConvs(shapes, 1, threads, kTimedFp32Passes);
+  const std::vector<double> timed = timer.ConvSeconds(shapes, 1, kTimedFp32Passes);
   std::vector<double> seconds;
   size_t next = 0;
   for (const inference::Int8Node& n : graph.nodes)
@@ -129,15 +127,14 @@ std::vector<double> Fp32Seconds(const Int8Graph& graph, int threads) {
   return seconds;
 }
 
-// The peak and the times in FP32 are the processor's: of a device none are known.
-absl::Status AddFigures(const Int8Graph& graph, inference::GraphRunner& runner, int threads,
-                        proto::InferenceReply& reply) {
-  const bool has_peak = runner.backend().name() == "cpu";
+absl::Status AddFigures(const Int8Graph& graph, inference::GraphRunner& runner, Backend& backend,
+                        int threads, proto::InferenceReply& reply) {
+  KernelTimer* timer = backend.kernel_timer();
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> seconds, runner.TimeNodes(1, kTimedPasses));
   const std::vector<inference::NodeFacts> facts =
       inference::DescribeNodes(graph, [&runner](size_t node) { return runner.kernel(node); });
   std::vector<double> in_fp32(facts.size());
-  if (has_peak) in_fp32 = Fp32Seconds(graph, threads);
+  if (timer != nullptr) in_fp32 = Fp32Seconds(graph, *timer);
   for (size_t i = 0; i < facts.size(); ++i) {
     proto::LayerFigures& layer = *reply.add_layers();
     layer.set_name(facts[i].name);
@@ -148,7 +145,7 @@ absl::Status AddFigures(const Int8Graph& graph, inference::GraphRunner& runner, 
     layer.set_seconds(seconds[i]);
     layer.set_fp32_seconds(in_fp32[i]);
   }
-  if (has_peak) reply.set_peak(cpu::MeasureInt8Peak());
+  if (timer != nullptr) reply.set_peak(timer->MeasureInt8Peak());
   reply.set_threads(threads);
   return absl::OkStatus();
 }
@@ -198,7 +195,7 @@ absl::Status Quantize(proto::QuantizeModel& asked, const BackendSettings& settin
   RUNNEL_RETURN_IF_ERROR(AddErrors(folded, graph, *runner, samples, reply));
   if (!asked.report()) return absl::OkStatus();
   reply.set_kernels(backend->processor().dot_product);
-  return AddFigures(graph, *runner, settings.threads, reply);
+  return AddFigures(graph, *runner, *backend, settings.threads, reply);
 }
 
 // On the backend of this name; a device is checked before it is believed.
@@ -214,7 +211,7 @@ absl::Status Profile(const proto::ProfileGraph& asked, const BackendSettings& se
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
                           inference::GraphRunner::Make(graph, *backend));
   reply.set_kernels(backend->description());
-  return AddFigures(graph, *runner, settings.threads, reply);
+  return AddFigures(graph, *runner, *backend, settings.threads, reply);
 }
 
 absl::Status Answer(absl::string_view bytes, const BackendSettings& settings,

@@ -73,7 +73,7 @@ absl::StatusOr<StageCompute::Output> InferenceStage::TallyOf(int64_t samples,
   RUNNEL_RETURN_IF_ERROR(runner_->Run(input, samples,
                                       absl::MakeSpan(reinterpret_cast<std::byte*>(logits_.data()),
                                                      logits_.size() * sizeof(float))));
-  inference::Tally tally;
+  Tally tally;
   for (int64_t i = 0; i < samples; ++i) {
     int32_t label = 0;
     std::memcpy(&label, labels.bytes().data() + i * sizeof(label), sizeof(label));

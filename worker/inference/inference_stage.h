@@ -11,10 +11,10 @@
 #include "absl/status/statusor.h"
 #include "kernels/models/graph/int8_graph.h"
 #include "kernels/models/graph_runner.h"
-#include "kernels/models/tally.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/int8_inference.h"
+#include "worker/inference/tally.h"
 #include "worker/stage/stage_engine.h"
 
 namespace runnel {

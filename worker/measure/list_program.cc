@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backends/measure/split_by_profile.h"
+#include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"

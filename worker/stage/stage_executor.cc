@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backends/measure/split_by_profile.h"
 #include "proto/base/clock.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"

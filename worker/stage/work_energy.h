@@ -7,7 +7,7 @@
 // are left out, so the figure is a lower bound: it compares number formats, cuts and models with
 // each other, not devices.
 
-#include "kernels/ir/program.h"
+#include "kernels/ir/compiler.h"
 
 namespace runnel {
 

@@ -13,6 +13,7 @@
 #include "kernels/backends/cpu/fused_steps.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
 #include "kernels/backends/cpu/layout_plan.h"
+#include "kernels/backends/cpu/lone_kernels.h"
 #include "proto/base/kernel_rows.h"
 #include "proto/base/status_macros.h"
 
@@ -217,6 +218,8 @@ class CpuBackend : public Backend {
     return {.backend = "cpu", .dot_product = std::string(set_.name)};
   }
 
+  KernelTimer* kernel_timer() override { return &timer_; }
+
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));
     return std::make_unique<CpuExecutable>(
@@ -244,6 +247,7 @@ class CpuBackend : public Backend {
   const int threads_;
   const bool fused_;
   const std::shared_ptr<ThreadPool> pool_;
+  cpu::LoneKernelTimer timer_{threads_};
   std::map<const std::byte*, std::weak_ptr<const PreparedProducts>> prepared_;  // by constants
 };
 

@@ -61,9 +61,9 @@ void LoneConv::Run() {
   fp32::ConvForward({&call_, 1}).IgnoreError();
 }
 
-std::vector<double> TimeLoneConvs(absl::Span<const ConvShape> shapes, int64_t batch, int threads,
-                                  int passes) {
-  ThreadPool pool(threads);
+std::vector<double> LoneKernelTimer::ConvSeconds(absl::Span<const ConvShape> shapes, int64_t batch,
+                                                 int passes) {
+  ThreadPool pool(threads_);
   std::vector<double> medians;
   for (const ConvShape& shape : shapes) {
     LoneConv conv(shape, batch, &pool);
@@ -80,7 +80,7 @@ std::vector<double> TimeLoneConvs(absl::Span<const ConvShape> shapes, int64_t ba
   return medians;
 }
 
-double MeasureInt8Peak() {
+double LoneKernelTimer::MeasureInt8Peak() {
   const Int8Kernels& kernels = BestInt8Kernels();
   constexpr int kTiles = 64, kRounds = 50;
   constexpr int64_t kValues = 256;  // of the reduction: a panel of 16 KiB

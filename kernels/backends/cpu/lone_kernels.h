@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/backends/cpu/call.h"
+#include "kernels/backends/tuner.h"
 #include "kernels/ir/conv_shape.h"
 #include "kernels/ir/program.h"
 
@@ -43,13 +44,15 @@ class LoneConv {
   Call call_;
 };
 
-// Wall-clock seconds of each for a batch: medians over `passes` after one that does not count.
-std::vector<double> TimeLoneConvs(absl::Span<const ConvShape> shapes, int64_t batch, int threads,
-                                  int passes);
+class LoneKernelTimer final : public KernelTimer {
+ public:
+  explicit LoneKernelTimer(int threads) : threads_(threads) {}
+  std::vector<double> ConvSeconds(absl::Span<const ConvShape> shapes, int64_t batch,
+                                  int passes) override;
+  double MeasureInt8Peak() override;
 
-// Operations a second (a multiply-accumulate is two) of one thread's inner loop over INT8 operands
-// in the nearest cache, with the best kernels of this machine: what no product can exceed. The best
-// of a few short runs.
-double MeasureInt8Peak();
+ private:
+  const int threads_;
+};
 
 }  // namespace runnel::cpu

@@ -1,12 +1,12 @@
-#include "kernels/backends/measure/split_by_profile.h"
-
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/backends/backend.h"
 #include "kernels/backends/measure/lone_instruction.h"
+#include "kernels/backends/tuner.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

@@ -23,7 +23,7 @@ struct BatchSeconds {
 int64_t FastestSlice(int64_t batch, absl::Span<const BatchSeconds> profile);
 
 // Gives every product of the program its slices. kOff and kAuto leave all of them whole (kAuto:
-// split_by_profile.h). gradient_rounding: of the slices that are shifted.
+// SplitByProfile, backends/tuner.h). gradient_rounding: of the slices that are shifted.
 void SplitBatches(const BatchSplitRule& rule, Rounding gradient_rounding, Program& program);
 
 }  // namespace runnel

@@ -1,14 +1,17 @@
 #pragma once
 
-// From a trained FP32 graph to integers: calibration, codings, weights and factors.
+// From a trained FP32 graph to integers: calibration, codings, weights and factors, and which
+// convolutions go by Winograd's algorithm.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kernels/backends/backend.h"
 #include "kernels/models/graph/folded_graph.h"
 #include "kernels/models/graph/int8_graph.h"
 #include "kernels/models/quantize/calibration.h"
@@ -28,7 +31,7 @@ struct QuantizeOptions {
   Granularity granularity = Granularity::kChannel;
   // kInt4Int6: of all convolutions that FitsWinograd but the one that reads the samples. A value
   // that one of them reads has codes of 6 bits for all of its readers.
-  // kAuto: of those of them that UseWinograd names (winograd_choice.h).
+  // kAuto: of those of them that UseWinograd names (QuantizeWithChosenWinograd).
   WinogradUse winograd = WinogradUse::kOff;
   // The convolutions that read the samples, and the last one, stay in FP32.
   bool first_in_fp32 = false;
@@ -78,5 +81,18 @@ class Quantizer {
   std::vector<int32_t> max_codes_;   // by node
   std::vector<bool> winograd_;       // by node
 };
+
+// Seconds by node of a graph on the device that will run it (GraphRunner::TimeNodes).
+using TimeGraph = absl::FunctionRef<absl::StatusOr<std::vector<double>>(const Int8Graph& graph)>;
+
+// --winograd auto: takes those candidates that are faster by Winograd's algorithm than without it
+// (by 5 % at least), those with the least error of their values first, and of these as many as
+// leave the share of `samples` (NCHW, `count`) whose largest logit is the FP32 graph's at most one
+// point below what it is without any. quantizer: has observed all samples; keeps the choice. real:
+// its graph. backend: what computes the classes. Errors: those of `time` and the backend.
+// winograd_choice.cc.
+absl::StatusOr<Int8Graph> QuantizeWithChosenWinograd(Quantizer& quantizer, const FoldedGraph& real,
+                                                     absl::Span<const float> samples, int64_t count,
+                                                     Backend& backend, TimeGraph time);
 
 }  // namespace runnel::inference

@@ -1,9 +1,8 @@
-#include "kernels/models/quantize/winograd_choice.h"
-
 #include <algorithm>
 
 #include "kernels/models/graph_runner.h"
 #include "kernels/models/node_profile.h"
+#include "kernels/models/quantize/quantizer.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::inference {

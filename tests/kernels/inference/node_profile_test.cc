@@ -6,7 +6,6 @@
 #include "gtest/gtest.h"
 #include "kernels/backends/cpu/lone_kernels.h"
 #include "kernels/models/quantize/quantizer.h"
-#include "kernels/models/quantize/winograd_choice.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/kernels/inference/run_graph.h"
@@ -75,7 +74,7 @@ TEST(NodeProfile, FactsAreTheGraphs) {
   const std::vector<double> seconds = runner->TimeNodes(1, 3).value();
   ASSERT_EQ(seconds.size(), facts.size());
   for (double s : seconds) EXPECT_GE(s, 0);
-  EXPECT_GT(cpu::MeasureInt8Peak(), 0);
+  EXPECT_GT(cpu::LoneKernelTimer(1).MeasureInt8Peak(), 0);
 }
 
 // By node, of random samples.
@@ -124,7 +123,7 @@ TEST(LoneConv, ComputesWhatTheGraphDoes) {
 
 TEST(LoneConv, TimesAreThoseOfTheShapes) {
   const std::vector<ConvShape> shapes = {Make(WinogradUse::kOff).graph.nodes[1].node.shape};
-  const std::vector<double> seconds = cpu::TimeLoneConvs(shapes, 1, 1, 3);
+  const std::vector<double> seconds = cpu::LoneKernelTimer(1).ConvSeconds(shapes, 1, 3);
   ASSERT_EQ(seconds.size(), 1u);
   EXPECT_GT(seconds[0], 0);
 }

@@ -118,10 +118,10 @@ StageCompute::Output RunStages(const Quantized& made, const std::vector<int>& en
   return output;
 }
 
-inference::Tally TallyOfWhole(const Quantized& made) {
+Tally TallyOfWhole(const Quantized& made) {
   const std::vector<float> logits = inference::LogitsOf(*inference::RunnerOn("ref", made.graph),
                                                         made.graph, made.samples, made.batch);
-  inference::Tally tally;
+  Tally tally;
   const std::vector<int32_t> labels = LabelsOf(made);
   for (int64_t i = 0; i < made.batch; ++i) {
     tally.Add(absl::MakeConstSpan(logits).subspan(static_cast<size_t>(i * made.graph.classes()),
@@ -132,7 +132,7 @@ inference::Tally TallyOfWhole(const Quantized& made) {
 }
 
 void ExpectAnyCutGivesTheWhole(const Quantized& made, uint64_t seed) {
-  const inference::Tally whole = TallyOfWhole(made);
+  const Tally whole = TallyOfWhole(made);
   const int layers = made.stages.model.layer_count();
   std::vector<std::vector<int>> cuts = {{layers - 1}};
   std::vector<int> all;
@@ -314,7 +314,7 @@ TEST(InferenceStages, TrainingIsRefused) {
 TEST(Tally, SumsDoNotDependOnTheOrder) {
   const std::vector<float> logits = RandomValues(3, 0, 1000 * 10);
   const std::vector<int32_t> labels = RandomLabels(3, 0, 1000, 10);
-  inference::Tally forward, backward;
+  Tally forward, backward;
   for (int64_t i = 0; i < 1000; ++i) {
     for (auto [tally, at] : {std::pair(&forward, i), std::pair(&backward, 999 - i)}) {
       tally->Add(absl::MakeConstSpan(logits).subspan(static_cast<size_t>(at * 10), 10),

@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 
-namespace runnel::inference {
+namespace runnel {
 
 // Sums over samples. A sample's loss is rounded to a multiple of 2^-24, so that sums below 2^29 are
 // exact: the same bits in any order, however samples are batched.
@@ -18,4 +18,4 @@ struct Tally {
   void Add(absl::Span<const float> logits, int32_t label);
 };
 
-}  // namespace runnel::inference
+}  // namespace runnel

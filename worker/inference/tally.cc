@@ -1,9 +1,9 @@
-#include "kernels/models/tally.h"
+#include "worker/inference/tally.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace runnel::inference {
+namespace runnel {
 namespace {
 
 constexpr double kLossSteps = 1 << 24;
@@ -20,4 +20,4 @@ void Tally::Add(absl::Span<const float> logits, int32_t label) {
   correct += most - logits.begin() == label ? 1 : 0;
 }
 
-}  // namespace runnel::inference
+}  // namespace runnel
