@@ -1,0 +1,235 @@
+// The part of WorkerCore that is about stages: measured, listed, prepared aside, committed, granted
+// steps, asked for their state, dropped; and what it reports of that.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/backends/backend.h"
+#include "proto/crypto/certificate.h"
+#include "worker/core/worker_core.h"
+#include "worker/not_finite.h"
+
+namespace runnel {
+namespace {
+
+bool IsUnfit(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+}
+
+// The reason for central and people. Names the remedy if a stage, or a message, is too large for
+// this worker.
+std::string ReasonOf(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return std::string(status.message());
+  return absl::StrCat(status.message(),
+                      ": give it fewer layers (more workers, or --policy runnel and a --memory-mb "
+                      "that this worker really has), or take a smaller --batch-size");
+}
+
+}  // namespace
+
+void WorkerCore::DropStage() {
+  if (host_ != nullptr) workshop_->Retire(std::move(host_));
+}
+
+void WorkerCore::DropAside() {
+  if (aside_.has_value()) workshop_->Retire(std::move(aside_->host));
+  aside_.reset();
+}
+
+void WorkerCore::On(ProfileRequest request) {
+  const Generation generation = request.generation;
+  workshop_->Measure(
+      std::move(request), [this](const ProfileProgress& progress) { Send(progress); },
+      [this, generation](absl::StatusOr<ProfileReport> report) {
+        if (report.ok()) {
+          report->generation = generation;
+          Send(*std::move(report));
+        } else {
+          const std::string reason = ReasonOf(report.status());
+          parts_.logger->Log(Severity::kDebug, reason);
+          Send(ProfileFailed{reason, IsUnfit(report.status()), generation});
+        }
+        CarryOutWaiting();
+      });
+}
+
+void WorkerCore::On(ProgramRequest request) {
+  const Generation generation = request.generation;
+  workshop_->List(std::move(request), [this, generation](absl::StatusOr<ProgramListing> listing) {
+    ProgramReport report{generation, {}, std::string(listing.status().message())};
+    if (listing.ok()) report.listing = *std::move(listing);
+    Send(std::move(report));
+    CarryOutWaiting();
+  });
+}
+
+void WorkerCore::On(PrepareStage stage) {
+  DropAside();
+  if (stage.plan.generation <= aborted_) return;
+  // First, so that two stages are never in memory at once.
+  if (stage.starts_over) DropStage();
+  const Generation generation = stage.plan.generation;
+  const LinkExpectation expectation{stage.link_token, stage.upstream_peer,
+                                    CentralSubject().ToString()};
+  const LinkShaping shaping = stage.shaping;
+  if (stage.replica.has_value()) {
+    const StagePlan& range = stage.plan.stages[stage.stage];
+    absl::StatusOr<ModelState> state =
+        replicas_.LayersOf(*stage.replica, {range.first_layer, range.last_layer});
+    if (!state.ok()) return Failed(generation, state.status());
+    Merge(stage.state, *state);
+    stage.state = *std::move(state);
+    if (const absl::Status all =
+            CheckHasLayers(*stage.replica, {range.first_layer, range.last_layer}, stage.state);
+        !all.ok())
+      return Failed(generation, all);
+  }
+  workshop_->Make(std::move(stage), host_.get(), Events(generation),
+                  [=, this](absl::StatusOr<std::unique_ptr<StageHost>> host) {
+                    if (!host.ok()) {
+                      Failed(generation, host.status(), IsUnfit(host.status()));
+                    } else if (generation <= aborted_) {
+                      workshop_->Retire(*std::move(host));
+                    } else {
+                      const std::string numerics_class = (*host)->numerics_class();
+                      aside_ = Aside{*std::move(host), generation, expectation, shaping};
+                      Send(StagePrepared{generation, numerics_class});
+                    }
+                    CarryOutWaiting();
+                  });
+}
+
+void WorkerCore::SendState(Generation generation,
+                           std::function<WorkerMessage(ModelState)> message) {
+  const auto hand_over = [this, message = std::move(message)](ModelState state) {
+    return control_->Send(message(std::move(state)));
+  };
+  workshop_->TakeState(host_.get(), hand_over,
+                       [this, generation](const absl::Status& taken, const absl::Status& handed) {
+                         if (!taken.ok()) Failed(generation_, taken);
+                         if (absl::IsResourceExhausted(handed)) {
+                           Failed(generation, handed);
+                         } else if (!handed.ok()) {
+                           End(handed);
+                         }
+                         CarryOutWaiting();
+                       });
+}
+
+void WorkerCore::On(const Replicate& request) {
+  if (IsAboutAnother(request.id.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("replicate its state");
+  if (absl::Status status = host_->Replicate(request.id); !status.ok()) Failed(generation_, status);
+}
+
+void WorkerCore::On(const FetchLayers& request) {
+  if (request.replica.has_value()) {
+    LayersFetched fetched{request.generation, {}};
+    for (const LayerRange& range : request.ranges) {
+      const absl::StatusOr<ModelState> part = replicas_.LayersOf(*request.replica, range);
+      if (!part.ok()) return Failed(request.generation, part.status());
+      if (const absl::Status all = CheckHasLayers(*request.replica, range, *part); !all.ok())
+        return Failed(request.generation, all);
+      Merge(*part, fetched.state);
+    }
+    return Send(std::move(fetched));
+  }
+  if (host_ == nullptr) return FailWithoutStage("hand over layers");
+  SendState(request.generation, [request](ModelState state) {
+    std::erase_if(state.layers, [&](const LayerState& layer) {
+      return std::none_of(
+          request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
+            return range.first_layer <= layer.layer && layer.layer <= range.last_layer;
+          });
+    });
+    return LayersFetched{request.generation, std::move(state)};
+  });
+}
+
+void WorkerCore::On(const CommitPlan& commit) {
+  // A worker without a stage in the new plan waits for another plan.
+  DropStage();
+  replicas_.DropUncommitted();
+  generation_ = commit.generation;
+  if (!aside_.has_value() || aside_->generation != commit.generation) return;
+  host_ = std::move(aside_->host);
+  acceptor_->Expect(std::move(aside_->expectation), aside_->shaping);
+  aside_.reset();
+  host_->Start();
+}
+
+void WorkerCore::On(const AbortPlan& abort) {
+  aborted_ = std::max(aborted_, abort.generation);
+  if (aside_.has_value() && aside_->generation == abort.generation) DropAside();
+}
+
+StageEvents WorkerCore::Events(Generation generation) {
+  StageEvents events;
+  events.on_ready = [this, generation] { Send(StageReady{generation}); };
+  events.on_barrier = [this, generation](Sequence sequence) {
+    SendTelemetry();
+    Send(BarrierReached{generation, sequence});
+  };
+  events.on_evaluation = [this](const EvaluationDone& done) {
+    SendTelemetry();
+    Send(done);
+  };
+  events.on_first_backward = [this] { SendTelemetry(); };
+  events.on_replicated = [this](const Replicated& replicated) { Send(replicated); };
+  // The host is in the middle of something: it goes when the loop is back.
+  events.on_failed = [this, generation](const absl::Status& status) { Failed(generation, status); };
+  return events;
+}
+
+void WorkerCore::Failed(Generation generation, const absl::Status& status, bool unfit) {
+  const std::string lost_backend = LostBackendOf(status).value_or("");
+  const std::string reason =
+      lost_backend.empty() ? ReasonOf(status) : std::string(status.message());
+  if (lost_backend.empty()) {
+    parts_.logger->Log(Severity::kWarning, absl::StrCat("the stage of plan ", generation.value(),
+                                                        " has failed: ", reason));
+  } else {
+    parts_.logger->Log(Severity::kWarning,
+                       absl::StrCat(reason, "; from now on this worker computes on its CPU"));
+    workshop_->DoWithout(lost_backend);
+  }
+  // Not by Send: where this message does not fit either, there is nothing more to say.
+  if (absl::Status sent =
+          control_->Send(StageFailed{generation, reason, unfit, lost_backend, NotFiniteOf(status)});
+      !sent.ok())
+    return End(sent);
+  loop_.Post([this, generation] {
+    if (generation_ == generation) DropStage();
+  });
+}
+
+void WorkerCore::FailWithoutStage(absl::string_view request) {
+  Send(StageFailed{generation_, absl::StrCat("was asked to ", request, " and has no stage")});
+}
+
+void WorkerCore::On(const RunUntil& grant) {
+  if (IsAboutAnother(grant.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("train");
+  for (const TrainingChange& change : grant.changes) host_->ChangeTraining(change);
+  if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
+}
+
+void WorkerCore::On(const SnapshotRequest& request) {
+  if (IsAboutAnother(request.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("report its state");
+  SendState(request.generation, [request](ModelState state) {
+    if (request.weights_only) KeepWeightsOnly(state);
+    return Snapshot{request.generation, request.sequence, std::move(state)};
+  });
+}
+
+void WorkerCore::On(const EvaluateRequest& request) {
+  if (IsAboutAnother(request.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("evaluate");
+  if (absl::Status status = host_->Evaluate(request.first, request.micro_batches); !status.ok()) {
+    Failed(generation_, status);
+  }
+}
+
+}  // namespace runnel

@@ -1,0 +1,210 @@
+// How PipelineHost carries out what its StageRuntime decides: sends, actions of the lanes, reports.
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "worker/not_finite.h"
+#include "worker/out_of_memory.h"
+#include "worker/pipeline_host.h"
+
+namespace runnel {
+
+void PipelineHost::Carry(SendEffect effect) {
+  Frame frame;
+  frame.header.kind = effect.kind;
+  frame.header.generation = generation_;
+  frame.header.sequence = effect.sequence;
+  frame.header.samples = static_cast<uint32_t>(effect.samples);
+  frame.payload = std::move(effect.payload);
+  const int64_t bytes = kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
+  if (effect.kind == FrameKind::kGradient) {
+    ++telemetry_.frames_up;
+    telemetry_.bytes_up += bytes;
+    telemetry_.raw_bytes_up += engine_->input_shape(effect.samples).elements() * 4;
+  } else if (effect.kind == FrameKind::kActivation || !engine_->trains()) {
+    ++telemetry_.frames_down;
+    telemetry_.bytes_down += bytes;
+    telemetry_.raw_bytes_down += engine_->output_shape(effect.samples).elements() * 4;
+  }
+  LinkTo(effect.peer)->session().Send(std::move(frame));
+}
+
+void PipelineHost::Carry(AcknowledgeEffect effect) {
+  LinkTo(effect.peer)->session().Acknowledge(effect.kind, generation_, effect.sequence);
+}
+
+void PipelineHost::Compute(bool counts,
+                           std::function<absl::StatusOr<StageCompute::Output>()> work) {
+  const int64_t now = environment_.loop->clock().NowNanos();
+  if (counts && idle_since_ns_ != 0) telemetry_.wait_ns += now - std::exchange(idle_since_ns_, 0);
+  computing_ = true;
+  compute_lane_->Post([this, counts, work = std::move(work), alive = alive_] {
+    const Clock& clock = environment_.loop->clock();
+    TaskTime time;
+    time.begin_ns = clock.NowNanos();
+    const int64_t processor_begin_ns = ThreadProcessorNs();
+    absl::StatusOr<StageCompute::Output> output = WithinMemory("it computed", work);
+    time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
+    time.end_ns = clock.NowNanos();
+    environment_.loop->Post([this, alive, output = std::move(output), counts, time]() mutable {
+      if (*alive) ComputeFinished(std::move(output), counts, time);
+    });
+  });
+}
+
+void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
+                                   const TaskTime& time) {
+  computing_ = false;
+  if (!output.ok()) {
+    Fail(output.status());
+    return;
+  }
+  if (counts) {
+    telemetry_.busy_ns += time.end_ns - time.begin_ns;
+    telemetry_.busy_processor_ns += time.processor_ns;
+    idle_since_ns_ = time.end_ns;
+  }
+  const int64_t backwards = runtime_.backwards();
+  const absl::Status status =
+      runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct});
+  PumpBackward(backwards, time.end_ns, status);
+}
+
+void PipelineHost::PumpBackward(int64_t before, int64_t now_ns, const absl::Status& status) {
+  const bool is_backward = runtime_.backwards() != before;
+  const bool is_first = is_backward && telemetry_.last_backward_ns == 0;
+  if (is_backward) telemetry_.last_backward_ns = now_ns;
+  Pump(loss_from_ == NotFinite::kNothing ? status : MarkNotFinite(status, loss_from_));
+  if (is_first) events_.on_first_backward();
+}
+
+void PipelineHost::ReportWaiting() {
+  const int64_t backwards = runtime_.backwards();
+  const absl::Status status =
+      runtime_.Waiting(downstream_->session().unacknowledged(FrameKind::kActivation));
+  PumpBackward(backwards, environment_.loop->clock().NowNanos(), status);
+}
+
+void PipelineHost::Carry(ForwardEffect effect) {
+  Compute(true, [this, effect = std::move(effect)] { return Forward(effect); });
+}
+
+// An infinite loss becomes the runtime's error, which knows the step.
+absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& effect) {
+  RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
+                          engine_->Forward(effect.place, effect.input, effect.labels));
+  const DType boundary = engine_->numbers().boundary(Direction::kForward);
+  const bool has_number = AllFinite(boundary, output.tensor.bytes());
+  if (has_number && std::isfinite(output.loss_sum)) return output;
+  const DType entering = runtime_.first_stage() ? DType::kFloat32 : boundary;
+  loss_from_ = AllFinite(entering, effect.input.bytes()) ? NotFinite::kOwn : NotFinite::kUpstream;
+  if (has_number) return output;
+  return MarkNotFinite(absl::InvalidArgumentError(absl::StrCat(
+                           "an activation of micro-batch ", effect.place.sequence.value(),
+                           " is not finite: training diverged; try a smaller --lr")),
+                       loss_from_);
+}
+
+void PipelineHost::Carry(InputGradientEffect effect) {
+  Compute(true, [this, effect = std::move(effect)] {
+    return engine_->InputGradient(effect.place, effect.output_gradient);
+  });
+}
+
+void PipelineHost::Carry(WeightGradientEffect effect) {
+  Compute(true, [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
+    RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, effect.step));
+    return StageCompute::Output();
+  });
+}
+
+void PipelineHost::Carry(EvaluateEffect effect) {
+  Compute(
+      !engine_->trains(),
+      [this, effect = std::move(effect), upstream = has_upstream(),
+       downstream = has_downstream()]() -> absl::StatusOr<StageCompute::Output> {
+        Payload input = effect.input;
+        if (upstream) {
+          RUNNEL_ASSIGN_OR_RETURN(input,
+                                  codecs_->UnpackEvaluation(engine_->input_shape(effect.samples),
+                                                            std::move(input), *environment_.pool));
+        }
+        RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
+                                engine_->Evaluate(effect.samples, std::move(input), effect.labels));
+        if (downstream) {
+          RUNNEL_ASSIGN_OR_RETURN(
+              output.tensor, codecs_->PackEvaluation(engine_->output_shape(effect.samples),
+                                                     std::move(output.tensor), *environment_.pool));
+        }
+        return output;
+      });
+}
+
+void PipelineHost::Carry(EncodeEffect effect) {
+  codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
+    const int64_t begin_ns = environment_.loop->clock().NowNanos();
+    const MicroBatch& place = effect.place;
+    const Shape shape = effect.direction == Direction::kForward
+                            ? engine_->output_shape(place.samples)
+                            : engine_->input_shape(place.samples);
+    Payload payload;
+    absl::Status status = WithinMemory("it encoded a tensor", [&] {
+      payload = environment_.pool->Allocate(
+          static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
+      return codecs_->Encode(effect.direction, place, shape, effect.tensor.bytes(),
+                             payload.mutable_bytes());
+    });
+    const DType boundary = engine_->numbers().boundary(effect.direction);
+    if (!status.ok() && !AllFinite(boundary, effect.tensor.bytes()))
+      status = MarkNotFinite(std::move(status), NotFinite::kOwn);
+    const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
+    environment_.loop->Post([this, alive, status, direction = effect.direction, place,
+                             payload = std::move(payload), took_ns]() mutable {
+      if (!*alive) return;
+      telemetry_.codec_ns += took_ns;
+      Pump(status.ok()
+               ? runtime_.Encoded(direction, place.sequence, place.samples, std::move(payload))
+               : status);
+    });
+  });
+}
+
+void PipelineHost::Carry(DecodeEffect effect) {
+  codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
+    const int64_t begin_ns = environment_.loop->clock().NowNanos();
+    const MicroBatch& place = effect.place;
+    const Shape shape = effect.direction == Direction::kForward
+                            ? engine_->input_shape(place.samples)
+                            : engine_->output_shape(place.samples);
+    Payload tensor;
+    const absl::Status status = WithinMemory("it decoded a tensor", [&] {
+      tensor = environment_.pool->Allocate(
+          static_cast<size_t>(codecs_->TensorBytes(effect.direction, shape)));
+      return codecs_->Decode(effect.direction, place, effect.payload.bytes(), shape,
+                             tensor.mutable_bytes());
+    });
+    const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
+    environment_.loop->Post([this, alive, status, direction = effect.direction,
+                             sequence = place.sequence, tensor = std::move(tensor),
+                             took_ns]() mutable {
+      if (!*alive) return;
+      telemetry_.codec_ns += took_ns;
+      Pump(status.ok() ? runtime_.Decoded(direction, sequence, std::move(tensor)) : status);
+    });
+  });
+}
+
+void PipelineHost::Carry(BarrierEffect effect) {
+  idle_since_ns_ = 0;
+  use_.Pause(environment_.loop->clock().NowNanos());
+  events_.on_barrier(effect.sequence);
+}
+
+void PipelineHost::Carry(EvaluationDoneEffect effect) {
+  events_.on_evaluation(
+      {generation_, effect.first, effect.loss_sum, effect.correct, effect.samples});
+}
+
+}  // namespace runnel
