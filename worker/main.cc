@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -127,6 +128,15 @@ struct MembershipFlags {
   bool insecure_network = false;
 };
 
+// Whoever lists the processes of a host sees their flags: "-" is a line of standard input.
+absl::StatusOr<std::string> JoinOrderOf(const std::string& flag) {
+  if (flag != "-") return flag;
+  std::string line;
+  if (!std::getline(std::cin, line) || line.empty())
+    return absl::InvalidArgumentError("--join -: standard input has no line TOKEN@HOST:PORT");
+  return line;
+}
+
 // Joins if asked to, else finds what an earlier join or central left. Sets name and central in
 // `options` where they follow from that. Null: nothing is encrypted.
 absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFlags& flags,
@@ -139,8 +149,9 @@ absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFla
   if (std::getenv(kWorkerSecretVariable) != nullptr) return nullptr;
   Membership membership;
   if (!flags.join.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(membership, Join(flags.join, options.name, HostName(),
-                                             options.state_folder, options.connect_timeout_ms));
+    RUNNEL_ASSIGN_OR_RETURN(const std::string order, JoinOrderOf(flags.join));
+    RUNNEL_ASSIGN_OR_RETURN(membership, Join(order, options.name, HostName(), options.state_folder,
+                                             options.connect_timeout_ms));
   } else if (flags.insecure_network || options.state_folder.empty()) {
     return nullptr;
   } else {
@@ -282,7 +293,8 @@ int main(int argc, char** argv) {
                  "device joined)");
   runnel::MembershipFlags membership;
   app.add_option("--join", membership.join,
-                 "TOKEN@HOST:PORT: join a cluster, once. `runnel-central token` prints the token, "
+                 "TOKEN@HOST:PORT, or -: that line from standard input, which no list of processes "
+                 "shows: join a cluster, once. `runnel-central token` prints the token, "
                  "`runnel-central train` the address. The certificate stays in --state-dir; later "
                  "starts need no flag");
   app.add_option("--name", options.name,

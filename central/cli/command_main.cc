@@ -125,6 +125,7 @@ class DisplayMaker {
     callbacks.metrics_text = [this] { return metrics_.Text(); };
     callbacks.state_json = [this] { return display_->StateJson(); };
     callbacks.ready = [this] { return display_->ready(); };
+    callbacks.alive = [this] { return display_->alive(); };
     absl::StatusOr<std::unique_ptr<AdminServer>> admin =
         AdminServer::Start(static_cast<int>(metrics_port), std::move(callbacks));
     if (!admin.ok()) return admin.status();

@@ -16,7 +16,7 @@ namespace {
 constexpr char kTokenExamples[] = R"(
 Examples:
   a Pi joins by one token, which is good for an hour
-    ssh pi@192.168.1.11 ./runnel-worker --join $(runnel-central token --name pi-1)@192.168.1.10:7001
+    echo $(runnel-central token --name pi-1)@192.168.1.10:7001 | ssh pi@192.168.1.11 ./runnel-worker --join -
   a device whose key was lost joins again under its name
     runnel-central token --name pi-1)";
 

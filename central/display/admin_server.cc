@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "central/display/admin_page.h"
 
@@ -17,6 +18,14 @@ namespace {
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr int kThreads = 4;
 constexpr size_t kMaxRequestBytes = 1 << 16;
+
+// "localhost:9090", "[::1]".
+bool IsThisHost(const std::string& host) {
+  const size_t port = host.rfind(':');
+  const bool has_port = port != host.npos && host.back() != ']';
+  const std::string name = absl::AsciiStrToLower(has_port ? host.substr(0, port) : host);
+  return name == "localhost" || name == kLoopback || name == "[::1]";
+}
 
 absl::Status BindError(int port, int error_number) {
   const std::string what = absl::StrCat("metrics port ", port, ": ");
@@ -50,6 +59,14 @@ struct AdminServer::Impl {
   }
 
   void Route() {
+    server.set_pre_routing_handler(
+        [](const httplib::Request& request, httplib::Response& response) {
+          if (IsThisHost(request.get_header_value("Host")))
+            return httplib::Server::HandlerResponse::Unhandled;
+          response.status = 403;
+          response.set_content("ask by http://127.0.0.1 or http://localhost\n", "text/plain");
+          return httplib::Server::HandlerResponse::Handled;
+        });
     server.Get("/", [](const httplib::Request&, httplib::Response& response) {
       const absl::string_view page = AdminPage();
       response.set_content(page.data(), page.size(), "text/html; charset=utf-8");
@@ -60,8 +77,10 @@ struct AdminServer::Impl {
     server.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
       response.set_content(callbacks.metrics_text(), "text/plain; version=0.0.4; charset=utf-8");
     });
-    server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
-      response.set_content("ok\n", "text/plain");
+    server.Get("/healthz", [this](const httplib::Request&, httplib::Response& response) {
+      const bool alive = callbacks.alive();
+      response.status = alive ? 200 : 503;
+      response.set_content(alive ? "ok\n" : "stuck\n", "text/plain");
     });
     server.Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
       const bool ready = callbacks.ready();

@@ -1,10 +1,12 @@
 #pragma once
 
-// The HTTP side of central, on loopback only, since nothing is encrypted:
+// The HTTP side of central, on loopback only, since nothing is encrypted. A page of another site
+// that a browser on this host shows gets nothing: it would ask by its own name (Host).
+//
 //   GET /         a small page that shows /state, refreshed by itself
 //   GET /state    JSON
 //   GET /metrics  Prometheus' text format
-//   GET /healthz  200 "ok" as long as the process answers
+//   GET /healthz  200 "ok", or 503 "stuck" where the run's loop has not turned for long
 //   GET /readyz   200 "ready" once training has begun, else 503 "starting"
 
 #include <functional>
@@ -28,6 +30,7 @@ struct AdminCallbacks {
   std::function<std::string()> metrics_text;
   std::function<std::string()> state_json;
   std::function<bool()> ready;
+  std::function<bool()> alive;
 };
 
 class AdminServer {

@@ -11,6 +11,7 @@ namespace runnel {
 namespace {
 
 constexpr size_t kMaxLosses = 400;
+constexpr int64_t kStuckNs = 30'000'000'000;
 
 Json StagesJson(const RunView& view, const RunFigures& figures) {
   Json stages = Json::array();
@@ -69,7 +70,13 @@ void RunDisplay::Evaluation(const RunView& view, int64_t step, double accuracy, 
   Publish(view);
 }
 
+bool RunDisplay::alive() const {
+  const int64_t turned_ns = turned_ns_;
+  return turned_ns == 0 || clock_->NowNanos() - turned_ns < kStuckNs;
+}
+
 void RunDisplay::Transfer(const std::string& what, int64_t arrived_bytes, int64_t total_bytes) {
+  turned_ns_ = clock_->NowNanos();
   Write(progress_.Transfer(clock_->NowNanos(), what, arrived_bytes, total_bytes));
 }
 

@@ -36,6 +36,9 @@ class RunDisplay {
   // Any thread: what admin_server.h's page draws.
   std::string StateJson() const;
   bool ready() const { return ready_; }
+  // The trainer's thread, which calls Transfer many times a second, has done so lately, or has not
+  // begun.
+  bool alive() const;
 
  private:
   void Write(const std::string& text);
@@ -46,6 +49,7 @@ class RunDisplay {
   RunMetrics metrics_;
   const Clock* clock_;
   std::atomic<bool> ready_ = false;
+  std::atomic<int64_t> turned_ns_ = 0;  // the last Transfer; 0: none
   double accuracy_ = -1;
   std::deque<std::pair<int64_t, double>> losses_;
   mutable std::mutex mutex_;

@@ -1,5 +1,7 @@
 #include "central/run/checkpoints/checkpoint_failures.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace runnel {
@@ -8,10 +10,12 @@ absl::Status CheckpointFailures::Add(const CheckpointEnd& end, int64_t now_ns,
                                      std::string& warning) {
   warning.clear();
   if (end.status.ok() && end.path.empty()) {
+    if (std::exchange(leaves_out_, true)) return absl::OkStatus();
     warning = absl::StrCat("check-point of step ", end.step,
-                           " left out: the one before was still being written");
+                           " left out, as are others until the one before is written");
     return absl::OkStatus();
   }
+  leaves_out_ = false;
   if (end.status.ok()) {
     in_a_row_ = 0;
     return absl::OkStatus();

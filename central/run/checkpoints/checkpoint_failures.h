@@ -31,6 +31,7 @@ class CheckpointFailures {
   int64_t last_step_ = -1;
   int in_a_row_ = 0;
   int64_t since_ns_ = 0;  // of the first of them
+  bool leaves_out_ = false;
 };
 
 }  // namespace runnel

@@ -285,6 +285,10 @@ void Coordinator::FeedFailed(const absl::Status& status) {
       false);
 }
 
+void Coordinator::EndFor(int device, const StageFailed& failed) {
+  End(roster_.FailureOf(device, failed.reason, failed.unfit && !has_plan()), false);
+}
+
 void Coordinator::End(absl::Status status, bool stopped_by_user) {
   if (std::exchange(ending_, Ending::kEnded) == Ending::kEnded) return;
   roster_.ReleaseAll(effects_);

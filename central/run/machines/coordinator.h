@@ -257,6 +257,9 @@ class Coordinator {
   // Once the last state is there and evaluated.
   void EndIfComplete();
   void End(absl::Status status, bool stopped_by_user);
+  // A stage failed, and there is no other choice. Once a plan has held, what does not fit a worker
+  // is no more the user's to change before the run.
+  void EndFor(int device, const StageFailed& failed);
 
   // ---- losses of workers (coordinator_losses.cc)
   void Lose(const Detector::Finding& finding);

@@ -179,7 +179,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
     if (!move_.under_way() || failed.generation != move_.generation()) return;
     if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);
     if (recovery_.replacing() || !failed.unfit) return ChooseAgain(device, failed);
-    return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+    return EndFor(device, failed);
   }
   if (move_.revocable() && failed.generation == move_.generation()) {
     move_.Abort(absl::StrCat("worker ", roster_.name(device), ": ", failed.reason), roster_,
@@ -191,7 +191,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
   if (failed.not_finite != NotFinite::kNothing) return RecoverFromNotFinite(device, failed);
   if (recovery_.beginning()) return ChooseAgain(device, failed);
   if (move_.revocable()) move_.Abort(failed.reason, roster_, effects_);
-  End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+  EndFor(device, failed);
 }
 
 }  // namespace runnel

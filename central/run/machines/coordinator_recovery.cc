@@ -43,15 +43,14 @@ void Coordinator::ChooseAgain(int device, const StageFailed& failed) {
     return PlanRecovery();
   }
   if (!options_.recovers || (roster_.has_local_seats() && roster_.IsLastLocal(device)))
-    return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+    return EndFor(device, failed);
   RecoverWithout(device, failed.reason);
 }
 
 // The worker that made the value is not asked again; where it must be (stage 0), or where training
 // diverges on any worker, the value comes again at the same place, and that is the end.
 void Coordinator::RecoverFromNotFinite(int device, const StageFailed& failed) {
-  if (!recovery_.SurvivesNotFinite(step()))
-    return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+  if (!recovery_.SurvivesNotFinite(step())) return EndFor(device, failed);
   auto stage = static_cast<int>(active_.StageOf(device).value_or(0));
   if (failed.not_finite == NotFinite::kUpstream) --stage;
   if (failed.not_finite == NotFinite::kDownstream) ++stage;

@@ -48,7 +48,7 @@ std::string Get(int port, const std::string& path) {
 }
 
 struct Running {
-  std::atomic<bool> ready = false;
+  std::atomic<bool> ready = false, alive = true;
   std::unique_ptr<AdminServer> server;
 
   Running() {
@@ -56,6 +56,7 @@ struct Running {
     callbacks.metrics_text = [] { return std::string("runnel_up 1\n"); };
     callbacks.state_json = [] { return std::string("{\"step\":7}"); };
     callbacks.ready = [this] { return ready.load(); };
+    callbacks.alive = [this] { return alive.load(); };
     auto started = AdminServer::Start(0, callbacks);
     EXPECT_TRUE(started.ok()) << started.status();
     if (started.ok()) server = *std::move(started);
@@ -88,15 +89,35 @@ TEST(AdminServer, ReadyOnceTrainingHasBegun) {
   EXPECT_THAT(Get(running.server->port(), "/readyz"), StartsWith("HTTP/1.1 200"));
 }
 
+TEST(AdminServer, AStuckLoopIsNotHealthy) {
+  Running running;
+  running.alive = false;
+  EXPECT_THAT(Get(running.server->port(), "/healthz"), StartsWith("HTTP/1.1 503"));
+}
+
+// A site whose name leads to 127.0.0.1 could read them with a browser of this host.
+TEST(AdminServer, AnswersByThisHostsNamesOnly) {
+  Running running;
+  const int port = running.server->port();
+  const auto ask = [port](const std::string& host) {
+    return Ask(port, absl::StrCat("GET /state HTTP/1.1\r\nHost: ", host, "\r\n\r\n"));
+  };
+  for (const char* host : {"localhost", "LOCALHOST:1", "127.0.0.1:9090", "[::1]:80"})
+    EXPECT_THAT(ask(host), StartsWith("HTTP/1.1 200")) << host;
+  for (const char* host : {"rebound.example:9090", "localhost.example", "127.0.0.1.example", ""})
+    EXPECT_THAT(ask(host), StartsWith("HTTP/1.1 403")) << host;
+}
+
 TEST(AdminServer, BadRequests) {
   Running running;
   const int port = running.server->port();
   EXPECT_THAT(Get(port, "/nothing"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(Get(port, "/../../etc/passwd"), StartsWith("HTTP/1.1 404"));
-  EXPECT_THAT(Ask(port, "POST /state HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"),
+  EXPECT_THAT(Ask(port, "POST /state HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"),
               StartsWith("HTTP/1.1 404"));
-  EXPECT_THAT(Ask(port, "POST /state HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n"),
-              StartsWith("HTTP/1.1 4"));
+  EXPECT_THAT(
+      Ask(port, "POST /state HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"),
+      StartsWith("HTTP/1.1 4"));
   EXPECT_THAT(Ask(port, "nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(Get(port, "/healthz"), StartsWith("HTTP/1.1 200"));
 }

@@ -105,6 +105,16 @@ TEST(CoordinatorSecondChoice, AStageThatFailsBeforeItTrainsIsLeftOutToo) {
   EXPECT_EQ(cluster.log(), " plan1 b40 lost-w1 back40 plan2 back40 plan3 b80 b120 end120");
 }
 
+// Scripts start a run again that ended with code 1, and not with 2.
+TEST(CoordinatorSecondChoice, WhatDoesNotFitAWorkerThatTrainedIsNoWrongInput) {
+  Cluster cluster(kThree);
+  cluster.When(SecondGrant, [&] {
+    cluster->Received(ConnectionId(2), StageFailed{Generation(1), "no such thing", true});
+  });
+  cluster.Settle();
+  EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kAborted) << cluster.ended();
+}
+
 // ---- a value that is no finite number
 
 StageFailed NoNumber(int32_t generation, NotFinite from) {
