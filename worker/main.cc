@@ -293,10 +293,9 @@ int main(int argc, char** argv) {
                  "device joined)");
   runnel::MembershipFlags membership;
   app.add_option("--join", membership.join,
-                 "TOKEN@HOST:PORT, or -: that line from standard input, which no list of processes "
-                 "shows: join a cluster, once. `runnel-central token` prints the token, "
-                 "`runnel-central train` the address. The certificate stays in --state-dir; later "
-                 "starts need no flag");
+                 "TOKEN@HOST:PORT, or - to read it from standard input: join a cluster, once. "
+                 "`runnel-central token` prints the token, `runnel-central train` the address. "
+                 "The certificate stays in --state-dir; later starts need no flag");
   app.add_option("--name", options.name,
                  "name of this worker, unique in the run (default: the host's name and an id from "
                  "--state-dir)");
