@@ -1,11 +1,24 @@
 // The coordinator's part that finds lost workers and watches whether anything moves.
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "central/run/machines/coordinator.h"
 
 namespace runnel {
+
+namespace {
+
+bool HasCopies(const std::optional<ReplicatedBarrier>& barrier, int device) {
+  return barrier.has_value() &&
+         std::any_of(barrier->layers.begin(), barrier->layers.end(), [device](const auto& held) {
+           return std::find(held.devices.begin(), held.devices.end(), device) != held.devices.end();
+         });
+}
+
+}  // namespace
 
 void Coordinator::TimerFired(int64_t now_ns, int64_t moved_bytes) {
   if (ended()) return;
@@ -64,10 +77,12 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   if (ended()) return;
   const std::optional<int> device = roster_.Leave(connection, effects_);
   if (!device.has_value()) return;
+  // Until it has a plan, a recovery counts on the copies of all that were there when it began.
+  const bool is_counted_on = recovery_.waiting() && HasCopies(Replicas(), *device);
   replication_.Lose(*device);
   const bool is_measured = measuring_.Skip(*device, roster_, effects_);
   const std::string& name = roster_.name(*device);
-  if (roster_.device(*device).released && !IsNeeded(*device)) {
+  if (roster_.device(*device).released && !is_counted_on && !IsNeeded(*device)) {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("worker ", name, " has left")});
     if (is_measured) Measure();
     return;
@@ -80,7 +95,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
     if (is_measured) Measure();
     return;
   }
-  if (IsNeeded(*device)) return Recover(*device, status.message());
+  if (is_counted_on || IsNeeded(*device)) return Recover(*device, status.message());
   if (!has_plan() || recovery_.replacing()) return;
   if (!move_.revocable() || !move_.Uses(*device)) {
     if (is_measured) Measure();

@@ -241,6 +241,29 @@ TEST(CoordinatorRecovery, WhereNoPlanFitsTheLostWorkerOrAnotherIsWaitedFor) {
   }
 }
 
+// It has no stage any more, and leaves while a worker of this host is started again.
+TEST(CoordinatorRecovery, AHolderOfCopiesThatLeavesMeanwhileIsNotAskedForThem) {
+  Cluster cluster(kThree, 1, 0, /*replicate_every=*/1);
+  cluster.central_hears_states_ = false;
+  cluster.returns_ = false;
+  cluster.planner().at_barrier = [](const BarrierReport& report) -> BarrierDecision {
+    if (report.step != 80) return KeepPlan{};
+    return ChangePlan{PlanOf({0, 1}, {2, 5}), "because"};
+  };
+  cluster.planner().for_survivors = [](const BarrierReport&) { return PlanOf({0}, {5}); };
+  int commits = 0;
+  cluster.When([&](const SendControl& send) { return At<CommitPlan>(0)(send) && ++commits == 2; },
+               [&] { cluster.Kill(0); });
+  cluster.Settle();
+  EXPECT_TRUE(cluster->joining());
+  cluster.Kill(2);
+  cluster.Settle();
+  cluster.returns_ = true;
+  cluster->EndedBeforeJoining("w0", absl::UnavailableError("signal 9"));
+  cluster.Settle();
+  cluster.ExpectAllTrainedOnce();
+}
+
 TEST(CoordinatorRecovery, WhereNobodyComesTheRunEndsWithOneLine) {
   Cluster cluster(kThree);
   cluster.planner().for_survivors = PlanOverThree;
