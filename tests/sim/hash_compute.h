@@ -17,7 +17,8 @@ inline uint64_t HashOf(uint64_t a, uint64_t b, uint64_t c = 0) {
   uint64_t h = a * 0x9E3779B97F4A7C15u ^ (b + 0x7F4A7C15u) * 0xBF58476D1CE4E5B9u ^
                (c + 1) * 0x94D049BB133111EBu;
   h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9u;
-  return h ^ (h >> 32);
+  // Each half is finite as an FP32 number, since what passes a boundary is checked for that.
+  return (h ^ (h >> 32)) & ~uint64_t{0x0080000000800000};
 }
 
 inline Payload HashPayload(uint64_t value) {
