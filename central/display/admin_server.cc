@@ -61,7 +61,8 @@ struct AdminServer::Impl {
   void Route() {
     server.set_pre_routing_handler(
         [](const httplib::Request& request, httplib::Response& response) {
-          if (IsThisHost(request.get_header_value("Host")))
+          // Every browser names the host; a client of HTTP/1.0 need not.
+          if (!request.has_header("Host") || IsThisHost(request.get_header_value("Host")))
             return httplib::Server::HandlerResponse::Unhandled;
           response.status = 403;
           response.set_content("ask by http://127.0.0.1 or http://localhost\n", "text/plain");

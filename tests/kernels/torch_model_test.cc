@@ -194,6 +194,7 @@ TEST_P(GradientTest, EqualsAutograd) {
 constexpr GradientCase kGradientCases[] = {
     {"lenet", "torch", 64},
     {"har_cnn", "torch", 64},
+    {"mlp", "torch", 64},
     {"mobilenet_v2", "torch", 64},
     {"mobilenet_v2", "torch", 32, Init::kSmooth},
     {"mobilenet_v2_s1", "torch", 8},
