@@ -157,7 +157,7 @@ class Rules(unittest.TestCase):
         "central/a.cc": '#include "partition/policy.h"\n#include "proto/transport/link/frame.h"\n',
         "central/records/journal_file.cc": '#include "proto/journal.pb.h"\n',
         "central/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "kernels/ir/program.h"\n',
-        "worker/a.cc": '#include "kernels/ir/program.h"\n#include "compress/codec.h"\n',
+        "worker/a.cc": '#include "kernels/ir/compiler.h"\n#include "compress/codec.h"\n',
         "worker/grpc_control.cc": "#include <grpcpp/grpcpp.h>\n",
         "tests/a.cc": '#include "central/a.h"\n#include "worker/a.h"\n#include <torch/torch.h>\n',
         "deploy/a.sh": 'RUNNEL_ROUNDS="${RUNNEL_ROUNDS:-9}" cmake -DRUNNEL_TESTS=OFF\n',
