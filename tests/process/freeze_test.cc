@@ -102,15 +102,6 @@ TEST(Freeze, LostWorkersAndALostCentralChangeNothing) {
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
 }
 
-TEST(Freeze, ThePlannerMovesTheCut) {
-  const Words plan = {"plan", "--model",  "vgg11", "--dataset",    "cifar10", "--local-workers",
-                      "2",    "--policy", "dp",    "--batch-size", "8"};
-  const auto cut = [&](const Words& words) {
-    return RunCentral(words)["plan"]["stages"][0]["last_layer"].get<int>();
-  };
-  EXPECT_GT(cut(With(plan, {"--rewrite", "freeze:6"})), cut(plan));
-}
-
 TEST(Freeze, BadInputIsOneLine) {
   const auto refused = [](const std::string& rewrite, const std::string& words) {
     Process central({"runnel-central", "train", "--quick", "--rewrite", rewrite});

@@ -117,7 +117,8 @@ TensorData RandomControlMessages::Tensor() {
   tensor.bytes = Bytes(tensor.shape.elements() * SizeOf(tensor.dtype));
   tensor.bytes[0] = 'x';  // zeros go without bytes
   // Values are finite: a bit of each exponent is zero.
-  for (size_t i = 3; tensor.dtype == DType::kFloat32 && i < tensor.bytes.size(); i += 4)
+  const size_t size = SizeOf(tensor.dtype);
+  for (size_t i = size - 1; IsFloat(tensor.dtype) && i < tensor.bytes.size(); i += size)
     tensor.bytes[i] = static_cast<char>(tensor.bytes[i] & ~0x40);
   return tensor;
 }
