@@ -12,6 +12,13 @@
 namespace runnel {
 namespace {
 
+// The compiler's type.
+#ifdef __aarch64__
+using Half = __fp16;
+#else
+using Half = _Float16;
+#endif
+
 std::vector<std::byte> Encode(DType dtype, absl::Span<const float> values) {
   std::vector<std::byte> elements(values.size() * SizeOf(dtype));
   TypeOf(dtype).from_float(values, absl::MakeSpan(elements));
@@ -68,7 +75,7 @@ TEST(NumberTypes, EveryHalfIsTheCompilers) {
     std::vector<std::byte> element(2);
     std::memcpy(element.data(), &half, 2);
     const float value = Decode(DType::kFloat16, element)[0];
-    const auto want = static_cast<float>(std::bit_cast<_Float16>(half));
+    const auto want = static_cast<float>(std::bit_cast<Half>(half));
     if (std::isnan(want)) {
       EXPECT_TRUE(std::isnan(value)) << code;
       EXPECT_TRUE(std::isnan(Decode(DType::kFloat16, Encode(DType::kFloat16, {value}))[0]));
@@ -78,13 +85,13 @@ TEST(NumberTypes, EveryHalfIsTheCompilers) {
     ASSERT_EQ(Encode(DType::kFloat16, {value}), element) << code;
     // Its neighbours in FP32, and what lies in the middle between it and the next half, with the
     // neighbours of that.
-    const auto next = static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(code + 1)));
+    const auto next = static_cast<float>(std::bit_cast<Half>(static_cast<uint16_t>(code + 1)));
     const float middle =
         std::isfinite(next) ? value + (next - value) / 2 : std::copysign(65520.0f, value);
     for (const float around : {value, middle}) {
       for (const float x :
            {std::nextafter(around, -INFINITY), around, std::nextafter(around, INFINITY)}) {
-        const auto rounded = std::bit_cast<uint16_t>(static_cast<_Float16>(x));
+        const auto rounded = std::bit_cast<uint16_t>(static_cast<Half>(x));
         std::memcpy(element.data(), &rounded, 2);
         ASSERT_EQ(Encode(DType::kFloat16, {x}), element) << code << " " << x;
       }
