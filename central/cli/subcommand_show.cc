@@ -16,7 +16,7 @@ Examples:
     runnel-central show lenet > mine.json
   whether one's own is right; then train it
     runnel-central show json:mine.json
-    runnel-central train --model json:mine.json --data images:~/pictures)";
+    runnel-central train --model json:mine.json --data images:pictures)";
 
 }  // namespace
 

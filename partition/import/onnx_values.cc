@@ -21,8 +21,11 @@ bool CopyRaw(const std::string& raw, size_t count, std::vector<float>& values) {
   return true;
 }
 
-template <typename Field>
-bool CopyField(const Field& field, size_t count, std::vector<float>& values) {
+// The numbers lie in raw_data or in the field of their type.
+template <typename T, typename Field>
+bool Copy(const onnx::TensorProto& tensor, const Field& field, size_t count,
+          std::vector<float>& values) {
+  if (!tensor.raw_data().empty()) return CopyRaw<T>(tensor.raw_data(), count, values);
   if (static_cast<size_t>(field.size()) != count) return false;
   values.assign(field.begin(), field.end());
   return true;
@@ -39,25 +42,19 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
   for (const int64_t dim : constant.dims) count *= static_cast<size_t>(dim);
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL)
     return absl::InvalidArgumentError("its numbers lie in another file; export them into this one");
-  const bool is_raw = !tensor.raw_data().empty();
-  const std::string& raw = tensor.raw_data();
   bool is_read = false;
   switch (tensor.data_type()) {
     case onnx::TensorProto::FLOAT:
-      is_read = is_raw ? CopyRaw<float>(raw, count, constant.values)
-                       : CopyField(tensor.float_data(), count, constant.values);
+      is_read = Copy<float>(tensor, tensor.float_data(), count, constant.values);
       break;
     case onnx::TensorProto::DOUBLE:
-      is_read = is_raw ? CopyRaw<double>(raw, count, constant.values)
-                       : CopyField(tensor.double_data(), count, constant.values);
+      is_read = Copy<double>(tensor, tensor.double_data(), count, constant.values);
       break;
     case onnx::TensorProto::INT64:
-      is_read = is_raw ? CopyRaw<int64_t>(raw, count, constant.values)
-                       : CopyField(tensor.int64_data(), count, constant.values);
+      is_read = Copy<int64_t>(tensor, tensor.int64_data(), count, constant.values);
       break;
     case onnx::TensorProto::INT32:
-      is_read = is_raw ? CopyRaw<int32_t>(raw, count, constant.values)
-                       : CopyField(tensor.int32_data(), count, constant.values);
+      is_read = Copy<int32_t>(tensor, tensor.int32_data(), count, constant.values);
       break;
     default:
       return absl::InvalidArgumentError(absl::StrCat("numbers of type ", tensor.data_type(),
