@@ -225,10 +225,11 @@ absl::StatusOr<Placement> PlacementOf(const PlanRequest& request, const Pipeline
                                       const Plan& plan) {
   Placement placement;
   for (const StagePlan& stage : plan.stages) {
-    const auto device = std::find(request.devices.begin(), request.devices.end(), stage.device);
+    const DeviceId sole(stage.sole_device());
+    const auto device = std::find(request.devices.begin(), request.devices.end(), sole);
     if (device == request.devices.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("plan: device ", stage.device.value(), " is not there"));
+          absl::StrCat("plan: device ", sole.value(), " is not there"));
     }
     placement.order.push_back(static_cast<int>(device - request.devices.begin()));
     placement.last_layer.push_back(stage.last_layer);
@@ -264,8 +265,11 @@ absl::StatusOr<PlacedPlan> MakePlacedPlan(const PlanRequest& request) {
   const std::vector<StageOrder> orders = StageOrders(request.schedule->deferred, placement.caps);
   int first = 0;
   for (size_t i = 0; i < placement.order.size(); ++i) {
-    plan.stages.push_back({request.devices[placement.order[i]], first, placement.last_layer[i],
-                           orders[i].cap, orders[i].deferred_weight_gradients});
+    plan.stages.push_back({{Seat{request.devices[placement.order[i]]}},
+                           first,
+                           placement.last_layer[i],
+                           orders[i].cap,
+                           orders[i].deferred_weight_gradients});
     first = placement.last_layer[i] + 1;
   }
   for (const int codec : placement.codecs)

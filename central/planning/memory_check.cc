@@ -50,9 +50,9 @@ absl::Status CheckMemory(const PlanRequest& request, const Plan& plan,
   const size_t stages = plan.stages.size();
   std::vector<std::string> reasons;
   std::vector<DeviceMemory> limiting;
-  for (size_t i = 0; i < stages; ++i) {
+  for (const auto [i, number] : plan.seats()) {
     const StagePlan& stage = plan.stages[i];
-    const DeviceMemory& device = devices[static_cast<size_t>(stage.device.value())];
+    const DeviceMemory& device = devices[static_cast<size_t>(number)];
     if (device.may_take_bytes == 0) continue;
     const StageEnds ends = {stage.first_layer, stage.last_layer,
                             i > 0 ? placement.codecs[i - 1] : -1,

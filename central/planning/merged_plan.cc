@@ -6,20 +6,11 @@
 namespace runnel {
 namespace {
 
-const DeviceFacts& FactsOf(const StagePlan& stage, const std::vector<DeviceFacts>& devices) {
-  return devices[static_cast<size_t>(stage.device.value())];
-}
-
-bool HasStage(const Plan& plan, int device) {
-  return std::any_of(plan.stages.begin(), plan.stages.end(),
-                     [device](const StagePlan& stage) { return stage.device.value() == device; });
-}
-
 void GiveToIdleDevices(const std::vector<DeviceFacts>& devices, Plan& plan) {
   for (StagePlan& stage : plan.stages) {
-    for (size_t i = 0; i < devices.size() && FactsOf(stage, devices).is_lost; ++i) {
+    for (size_t i = 0; i < devices.size() && OfSoleDevice(stage, devices).is_lost; ++i) {
       const auto device = static_cast<int>(i);
-      if (!devices[i].is_lost && !HasStage(plan, device)) stage.device = DeviceId(device);
+      if (!devices[i].is_lost && !plan.Uses(device)) stage.GiveTo(device);
     }
   }
 }
@@ -40,8 +31,8 @@ void MergeStage(size_t lost, Plan& plan) {
 void PutALocalDeviceFirst(const std::vector<DeviceFacts>& devices, Plan& plan) {
   const auto local =
       std::find_if(plan.stages.begin(), plan.stages.end(),
-                   [&](const StagePlan& stage) { return FactsOf(stage, devices).is_local; });
-  if (local != plan.stages.end()) std::swap(plan.stages.front().device, local->device);
+                   [&](const StagePlan& stage) { return OfSoleDevice(stage, devices).is_local; });
+  if (local != plan.stages.end()) std::swap(plan.stages.front().seats, local->seats);
 }
 
 }  // namespace
@@ -50,7 +41,7 @@ absl::StatusOr<Plan> MergeLostStages(const Plan& plan, const std::vector<DeviceF
   Plan merged = plan;
   GiveToIdleDevices(devices, merged);
   for (size_t i = merged.stages.size(); i-- > 0;) {
-    if (!FactsOf(merged.stages[i], devices).is_lost) continue;
+    if (!OfSoleDevice(merged.stages[i], devices).is_lost) continue;
     if (merged.stages.size() == 1) return absl::UnavailableError("none is left");
     MergeStage(i, merged);
   }
@@ -65,10 +56,10 @@ absl::StatusOr<Plan> RenumberByName(const Plan& plan, const std::vector<std::str
   all.push_back({.name = "", .is_lost = true});
   Plan renumbered = plan;
   for (StagePlan& stage : renumbered.stages) {
-    const std::string& name = names[static_cast<size_t>(stage.device.value())];
+    const std::string& name = OfSoleDevice(stage, names);
     const auto found = std::find_if(devices.begin(), devices.end(),
                                     [&](const DeviceFacts& device) { return device.name == name; });
-    stage.device = DeviceId(static_cast<int32_t>(found - devices.begin()));
+    stage.GiveTo(static_cast<int>(found - devices.begin()));
   }
   return MergeLostStages(renumbered, all);
 }

@@ -32,12 +32,6 @@ constexpr int64_t kMostSimulated = 1000;
 // A wired network's delay is below this and not worth a line.
 constexpr double kShownDelaySeconds = 0.5e-3;
 
-std::vector<int> DevicesOf(const Plan& plan) {
-  std::vector<int> devices;
-  for (const StagePlan& stage : plan.stages) devices.push_back(stage.device.value());
-  return devices;
-}
-
 // Transport costs of a device by itself, in seconds of its wall clock at full speed. Unless it
 // measured them, we assume that they scale as its training does beside device 0's.
 struct TransportScale {
@@ -160,7 +154,7 @@ absl::StatusOr<Plan> PlanMaker::MakePlan(const std::vector<int>& devices,
 }
 
 absl::StatusOr<Plan> PlanMaker::NextPlan(const Plan& held, const MeasuredCluster& cluster) const {
-  const std::vector<int> devices = DevicesOf(held);
+  const std::vector<int> devices = held.sole_devices();
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
   for (const StagePlan& stage : held.stages) request.held.push_back(stage.last_layer);
   return MakePlanFor(std::move(request), devices, cluster);
@@ -209,7 +203,7 @@ absl::StatusOr<Plan> PlanMaker::AnyPlanFor(PlanRequest request, const std::vecto
 
 absl::StatusOr<Plan> PlanMaker::RefitCodecs(const Plan& plan,
                                             const MeasuredCluster& cluster) const {
-  const std::vector<int> devices = DevicesOf(plan);
+  const std::vector<int> devices = plan.sole_devices();
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
   RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
   request.compute = &cost;
@@ -220,7 +214,7 @@ absl::StatusOr<Plan> PlanMaker::RefitCodecs(const Plan& plan,
 template <typename CostFn>
 absl::StatusOr<double> PlanMaker::CostOf(const Plan& plan, const MeasuredCluster& cluster,
                                          CostFn cost_of) const {
-  const std::vector<int> devices = DevicesOf(plan);
+  const std::vector<int> devices = plan.sole_devices();
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
   RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
@@ -256,7 +250,7 @@ double PlanMaker::CodingErrorOf(const Plan& plan) const {
 PlanBandwidth PlanMaker::AssumedBandwidth(const Plan& plan, const LinkRates& rates) const {
   PlanBandwidth bandwidth;
   bandwidth.source = rates.empty() ? inputs_.links.source : "measured";
-  const std::vector<std::vector<LinkSpeed>> speeds = SpeedsBetween(DevicesOf(plan), rates);
+  const std::vector<std::vector<LinkSpeed>> speeds = SpeedsBetween(plan.sole_devices(), rates);
   for (size_t i = 0; i + 1 < plan.stages.size(); ++i) {
     const LinkSpeed& down = speeds[i][i + 1];
     const LinkSpeed& up = speeds[i + 1][i];

@@ -115,13 +115,9 @@ std::vector<int> Replanner::IdleDevicesToMeasure(const BarrierReport& report,
                                                  const Plan& next) const {
   const double most_seconds = options_.max_measure_share * SecondsLeft(report, cluster);
   std::vector<int> devices;
-  for (const StagePlan& stage : next.stages) {
-    const int device = stage.device.value();
-    const auto is_there = [device](const StagePlan& old) { return old.device.value() == device; };
-    const bool is_idle =
-        std::none_of(report.plan.stages.begin(), report.plan.stages.end(), is_there);
+  for (const int device : next.devices()) {
     const double ratio = corrections_.ratios()[static_cast<size_t>(device)];
-    if (is_idle && std::abs(ratio - 1) > options_.idle_ratio_off &&
+    if (!report.plan.Uses(device) && std::abs(ratio - 1) > options_.idle_ratio_off &&
         corrections_.MeasurementSeconds(device, report) < most_seconds) {
       devices.push_back(device);
     }
@@ -347,10 +343,10 @@ double Replanner::MoveSeconds(const ReplannerOptions& options, const Question& q
       const auto old = std::find_if(stages.begin(), stages.end(), [layer](const StagePlan& one) {
         return one.first_layer <= layer && layer <= one.last_layer;
       });
-      if (old == stages.end() || old->device == stage.device) continue;
+      if (old == stages.end() || old->seats == stage.seats) continue;
       const int64_t bytes = options.layer_state_bytes[static_cast<size_t>(layer)];
-      cross(old->device.value(), /*is_up=*/true, bytes);
-      cross(stage.device.value(), /*is_up=*/false, bytes);
+      cross(old->sole_device(), /*is_up=*/true, bytes);
+      cross(stage.sole_device(), /*is_up=*/false, bytes);
     }
   }
   double longest = 0;

@@ -165,9 +165,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   const auto samples = static_cast<double>(inputs().micro_batch_size);
   forecast_.samples_per_s = samples / period_s;
   for (const int number : numbers) {
-    const auto has = [number](const StagePlan& stage) { return stage.device.value() == number; };
-    if (std::none_of(plan.stages.begin(), plan.stages.end(), has))
-      forecast_.unused.push_back(devices[static_cast<size_t>(number)].name);
+    if (!plan.Uses(number)) forecast_.unused.push_back(devices[static_cast<size_t>(number)].name);
   }
   const absl::StatusOr<double> even_period_s = EvenPeriodSeconds(inputs(), numbers, cluster);
   if (even_period_s.ok()) forecast_.even_samples_per_s = samples / *even_period_s;
@@ -306,21 +304,22 @@ ChangePlan RunPlanner::Take(ChangePlan change) {
 }
 
 std::vector<int> RunPlanner::IdlePaths(const BarrierReport& report, const Plan& next) const {
-  const auto is_local = [&report](const StagePlan& stage) {
-    return report.devices[static_cast<size_t>(stage.device.value())].is_local;
+  const auto is_local = [&report](int device) {
+    return report.devices[static_cast<size_t>(device)].is_local;
   };
   // The devices on other hosts that exchange tensors with central's host.
-  const auto paths_of = [&is_local](const std::vector<StagePlan>& stages) {
+  const auto paths_of = [&is_local](const Plan& plan) {
     std::set<int> paths;
-    for (size_t i = 0; i + 1 < stages.size(); ++i) {
-      if (is_local(stages[i]) == is_local(stages[i + 1])) continue;
-      paths.insert(stages[is_local(stages[i]) ? i + 1 : i].device.value());
+    const std::vector<int> devices = plan.sole_devices();
+    for (size_t i = 0; i + 1 < devices.size(); ++i) {
+      if (is_local(devices[i]) == is_local(devices[i + 1])) continue;
+      paths.insert(devices[is_local(devices[i]) ? i + 1 : i]);
     }
     return paths;
   };
-  const std::set<int> used = paths_of(report.plan.stages);
+  const std::set<int> used = paths_of(report.plan);
   std::vector<int> idle;
-  for (const int device : paths_of(next.stages)) {
+  for (const int device : paths_of(next)) {
     if (!used.contains(device) && ProbesPath(report.devices, device)) idle.push_back(device);
   }
   return idle;
@@ -330,10 +329,10 @@ BarrierDecision RunPlanner::Prove(const BarrierReport& report, const UnprovenCha
   const MeasureDevices& measured = unproven.measure;
   RecordPaths(report.devices, measured.paths, inputs().links.given.delay_seconds, cluster_.rates);
   const Plan& plan = unproven.change.plan;
-  const bool is_there =
-      std::none_of(plan.stages.begin(), plan.stages.end(), [&report](const StagePlan& stage) {
-        return report.devices[static_cast<size_t>(stage.device.value())].is_lost;
-      });
+  const std::vector<int> devices = plan.devices();
+  const bool is_there = std::none_of(devices.begin(), devices.end(), [&report](int device) {
+    return report.devices[static_cast<size_t>(device)].is_lost;
+  });
   std::optional<ChangePlan> change =
       is_there ? replanner_->Reconsider(report, cluster_, plan, measured.devices) : std::nullopt;
   refusals_.resize(report.devices.size());

@@ -75,8 +75,7 @@ absl::StatusOr<TrainingSettings> OldTraining(const proto::OldTrainingSettings& o
 absl::Status CheckParts(const Checkpoint& checkpoint) {
   if (checkpoint.step < 0) return absl::InvalidArgumentError("step is below 0");
   RUNNEL_RETURN_IF_ERROR(CheckPlan(checkpoint.plan, checkpoint.model));
-  for (const StagePlan& stage : checkpoint.plan.stages) {
-    const int32_t device = stage.device.value();
+  for (const int device : checkpoint.plan.devices()) {
     if (device < 0 || static_cast<size_t>(device) >= checkpoint.device_names.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("device ", device, " of the plan has no name"));

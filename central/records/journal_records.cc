@@ -1,11 +1,11 @@
 // Journal records <-> JSON lines.
 
 #include "absl/strings/str_cat.h"
-#include "proto/json/json_fields.h"
 #include "central/records/journal.h"
 #include "central/records/plan_json.h"
 #include "central/settings/setting_json.h"
 #include "proto/base/status_macros.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel {
 namespace {
@@ -228,10 +228,10 @@ absl::StatusOr<JournalRecord> ReadPlan(JsonObject& object) {
     RUNNEL_ASSIGN_OR_RETURN(JournalDevice read, DeviceFromJson(device));
     r.devices.push_back(std::move(read));
   }
-  for (const StagePlan& stage : r.plan.stages) {
-    if (static_cast<size_t>(stage.device.value()) < r.devices.size()) continue;
+  for (const int device : r.plan.devices()) {
+    if (static_cast<size_t>(device) < r.devices.size()) continue;
     object.Note(absl::InvalidArgumentError(
-        absl::StrCat("device ", stage.device.value(), " of the plan is not among the devices")));
+        absl::StrCat("device ", device, " of the plan is not among the devices")));
   }
   return r;
 }

@@ -18,7 +18,7 @@ absl::StatusOr<StagePlan> StageFromJson(const Json& json) {
       .Read("cap", stage.cap);
   if (json.contains(kDeferred)) object.Read(kDeferred, stage.deferred_weight_gradients);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
-  stage.device = DeviceId(device);
+  stage.GiveTo(device);
   if (device < 0 || stage.first_layer < 0 || stage.last_layer < stage.first_layer ||
       stage.cap < 1 || stage.deferred_weight_gradients < 0) {
     return absl::InvalidArgumentError(
@@ -42,11 +42,11 @@ absl::StatusOr<LinkPlan> LinkFromJson(const Json& json) {
 Json StagesToJson(const Plan& plan, absl::Span<const std::string> device_names) {
   Json stages = Json::array();
   for (const StagePlan& stage : plan.stages) {
-    Json& json = stages.emplace_back(Json{{"device", stage.device.value()},
+    Json& json = stages.emplace_back(Json{{"device", stage.sole_device()},
                                           {"first_layer", stage.first_layer},
                                           {"last_layer", stage.last_layer},
                                           {"cap", stage.cap}});
-    const auto number = static_cast<size_t>(stage.device.value());
+    const auto number = static_cast<size_t>(stage.sole_device());
     if (number < device_names.size()) {
       json["device"] = device_names[number];
       json["device_number"] = number;

@@ -327,7 +327,7 @@ std::string PlanText(const Scenario& scenario, const Plan& plan) {
   std::vector<int64_t> caps;
   std::vector<std::string> codecs;
   for (const StagePlan& stage : plan.stages) {
-    stages.push_back(absl::StrCat(scenario.hosts[stage.device.value()].name, " ", stage.first_layer,
+    stages.push_back(absl::StrCat(OfSoleDevice(stage, scenario.hosts).name, " ", stage.first_layer,
                                   "-", stage.last_layer));
     caps.push_back(stage.cap);
   }

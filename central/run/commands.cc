@@ -226,8 +226,9 @@ void PrintStageSeconds(const TrainingOutcome& outcome, const RunSettings& settin
   const PlanDecided& decided = outcome.plans.back();
   const std::string source =
       settings.predictor.empty() ? "measured" : absl::StrCat("predicted by ", settings.predictor);
-  for (const StagePlan& stage : decided.plan.stages) {
-    const JournalDevice& device = decided.devices[static_cast<size_t>(stage.device.value())];
+  for (const auto [i, number] : decided.plan.seats()) {
+    const StagePlan& stage = decided.plan.stages[i];
+    const JournalDevice& device = decided.devices[static_cast<size_t>(number)];
     if (device.times.empty()) continue;
     const double seconds = device.times.Seconds({stage.first_layer, stage.last_layer});
     context.print(absl::StrFormat("%s: layers %d to %d, %.3f ms a micro-batch (%s)", device.name,
@@ -272,9 +273,8 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   context.print(PrintSchedule(stages, kShownMicroBatches, drain, setup.training.micro_batches,
                               static_cast<size_t>(forward_only)));
   for (size_t i = 0; i < outcome.programs.size(); ++i) {
-    const DeviceId device = outcome.plan.stages[i].device;
     const std::string& name =
-        outcome.plans.back().devices[static_cast<size_t>(device.value())].name;
+        OfSoleDevice(outcome.plan.stages[i], outcome.plans.back().devices).name;
     const ProgramListing& program = outcome.programs[i];
     if (lists_programs) {
       context.print(absl::StrCat(name, ": ", ToText(program)));

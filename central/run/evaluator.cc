@@ -29,7 +29,7 @@ RunSettings PlainLoopOf(RunSettings settings) {
 Plan WholeModel(const RunSetup& setup) {
   Plan plan;
   StagePlan stage;
-  stage.device = DeviceId(0);
+  stage.GiveTo(0);
   stage.last_layer = setup.model.layer_count() - 1;
   stage.cap = 1;
   plan.stages = {stage};

@@ -65,9 +65,8 @@ std::string OtherArithmetic(const PlanDecided& recorded, const PlanDecided& repl
   std::string others;
   for (size_t i = 0; i < recorded.plan.stages.size(); ++i) {
     const StagePlan& stage = recorded.plan.stages[i];
-    const JournalDevice& then = recorded.devices[static_cast<size_t>(stage.device.value())];
-    const DeviceId here = replayed.plan.stages[i].device;
-    const JournalDevice& now = replayed.devices[static_cast<size_t>(here.value())];
+    const JournalDevice& then = OfSoleDevice(stage, recorded.devices);
+    const JournalDevice& now = OfSoleDevice(replayed.plan.stages[i], replayed.devices);
     const std::string layers =
         absl::StrCat("; layers ", stage.first_layer, " to ", stage.last_layer, " from step ",
                      recorded.from_step, " on were computed ");
@@ -127,7 +126,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
     job.state = std::move(state);
     Plan local = plan;
     for (size_t stage = 0; stage < local.stages.size(); ++stage) {
-      local.stages[stage].device = DeviceId(static_cast<int32_t>(stage));
+      local.stages[stage].GiveTo(static_cast<int>(stage));
     }
     FixedPlanner planner(std::move(local));
     job.planner = &planner;

@@ -60,7 +60,7 @@ std::vector<StageSeconds> RunRecord::SecondsOf(const std::vector<StageStatus>& s
   const int64_t first = batching_.FirstSequence(decided.from_step).value();
   for (size_t i = 0; i < stages.size(); ++i) {
     const StagePlan& stage = stages[i].plan;
-    const auto device = static_cast<size_t>(stage.device.value());
+    const auto device = static_cast<size_t>(stage.sole_device());
     if (device < decided.devices.size() && !decided.devices[device].times.empty()) {
       result[i].predicted =
           decided.devices[device].times.Seconds({stage.first_layer, stage.last_layer});
@@ -163,8 +163,8 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.stages = figures.stages;
   const std::vector<StageSeconds> seconds = SecondsOf(stages);
   for (size_t i = 0; i < seconds.size(); ++i) {
-    const auto device = static_cast<size_t>(summary.plan.stages[i].device.value());
-    summary.stages[i].numerics_class = plans_.back().devices[device].numerics_class;
+    summary.stages[i].numerics_class =
+        OfSoleDevice(summary.plan.stages[i], plans_.back().devices).numerics_class;
     summary.stages[i].seconds = seconds[i];
   }
   summary.timeline = timeline_.Points();

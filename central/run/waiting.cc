@@ -21,8 +21,9 @@ Waiting Collecting(const Coordinator& coordinator, CentralControl& server,
   Waiting waiting{"collecting layers"};
   for (size_t i = 0; i < coordinator.stages().size(); ++i) {
     const StagePlan& stage = coordinator.plan().stages[i];
+    const int device = stage.sole_device();
     const std::vector<LayerRange> ranges =
-        of_a_move ? LayersLeaving({{stage.first_layer, stage.last_layer}, {stage.device.value()}},
+        of_a_move ? LayersLeaving({{stage.first_layer, stage.last_layer}, {device}},
                                   coordinator.move().plan())
                   : std::vector<LayerRange>{{stage.first_layer, stage.last_layer}};
     int64_t bytes = 0;
@@ -30,7 +31,6 @@ Waiting Collecting(const Coordinator& coordinator, CentralControl& server,
       bytes += std::accumulate(layer_bytes.begin() + range.first_layer,
                                layer_bytes.begin() + range.last_layer + 1, int64_t{0});
     }
-    const int device = stage.device.value();
     const ConnectionId stream = coordinator.devices()[static_cast<size_t>(device)].connection;
     const bool is_awaited =
         of_a_move ? coordinator.move().AwaitsLayers(device) : coordinator.AwaitsState(i);

@@ -153,7 +153,7 @@ struct HashRun {
     const std::vector<StageOrder> orders = StageOrders(row.deferred, row.caps(stages, m));
     for (int i = 0; i < stages; ++i) {
       options.plan.stages.push_back(
-          {DeviceId(i), i, i, orders[i].cap, orders[i].deferred_weight_gradients});
+          {{Seat{DeviceId(i)}}, i, i, orders[i].cap, orders[i].deferred_weight_gradients});
       if (i > 0) options.plan.links.emplace_back();
       compute.emplace_back(HashOf(3, static_cast<uint64_t>(i)), i + 1 == stages);
     }

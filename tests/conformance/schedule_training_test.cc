@@ -73,8 +73,10 @@ class Trainer {
     options.plan.generation = Generation(1);
     options.plan.drains_each_step = true;
     for (int i = 0; i < stages; ++i) {
-      options.plan.stages.push_back({DeviceId(i), layers() * i / stages,
-                                     layers() * (i + 1) / stages - 1, orders[i].cap,
+      options.plan.stages.push_back({{Seat{DeviceId(i)}},
+                                     layers() * i / stages,
+                                     layers() * (i + 1) / stages - 1,
+                                     orders[i].cap,
                                      orders[i].deferred_weight_gradients});
     }
     const CodecSchedule codec(LosslessCodec(recipe_->numbers));

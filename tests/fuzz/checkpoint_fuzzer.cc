@@ -33,7 +33,7 @@ std::vector<std::string> Seeds() {
   sample.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", 1);
   sample.plan.generation = Generation(3);
   sample.plan.schedule = "async_1f1b";
-  sample.plan.stages = {{DeviceId(0), 0, 0, 2}, {DeviceId(1), 1, 2, 1}};
+  sample.plan.stages = {{{Seat{DeviceId(0)}}, 0, 0, 2}, {{Seat{DeviceId(1)}}, 1, 2, 1}};
   sample.plan.links.resize(1);
   sample.training.dataset_samples = 1000;
   sample.training.eval_batch_size = 64;

@@ -12,7 +12,7 @@ std::vector<std::string> Seeds() {
   PlanDecided plan;
   plan.plan.generation = Generation(1);
   plan.plan.schedule = "async_1f1b";
-  plan.plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(1), 3, 5, 1}};
+  plan.plan.stages = {{{Seat{DeviceId(0)}}, 0, 2, 2}, {{Seat{DeviceId(1)}}, 3, 5, 1}};
   plan.plan.links.resize(1);
   plan.devices = {{"w0", "cpu"}, {"w1", "cpu"}};
   std::string text;

@@ -46,9 +46,9 @@ TEST_F(PlanBuilder, PutsTheWholePlanTogether) {
   EXPECT_EQ(plan->generation, Generation(3));
   EXPECT_EQ(plan->schedule, "async_1f1b");
   EXPECT_FALSE(plan->drains_each_step);
-  EXPECT_THAT(plan->stages,
-              ElementsAre(StagePlan{DeviceId(4), 0, 1, 3}, StagePlan{DeviceId(7), 2, 3, 2},
-                          StagePlan{DeviceId(2), 4, 5, 1}));
+  EXPECT_THAT(plan->stages, ElementsAre(StagePlan{{Seat{DeviceId(4)}}, 0, 1, 3},
+                                        StagePlan{{Seat{DeviceId(7)}}, 2, 3, 2},
+                                        StagePlan{{Seat{DeviceId(2)}}, 4, 5, 1}));
   const LinkPlan link{Codecs("mbq:2"), Codecs("stochastic:8")};
   EXPECT_THAT(plan->links, ElementsAre(link, link));
 }
@@ -284,7 +284,7 @@ TEST_F(PlanBuilder, OneDeviceHasNoLink) {
   const auto plan = MakePlan(request_);
   ASSERT_TRUE(plan.ok());
   EXPECT_TRUE(plan->links.empty());
-  EXPECT_EQ(plan->stages[0], (StagePlan{DeviceId(0), 0, 5, 1}));
+  EXPECT_EQ(plan->stages[0], (StagePlan{{Seat{DeviceId(0)}}, 0, 5, 1}));
 }
 
 TEST_F(PlanBuilder, CapsMayBeGiven) {

@@ -37,7 +37,8 @@ struct Scenario {
     for (auto at = caps.rbegin(); at != caps.rend(); ++at) *at = cap += below(3);
     for (int i = 0; i < stages; ++i) {
       const int64_t deferred = defers ? below(4) : 0;
-      options.plan.stages.push_back({DeviceId(i), i, i, caps[static_cast<size_t>(i)], deferred});
+      options.plan.stages.push_back(
+          {{Seat{DeviceId(i)}}, i, i, caps[static_cast<size_t>(i)], deferred});
       if (i > 0) options.plan.links.emplace_back();
     }
     int64_t step = 0;

@@ -89,7 +89,7 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
   replay.training.eval_batch_size = 4;
   replay.plan.generation = Generation(1);
   for (int i = 0; i < 3; ++i)
-    replay.plan.stages.push_back({DeviceId(i), 2 * i, 2 * i + 1, 5 - 2 * i});
+    replay.plan.stages.push_back({{Seat{DeviceId(i)}}, 2 * i, 2 * i + 1, 5 - 2 * i});
   if (GetParam() == kScheduled) replay.training.dataset_samples = 16;  // epochs of four steps
   replay.plan.links.assign(2, {Codecs(GetParam()), Codecs(Backward(GetParam()))});
   replay.barriers = {5, 12};

@@ -114,7 +114,7 @@ PrepareStage MinimalStage() {
   stage.model.input = {3};
   stage.model.classes = 2;
   stage.model.layers.push_back({"l", {linear}});
-  stage.plan.stages.push_back({DeviceId(0), 0, 0, 1});
+  stage.plan.stages.push_back({{Seat{DeviceId(0)}}, 0, 0, 1});
   stage.training.dataset_samples = stage.training.batch_size = 4;
   stage.training.eval_batch_size = 4;
   stage.recipe = stage.backend = "r";

@@ -447,7 +447,7 @@ TEST(ControlConvert, BadFieldsOfPrepareStageAreNamed) {
   CentralMessage message = random.FromCentral(3);
   PrepareStage& prepare = std::get<PrepareStage>(message);
   const int last = prepare.model.layer_count() - 1;
-  prepare.plan.stages = {{DeviceId(0), 0, 0, 2}, {DeviceId(1), 1, last, 1}};
+  prepare.plan.stages = {{{Seat{DeviceId(0)}}, 0, 0, 2}, {{Seat{DeviceId(1)}}, 1, last, 1}};
   prepare.plan.links.resize(1);
   prepare.stage = 1;
   prepare.plain_loop = false;

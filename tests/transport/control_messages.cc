@@ -78,7 +78,8 @@ Plan RandomControlMessages::PlanFor(int layers) {
   int64_t cap = 10 + Below(9);
   for (int first = 0; first < layers;) {
     const int last = first + static_cast<int>(Below(layers - first));
-    plan.stages.push_back({DeviceId(static_cast<int32_t>(Below(50))), first, last, cap, Below(3)});
+    plan.stages.push_back(
+        {{Seat{DeviceId(static_cast<int32_t>(Below(50)))}}, first, last, cap, Below(3)});
     if (first > 0) plan.links.push_back({Schedule(), Schedule()});
     first = last + 1;
     cap -= Below(2);

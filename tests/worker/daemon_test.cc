@@ -78,7 +78,7 @@ class DaemonTest : public ::testing::Test {
     PrepareStage stage;
     stage.model = model_;
     stage.plan.generation = Generation(3);
-    stage.plan.stages.push_back({DeviceId(0), 0, model_.layer_count() - 1, 1});
+    stage.plan.stages.push_back({{Seat{DeviceId(0)}}, 0, model_.layer_count() - 1, 1});
     stage.training.dataset_samples = 100;
     stage.training.batch_size = 4;
     stage.training.seed = 9;

@@ -19,7 +19,7 @@ const Shape kShape = {4, 6, 16};
 Plan PlanWith(const std::vector<LinkPlan>& links) {
   Plan plan;
   for (int i = 0; i <= static_cast<int>(links.size()); ++i) {
-    plan.stages.push_back({DeviceId(i), i, i, static_cast<int64_t>(links.size()) + 1 - i});
+    plan.stages.push_back({{Seat{DeviceId(i)}}, i, i, static_cast<int64_t>(links.size()) + 1 - i});
   }
   plan.links = links;
   return plan;

@@ -22,7 +22,7 @@ const Shape kShape = {3, 5, 7};
 
 Plan TwoStages(const std::string& forward, const std::string& backward) {
   Plan plan;
-  plan.stages = {{DeviceId(0), 0, 0, 2}, {DeviceId(1), 1, 1, 1}};
+  plan.stages = {{{Seat{DeviceId(0)}}, 0, 0, 2}, {{Seat{DeviceId(1)}}, 1, 1, 1}};
   plan.links = {{Codecs(forward), Codecs(backward)}};
   return plan;
 }

@@ -131,7 +131,7 @@ class OutOfMemoryTest : public ::testing::Test {
     PrepareStage stage;
     stage.model = model_;
     stage.plan.generation = Generation(generation);
-    stage.plan.stages.push_back({DeviceId(0), 0, model_.layer_count() - 1, 1});
+    stage.plan.stages.push_back({{Seat{DeviceId(0)}}, 0, model_.layer_count() - 1, 1});
     stage.training.dataset_samples = 100;
     stage.training.batch_size = 4;
     stage.recipe = "fp32";

@@ -19,7 +19,7 @@ std::string MbpsText(LinkRate rate) {
 // `cluster` with the stage's measured time.
 MeasuredCluster WithStage(MeasuredCluster cluster, const StagePlan& stage,
                           const PeriodComparison::Stage& figures) {
-  DeviceTimes& times = cluster.times[static_cast<size_t>(stage.device.value())];
+  DeviceTimes& times = OfSoleDevice(stage, cluster.times);
   if (figures.predicted_seconds > 0)
     times = times.Scaled(figures.measured_seconds / figures.predicted_seconds);
   return cluster;
@@ -65,8 +65,7 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
         std::max(comparison_.measured_seconds, (*figures)[i].all_seconds);
     comparison_.stages.push_back(
         {(*figures)[i].busy_seconds,
-         made_from.times[static_cast<size_t>(stage.device.value())].Seconds(
-             {stage.first_layer, stage.last_layer})});
+         OfSoleDevice(stage, made_from.times).Seconds({stage.first_layer, stage.last_layer})});
   }
   const std::vector<PlanBandwidth::Link> before =
       maker_->AssumedBandwidth(report.plan, made_from.rates).links;
@@ -95,10 +94,9 @@ std::optional<std::vector<StagePace::Figures>> PeriodWatch::StageFigures(
   }
   std::vector<StagePace::Figures> figures;
   for (size_t i = 0; i < report.stages.size(); ++i) {
-    const int device = report.stages[i].plan.device.value();
-    const std::optional<StagePace::Figures> one = paces_[i].Report(
-        report.stages[i].telemetry, report.devices[static_cast<size_t>(device)].processor_share,
-        kLeastMicroBatches);
+    const DeviceFacts& device = OfSoleDevice(report.stages[i].plan, report.devices);
+    const std::optional<StagePace::Figures> one =
+        paces_[i].Report(report.stages[i].telemetry, device.processor_share, kLeastMicroBatches);
     if (one.has_value()) figures.push_back(*one);
   }
   if (figures.empty() || figures.size() < report.stages.size()) return std::nullopt;
@@ -136,7 +134,7 @@ PeriodWatch::Cause PeriodWatch::FindCause(const BarrierReport& report,
              ComputationText(i, comparison_.stages[i]));
     all = WithStage(std::move(all), stage, comparison_.stages[i]);
     if (i + 1 == report.stages.size()) break;
-    const int from = stage.device.value(), to = report.stages[i + 1].plan.device.value();
+    const int from = stage.sole_device(), to = report.stages[i + 1].plan.sole_device();
     consider(3 + 2 * i, WithLink(made_from, rates, from, to), LinkText(i, comparison_.links[i]));
     all = WithLink(std::move(all), rates, from, to);
   }

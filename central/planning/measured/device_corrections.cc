@@ -34,7 +34,7 @@ bool DeviceCorrections::CompareStages(const BarrierReport& report) {
   bool is_enough = true;
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const StagePlan& stage = report.stages[i].plan;
-    const int device = stage.device.value();
+    const int device = stage.sole_device();
     const LayerRange range{stage.first_layer, stage.last_layer};
     const std::optional<StagePace::Figures> pace =
         paces_[i].Report(report.stages[i].telemetry, report.devices[device].processor_share,
@@ -60,11 +60,7 @@ void DeviceCorrections::ForgetIdleDevices(const Plan& plan) {
     ratio = 1 + (ratio - 1) * (1 - options_.forgotten_share);
   };
   for (size_t device = 0; device < ratios_.size(); ++device) {
-    const bool is_idle =
-        std::none_of(plan.stages.begin(), plan.stages.end(), [device](const StagePlan& stage) {
-          return static_cast<size_t>(stage.device.value()) == device;
-        });
-    if (!is_idle) continue;
+    if (plan.Uses(static_cast<int>(device))) continue;
     forget(ratios_[device]);
     forget(comparisons_[device].unexplained_ratio);
   }

@@ -94,10 +94,15 @@ bool AreOnOneRadio(const DeviceFacts& a, const DeviceFacts& b) {
   return a.path.half_duplex && a.path.medium >= 0 && a.path.medium == b.path.medium;
 }
 
+// The devices at the ends of the link from stage `upper` to the next.
+std::pair<int, int> EndsOfLink(const std::vector<StageStatus>& stages, size_t upper) {
+  return {stages[upper].plan.sole_device(), stages[upper + 1].plan.sole_device()};
+}
+
 // The link between the stages on these devices is relayed now; none: the plan has no such link.
 std::optional<bool> IsRelayed(const std::vector<StageStatus>& stages, int a, int b) {
   for (size_t i = 1; i < stages.size(); ++i) {
-    const int above = stages[i - 1].plan.device.value(), below = stages[i].plan.device.value();
+    const auto [above, below] = EndsOfLink(stages, i - 1);
     if ((above == a && below == b) || (above == b && below == a)) return stages[i].relayed;
   }
   return std::nullopt;
@@ -107,7 +112,7 @@ std::optional<bool> IsRelayed(const std::vector<StageStatus>& stages, int a, int
 int WaysOn(const std::vector<StageStatus>& stages, const LinkRates& rates, int medium) {
   int ways = 0;
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
-    const int above = stages[i].plan.device.value(), below = stages[i + 1].plan.device.value();
+    const auto [above, below] = EndsOfLink(stages, i);
     ways += rates[above][below].medium == medium ? 1 : 0;
     ways += rates[below][above].medium == medium ? 1 : 0;
   }
@@ -168,8 +173,7 @@ std::string MediaText(const std::vector<SharedMedium>& media,
 
 void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates) {
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
-    const int above = stages[i].plan.device.value();
-    const int below = stages[i + 1].plan.device.value();
+    const auto [above, below] = EndsOfLink(stages, i);
     const Telemetry& upper = stages[i].telemetry;
     const Telemetry& lower = stages[i + 1].telemetry;
     const LinkRate down = LinkRate::BytesPerSecond(lower.upstream_bytes_per_second);
@@ -260,7 +264,7 @@ void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& fir
   const LinkRates before = rates;
   const auto is_used = [&stages](int from, int to) {
     for (size_t i = 0; i + 1 < stages.size(); ++i) {
-      const int above = stages[i].plan.device.value(), below = stages[i + 1].plan.device.value();
+      const auto [above, below] = EndsOfLink(stages, i);
       if ((above == from && below == to) || (above == to && below == from)) return true;
     }
     return false;

@@ -15,10 +15,8 @@ int64_t DiallingWorkers(const RunSetup& setup, const Coordinator& run) {
     return setup.settings.workers;
   if (setup.policy->chooses_devices) return run.dialling_workers();
   int64_t count = 0;
-  for (const StagePlan& stage : run.plan().stages) {
-    const Device& device = devices[static_cast<size_t>(stage.device.value())];
-    count += device.local ? 0 : 1;
-  }
+  for (const int device : run.plan().devices())
+    count += devices[static_cast<size_t>(device)].local ? 0 : 1;
   return count;
 }
 

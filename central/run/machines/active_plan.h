@@ -2,8 +2,6 @@
 
 // The plan that holds and where its stages are: what each machine of a run is shown.
 
-#include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "central/records/stage_status.h"
@@ -17,14 +15,6 @@ struct ActivePlan {
   Sequence first_sequence;                // training by this plan began here
   std::vector<ConnectionId> connections;  // by stage
   std::vector<StageStatus> stages;        // by stage: what it last said of itself
-
-  // The device's stage; none: it has no stage.
-  std::optional<size_t> StageOf(int device) const {
-    for (size_t i = 0; i < plan.stages.size(); ++i) {
-      if (plan.stages[i].device.value() == device) return i;
-    }
-    return std::nullopt;
-  }
 };
 
 inline void SendToStages(const ActivePlan& active, const CentralMessage& message,

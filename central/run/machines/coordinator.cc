@@ -104,7 +104,7 @@ void Coordinator::Train() {
 }
 
 void Coordinator::Handle(int device, const BarrierReached& reached) {
-  const std::optional<size_t> stage = active_.StageOf(device);
+  const std::optional<size_t> stage = active_.plan.StageOf(device);
   if (stage.has_value() && barrier_.AddReached(*stage, reached, active_))
     ArriveAtBarrier(barrier_.step());
 }
@@ -221,7 +221,7 @@ void Coordinator::AskPlanner() {
 }
 
 void Coordinator::Handle(int device, const Snapshot& snapshot) {
-  const std::optional<size_t> stage = active_.StageOf(device);
+  const std::optional<size_t> stage = active_.plan.StageOf(device);
   if (!stage.has_value()) return;
   absl::StatusOr<std::optional<StateCollected>> whole = collection_.AddPart(*stage, snapshot);
   if (!whole.ok()) return End(whole.status(), false);
@@ -243,7 +243,7 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
 }
 
 void Coordinator::Handle(int device, const Telemetry& telemetry) {
-  const std::optional<size_t> stage = active_.StageOf(device);
+  const std::optional<size_t> stage = active_.plan.StageOf(device);
   if (!stage.has_value() || telemetry.generation != active_.plan.generation) return;
   active_.stages[*stage].telemetry = telemetry;
   if (*stage == 0) recovery_.AddTelemetry(telemetry, effects_);

@@ -68,7 +68,7 @@ void Coordinator::PortProbed(ConnectionId connection, PortAnswer answer, int64_t
 
 bool Coordinator::IsNeeded(int device) const {
   if (!has_plan() || recovery_.replacing()) return !move_.under_way() || move_.Uses(device);
-  const std::optional<size_t> stage = active_.StageOf(device);
+  const std::optional<size_t> stage = active_.plan.StageOf(device);
   return stage.has_value() &&
          (ending_ == Ending::kNotYet || barrier_.evaluating() || collection_.Awaits(*stage));
 }

@@ -42,7 +42,7 @@ void Coordinator::Enter(ConnectionId connection, const WorkerHello& hello) {
 }
 
 absl::Status Coordinator::BeginLeaving(int device) {
-  const bool has_stage = active_.StageOf(device).has_value() || move_.Uses(device);
+  const bool has_stage = active_.plan.Uses(device) || move_.Uses(device);
   const bool is_new = !roster_.device(device).leaving;
   if (absl::Status begun = roster_.BeginLeaving(device, has_stage, effects_); !begun.ok())
     return begun;
@@ -88,8 +88,7 @@ bool Coordinator::MoveFromLeaving() {
   effects_.push_back(LogLine{
       Severity::kWarning, absl::StrCat(absl::StrJoin(names, ", "), " cannot leave: ",
                                        plan.status().message(), "; training goes on as it was")});
-  for (const StagePlan& stage : active_.plan.stages)
-    roster_.SetLeaving(stage.device.value(), false);
+  for (const int device : active_.plan.devices()) roster_.SetLeaving(device, false);
   return false;
 }
 

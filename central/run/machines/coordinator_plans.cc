@@ -118,11 +118,11 @@ void Coordinator::MakeFirstPlan() {
     order.decided.plan.generation = options_.first_generation;
     active_.plan = order.decided.plan;
     effects_.push_back(Persist{std::move(order.decided)});
-    const auto on_several = [this](const StagePlan& stage) {
-      return BackendFamilies(roster_.BackendOf(stage.device.value())).size() > 1;
+    const auto on_several = [this](int device) {
+      return BackendFamilies(roster_.BackendOf(device)).size() > 1;
     };
-    const std::vector<StagePlan>& stages = active_.plan.stages;
-    if (!options_.lists_programs && std::none_of(stages.begin(), stages.end(), on_several))
+    const std::vector<int> devices = active_.plan.devices();
+    if (!options_.lists_programs && std::none_of(devices.begin(), devices.end(), on_several))
       return End(absl::OkStatus(), false);
     return program_lists_.Begin(active_.plan, options_.measurement.request, options_.stage.training,
                                 roster_, effects_);

@@ -51,11 +51,11 @@ void Coordinator::ChooseAgain(int device, const StageFailed& failed) {
 // diverges on any worker, the value comes again at the same place, and that is the end.
 void Coordinator::RecoverFromNotFinite(int device, const StageFailed& failed) {
   if (!recovery_.SurvivesNotFinite(step())) return EndFor(device, failed);
-  auto stage = static_cast<int>(active_.StageOf(device).value_or(0));
+  auto stage = static_cast<int>(active_.plan.StageOf(device).value_or(0));
   if (failed.not_finite == NotFinite::kUpstream) --stage;
   if (failed.not_finite == NotFinite::kDownstream) ++stage;
   stage = std::clamp(stage, 0, static_cast<int>(active_.plan.stages.size()) - 1);
-  RecoverWithout(active_.plan.stages[static_cast<size_t>(stage)].device.value(), failed.reason);
+  RecoverWithout(active_.plan.stages[static_cast<size_t>(stage)].sole_device(), failed.reason);
 }
 
 // Integer recipes give the same bytes on all backends. With other recipes the weights would mix
@@ -116,7 +116,7 @@ void Coordinator::CollectAgain() {
 }
 
 void Coordinator::Handle(int device, const Replicated& replicated) {
-  const std::optional<size_t> stage = active_.StageOf(device);
+  const std::optional<size_t> stage = active_.plan.StageOf(device);
   if (stage.has_value()) replication_.AddReplicated(*stage, replicated, roster_, effects_);
   if (measuring_.waits()) Measure();
 }

@@ -14,8 +14,7 @@ double EvaluationPace::CollectSeconds(const BarrierReport& report) const {
     int64_t bytes = 0;
     for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer)
       bytes += options_.layer_bytes[static_cast<size_t>(layer)];
-    seconds += report.devices[static_cast<size_t>(stage.device.value())].path.up.rate.Seconds(
-        static_cast<double>(bytes));
+    seconds += OfSoleDevice(stage, report.devices).path.up.rate.Seconds(static_cast<double>(bytes));
   }
   return seconds;
 }
@@ -26,8 +25,8 @@ double EvaluationPace::ComputeSeconds(const BarrierReport& report) const {
   int64_t threads = options_.worker_threads;  // threads of the evaluation
   double seconds = 0;
   bool is_shared = false;
-  for (const StagePlan& stage : report.plan.stages) {
-    const auto number = static_cast<size_t>(stage.device.value());
+  for (const int one : report.plan.devices()) {
+    const auto number = static_cast<size_t>(one);
     const DeviceFacts& device = report.devices[number];
     if (!device.is_local || report.times.empty()) continue;
     threads += options_.worker_threads;

@@ -16,15 +16,13 @@ namespace {
 // be small in memory.
 constexpr int64_t kFeedWindow = 8;
 
-int DeviceNumber(const StagePlan& stage) { return stage.device.value(); }
-
 bool Has(const LayersHeld& held, int device) {
   return std::find(held.devices.begin(), held.devices.end(), device) != held.devices.end();
 }
 
 // Raw samples go to stage 0: they must not leave central's host.
 absl::Status CheckFirstStage(const Plan& plan, const Roster& roster) {
-  const Device& first = roster.device(DeviceNumber(plan.stages.front()));
+  const Device& first = roster.device(plan.stages.front().sole_device());
   if (first.local || !roster.has_local_seats()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the plan gives stage 0 to worker ", first.hello.name,
                                           ", which is not on central's host: raw samples would "
@@ -38,7 +36,7 @@ std::vector<LayerRange> LayersLeaving(const LayersHeld& held, const Plan& next) 
   for (const StagePlan& stage : next.stages) {
     const int first = std::max(stage.first_layer, held.layers.first_layer);
     const int last = std::min(stage.last_layer, held.layers.last_layer);
-    if (first <= last && !Has(held, DeviceNumber(stage))) ranges.push_back({first, last});
+    if (first <= last && !Has(held, stage.sole_device())) ranges.push_back({first, last});
   }
   return ranges;
 }
@@ -51,7 +49,7 @@ absl::Status Move::Begin(MoveOrder order, const ActivePlan& from, const Roster& 
   order_.decided.plan.generation = next_generation_;
   next_generation_ = next_generation_.next();
   for (const StagePlan& stage : from.plan.stages)
-    order_.held.push_back({{stage.first_layer, stage.last_layer}, {DeviceNumber(stage)}});
+    order_.held.push_back({{stage.first_layer, stage.last_layer}, {stage.sole_device()}});
   Fetch(roster, effects);
   return absl::OkStatus();
 }
@@ -87,26 +85,25 @@ void Move::AddLayers(int device, const LayersFetched& fetched, const Roster& ros
 }
 
 void Move::AwaitAllStages() {
-  awaited_.clear();
-  for (const StagePlan& stage : plan().stages) awaited_.insert(DeviceNumber(stage));
+  const std::vector<int> devices = plan().devices();
+  awaited_ = {devices.begin(), devices.end()};
 }
 
 void Move::Prepare(const Roster& roster, RunEffects& effects) {
   state_ = State::kPreparing;
   AwaitAllStages();
-  for (size_t i = 0; i < plan().stages.size(); ++i) {
+  for (const auto [i, device] : plan().seats()) {
     const StagePlan& stage = plan().stages[i];
     PrepareStage message = MessageFor(i, roster);
     message.state = Slice(order_.state, stage.first_layer, stage.last_layer);
     // A device keeps the layers that it has.
     for (const LayersHeld& held : order_.held) {
-      if (!Has(held, DeviceNumber(stage))) continue;
+      if (!Has(held, device)) continue;
       std::erase_if(message.state.layers, [&held](const LayerState& layer) {
         return held.layers.first_layer <= layer.layer && layer.layer <= held.layers.last_layer;
       });
     }
-    effects.push_back(
-        SendControl{roster.device(DeviceNumber(stage)).connection, std::move(message)});
+    effects.push_back(SendControl{roster.device(device).connection, std::move(message)});
   }
   order_.state = ModelState();
 }
@@ -127,14 +124,11 @@ PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
 
 bool Move::Uses(int device) const {
   if (fetching() && AwaitsLayers(device)) return true;
-  const std::vector<StagePlan>& stages = plan().stages;
-  return under_way() && std::any_of(stages.begin(), stages.end(), [device](const StagePlan& stage) {
-           return DeviceNumber(stage) == device;
-         });
+  return under_way() && plan().Uses(device);
 }
 
 LinkTarget Move::TargetAt(size_t stage, const Roster& roster) const {
-  const WorkerHello& hello = roster.device(DeviceNumber(plan().stages[stage])).hello;
+  const WorkerHello& hello = roster.device(plan().stages[stage].sole_device()).hello;
   const std::string place = absl::StrCat(generation().value(), ":", stage);
   return {hello.data_address, Subject{Role::kWorker, hello.name}.ToString(),
           DeriveSecret(link_token_, absl::StrCat("token:", place)),
@@ -146,8 +140,8 @@ RelayPlan Move::Relays(const Roster& roster) const {
   const size_t stages = plan().stages.size();
   for (size_t i = 0; i < stages; ++i) {
     const LinkTarget target = TargetAt(i, roster);
-    RelayPlace place{
-        target.token, roster.device(DeviceNumber(plan().stages[i])).connection, target.peer, {}};
+    const Device& device = roster.device(plan().stages[i].sole_device());
+    RelayPlace place{target.token, device.connection, target.peer, {}};
     if (i > 0) place.diallers.push_back(TargetAt(i - 1, roster).peer);
     // The feed.
     if (i == 0 || i + 1 == stages) place.diallers.push_back(CentralSubject().ToString());
@@ -168,7 +162,7 @@ std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& pre
   AwaitAllStages();
   ActivePlan active{plan(), order_.common.first_sequence, {}, {}};
   for (const StagePlan& stage : plan().stages) {
-    const Device& holder = roster.device(DeviceNumber(stage));
+    const Device& holder = roster.device(stage.sole_device());
     active.connections.push_back(holder.connection);
     active.stages.push_back({stage, holder.hello.name, {}});
   }

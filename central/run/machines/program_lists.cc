@@ -7,11 +7,11 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
                          RunEffects& effects) {
   plan_ = plan;
   listings_.assign(plan.stages.size(), {});
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
+  for (const auto [i, device] : plan.seats()) {
     const StagePlan& stage = plan.stages[i];
     awaited_.insert(i);
     const StageOrder order = stage.order();
-    effects.push_back(SendControl{roster.device(stage.device.value()).connection,
+    effects.push_back(SendControl{roster.device(device).connection,
                                   ProgramRequest{plan.generation,
                                                  common.model,
                                                  common.recipe,
@@ -30,14 +30,12 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
 absl::StatusOr<bool> ProgramLists::Add(int device, const ProgramReport& report,
                                        const Roster& roster) {
   if (report.generation != plan_.generation) return false;
-  for (const size_t i : awaited_) {
-    if (plan_.stages[i].device.value() != device) continue;
-    if (!report.failure.empty()) return roster.FailureOf(device, report.failure, /*unfit=*/true);
-    listings_[i] = report.listing;
-    awaited_.erase(i);
-    return awaited_.empty();
-  }
-  return false;
+  const std::optional<size_t> stage = plan_.StageOf(device);
+  if (!stage.has_value() || !awaited_.contains(*stage)) return false;
+  if (!report.failure.empty()) return roster.FailureOf(device, report.failure, /*unfit=*/true);
+  listings_[*stage] = report.listing;
+  awaited_.erase(*stage);
+  return awaited_.empty();
 }
 
 }  // namespace runnel

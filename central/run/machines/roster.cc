@@ -227,8 +227,8 @@ absl::Status Roster::BeginLeaving(int number, bool has_stage, RunEffects& effect
 
 std::vector<std::string> Roster::LeavingStages(const Plan& plan) const {
   std::vector<std::string> names;
-  for (const StagePlan& stage : plan.stages) {
-    const Device& one = device(stage.device.value());
+  for (const int number : plan.devices()) {
+    const Device& one = device(number);
     if (one.leaving) names.push_back(one.hello.name);
   }
   return names;
@@ -237,10 +237,7 @@ std::vector<std::string> Roster::LeavingStages(const Plan& plan) const {
 void Roster::ReleaseLeft(const Plan& plan, RunEffects& effects) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     const auto number = static_cast<int>(i);
-    const bool has_stage =
-        std::any_of(plan.stages.begin(), plan.stages.end(),
-                    [number](const StagePlan& stage) { return stage.device.value() == number; });
-    if (devices_[i].leaving && !devices_[i].released && !lost_[i] && !has_stage)
+    if (devices_[i].leaving && !devices_[i].released && !lost_[i] && !plan.Uses(number))
       Release(number, effects);
   }
 }
@@ -332,8 +329,8 @@ const std::string& Roster::ClassOf(int number) const {
 
 void Roster::SetClasses(const PlanDecided& decided, bool exact, RunEffects& effects) {
   std::set<std::string> classes;
-  for (const StagePlan& stage : decided.plan.stages) {
-    const auto number = static_cast<size_t>(stage.device.value());
+  for (const int device : decided.plan.devices()) {
+    const auto number = static_cast<size_t>(device);
     devices_[number].numerics_class = decided.devices[number].numerics_class;
     classes.insert(devices_[number].numerics_class);
   }

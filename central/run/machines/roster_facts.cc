@@ -15,7 +15,7 @@ std::string StateOf(const Roster& roster, const ActivePlan& active, int number) 
   if (roster.lost()[static_cast<size_t>(number)]) return device.released ? "left" : "gone";
   if (device.leaving) return "leaves";
   if (device.barred) return "failed";
-  const std::optional<size_t> stage = active.StageOf(number);
+  const std::optional<size_t> stage = active.plan.StageOf(number);
   if (!stage.has_value()) return "waits";
   const StagePlan& plan = active.plan.stages[*stage];
   return absl::StrCat("trains layers ", plan.first_layer, " to ", plan.last_layer);
@@ -96,8 +96,8 @@ MemberList MembersOf(const Roster& roster, const ActivePlan& active, int64_t ste
 
 std::vector<std::string> ProcessorLines(const Roster& roster, const Plan& plan, bool all) {
   std::vector<std::string> lines;
-  for (const StagePlan& stage : plan.stages) {
-    const int number = stage.device.value();
+  for (const auto [i, number] : plan.seats()) {
+    const StagePlan& stage = plan.stages[i];
     const Device& device = roster.device(number);
     const std::string& backend = roster.BackendOf(number);
     const bool is_cpu = backend == "auto" || backend == "cpu";

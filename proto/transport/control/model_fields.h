@@ -54,6 +54,14 @@ struct WireForm<Direction> {
   }
 };
 
+// StagePlan of the message has one device.
+template <>
+struct WireForm<std::vector<Seat>> {
+  using Form = int32_t;
+  static Form To(const std::vector<Seat>& seats) { return seats.front().device.value(); }
+  static absl::StatusOr<std::vector<Seat>> From(Form device) { return {{Seat{DeviceId(device)}}}; }
+};
+
 void ListFields(auto& list, OpSpec& op) {
   list("kind", op.kind)("inputs", op.inputs)("out_channels", op.out_channels)("kernel", op.kernel)(
       "stride", op.stride)("padding", op.padding)("groups", op.groups)("bias", op.bias)(
@@ -70,7 +78,7 @@ void ListFields(auto& list, ModelSpec& model) {
 }
 
 void ListFields(auto& list, StagePlan& stage) {
-  list("device", stage.device)("first_layer", stage.first_layer)("last_layer", stage.last_layer);
+  list("device", stage.seats)("first_layer", stage.first_layer)("last_layer", stage.last_layer);
   list("cap", stage.cap)("deferred_weight_gradients", stage.deferred_weight_gradients);
 }
 

@@ -121,7 +121,8 @@ class FieldReader {
   }
 
   template <typename T>
-  static absl::Status Take(WireValue from, FieldPath at, std::vector<T>& list) {
+  requires(!HasForm<std::vector<T>>) static absl::Status
+      Take(WireValue from, FieldPath at, std::vector<T>& list) {
     const int entries = from.message->GetReflection()->FieldSize(*from.message, from.field);
     for (from.index = at.index = 0; at.index < entries; from.index = ++at.index)
       RUNNEL_RETURN_IF_ERROR(Take(from, at, list.emplace_back()));

@@ -32,7 +32,7 @@ class LastValues final : public MetricsSink {
 
 RunView TwoStages() {
   RunView view;
-  view.plan.stages = {{DeviceId(0), 0, 1, 2}, {DeviceId(1), 2, 4, 1}};
+  view.plan.stages = {{{Seat{DeviceId(0)}}, 0, 1, 2}, {{Seat{DeviceId(1)}}, 2, 4, 1}};
   view.plan.links.resize(1);
   view.stages = {{view.plan.stages[0], "a", {}}, {view.plan.stages[1], "b", {}}};
   return view;

@@ -18,22 +18,22 @@ TEST(MergedPlan, LayersOfALostStageGoToItsNeighbour) {
   Plan plan = PlanOf({0, 1, 2}, {1, 3, 5});
   plan.links[0].codec_forward = CodecSchedule(CodecId{"mbq", 4});
   const Plan without_last = MergeLostStages(plan, Devices({2})).value();
-  EXPECT_EQ(without_last.stages,
-            (std::vector<StagePlan>{{DeviceId(0), 0, 1, 3}, {DeviceId(1), 2, 5, 2}}));
+  EXPECT_EQ(without_last.stages, (std::vector<StagePlan>{{{Seat{DeviceId(0)}}, 0, 1, 3},
+                                                         {{Seat{DeviceId(1)}}, 2, 5, 2}}));
   EXPECT_EQ(without_last.links, (std::vector<LinkPlan>{plan.links[0]}));
   const Plan without_middle = MergeLostStages(plan, Devices({1})).value();
-  EXPECT_EQ(without_middle.stages,
-            (std::vector<StagePlan>{{DeviceId(0), 0, 3, 3}, {DeviceId(2), 4, 5, 1}}));
+  EXPECT_EQ(without_middle.stages, (std::vector<StagePlan>{{{Seat{DeviceId(0)}}, 0, 3, 3},
+                                                           {{Seat{DeviceId(2)}}, 4, 5, 1}}));
   EXPECT_EQ(without_middle.links, (std::vector<LinkPlan>{plan.links[1]}));
   const Plan alone = MergeLostStages(plan, Devices({1, 2})).value();
-  EXPECT_EQ(alone.stages, (std::vector<StagePlan>{{DeviceId(0), 0, 5, 3}}));
+  EXPECT_EQ(alone.stages, (std::vector<StagePlan>{{{Seat{DeviceId(0)}}, 0, 5, 3}}));
   EXPECT_TRUE(alone.links.empty());
 }
 
 TEST(MergedPlan, AnIdleDeviceTakesTheStage) {
   const Plan merged = MergeLostStages(PlanOf({0, 1}, {2, 5}), Devices({1})).value();
-  EXPECT_EQ(merged.stages,
-            (std::vector<StagePlan>{{DeviceId(0), 0, 2, 2}, {DeviceId(2), 3, 5, 1}}));
+  EXPECT_EQ(merged.stages, (std::vector<StagePlan>{{{Seat{DeviceId(0)}}, 0, 2, 2},
+                                                   {{Seat{DeviceId(2)}}, 3, 5, 1}}));
 }
 
 // Raw samples stay on central's host.
@@ -41,8 +41,8 @@ TEST(MergedPlan, StageZeroStaysLocal) {
   std::vector<DeviceFacts> devices = Devices({0});
   devices[2].is_local = true;
   const Plan merged = MergeLostStages(PlanOf({0, 1, 2}, {1, 3, 5}), devices).value();
-  EXPECT_EQ(merged.stages,
-            (std::vector<StagePlan>{{DeviceId(2), 0, 3, 2}, {DeviceId(1), 4, 5, 1}}));
+  EXPECT_EQ(merged.stages, (std::vector<StagePlan>{{{Seat{DeviceId(2)}}, 0, 3, 2},
+                                                   {{Seat{DeviceId(1)}}, 4, 5, 1}}));
 }
 
 TEST(MergedPlan, EveryLossLeavesAPlan) {
@@ -69,15 +69,16 @@ TEST(MergedPlan, DevicesAreFoundByTheirNames) {
   devices[1].name = "pi";
   devices[2].name = "laptop";
   const Plan same = RenumberByName(plan, names, devices).value();
-  EXPECT_EQ(same.stages,
-            (std::vector<StagePlan>{
-                {DeviceId(0), 0, 1, 3}, {DeviceId(1), 2, 3, 2}, {DeviceId(2), 4, 5, 1}}));
+  EXPECT_EQ(same.stages, (std::vector<StagePlan>{{{Seat{DeviceId(0)}}, 0, 1, 3},
+                                                 {{Seat{DeviceId(1)}}, 2, 3, 2},
+                                                 {{Seat{DeviceId(2)}}, 4, 5, 1}}));
   devices[1].name = "another";
   EXPECT_EQ(RenumberByName(plan, names, devices).value(), same) << "nobody else is there for it";
   devices.resize(2);
   devices[1].name = "laptop";
-  EXPECT_EQ(RenumberByName(plan, names, devices)->stages,
-            (std::vector<StagePlan>{{DeviceId(0), 0, 3, 3}, {DeviceId(1), 4, 5, 1}}));
+  EXPECT_EQ(
+      RenumberByName(plan, names, devices)->stages,
+      (std::vector<StagePlan>{{{Seat{DeviceId(0)}}, 0, 3, 3}, {{Seat{DeviceId(1)}}, 4, 5, 1}}));
 }
 
 }  // namespace

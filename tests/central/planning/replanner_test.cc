@@ -24,15 +24,16 @@ class TwoStagePlans final : public PlanSource {
 
   Plan PlanWith(int last) const {
     Plan plan;
-    plan.stages = {{DeviceId(0), 0, last, 2}, {DeviceId(1), last + 1, layers_ - 1, 1}};
+    plan.stages = {{{Seat{DeviceId(0)}}, 0, last, 2},
+                   {{Seat{DeviceId(1)}}, last + 1, layers_ - 1, 1}};
     plan.links.emplace_back();
     return plan;
   }
   static double Slowest(const Plan& plan, const std::vector<DeviceTimes>& times) {
     double slowest = 0;
     for (const StagePlan& stage : plan.stages) {
-      slowest = std::max(
-          slowest, times[stage.device.value()].Seconds({stage.first_layer, stage.last_layer}));
+      slowest = std::max(slowest,
+                         times[stage.sole_device()].Seconds({stage.first_layer, stage.last_layer}));
     }
     return slowest;
   }
@@ -288,7 +289,7 @@ TEST(DeviceCorrections, AnIdleDeviceIsForgiven) {
   };
   report();
   EXPECT_NEAR(corrections.ratios()[1], 5, 1e-9);
-  plan.stages = {{DeviceId(0), 0, kLayers - 1, 1}};
+  plan.stages = {{{Seat{DeviceId(0)}}, 0, kLayers - 1, 1}};
   plan.links.clear();
   plan.generation = Generation(2);
   stages = {{plan.stages[0], "", {}}};
@@ -389,7 +390,7 @@ class PredictedPipeline {
   std::optional<ChangePlan> Report() {
     step_ += kEvery;
     for (StageStatus& stage : stages_) {
-      const int device = stage.plan.device.value();
+      const int device = stage.plan.sole_device();
       const double took = Truth(device, {stage.plan.first_layer, stage.plan.last_layer}) *
                           (device == 1 ? beside : 1);
       stage.telemetry.backwards = step_;

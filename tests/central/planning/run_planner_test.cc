@@ -72,7 +72,7 @@ class ThreeHosts : public ::testing::Test {
     step_ += kEvery;
     for (StageStatus& stage : stages_) {
       const LayerRange range{stage.plan.first_layer, stage.plan.last_layer};
-      const auto device = static_cast<size_t>(stage.plan.device.value());
+      const auto device = static_cast<size_t>(stage.plan.sole_device());
       const double seconds = times_[device].Seconds(range) * (device == 1 ? slowdown : 1);
       stage.telemetry.backwards = step_;
       stage.telemetry.busy_ns += static_cast<int64_t>(kEvery * seconds * 1e9);
@@ -94,10 +94,6 @@ class ThreeHosts : public ::testing::Test {
     first_ = Sequence(step_);
     stages_.clear();
     for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
-  }
-  bool Uses(const Plan& plan, int device) const {
-    return std::any_of(plan.stages.begin(), plan.stages.end(),
-                       [device](const StagePlan& stage) { return stage.device.value() == device; });
   }
 
   RunSetup setup_;
@@ -129,8 +125,8 @@ TEST_F(ThreeHosts, BarriersCostARoundTrip) {
 }
 
 TEST_F(ThreeHosts, AnIdlePathIsMeasuredBeforeLayersMoveThere) {
-  ASSERT_TRUE(Uses(plan_, 1));
-  ASSERT_FALSE(Uses(plan_, 2));
+  ASSERT_TRUE(plan_.Uses(1));
+  ASSERT_FALSE(plan_.Uses(2));
   BarrierDecision decision = ReportUntilItDecides(1, 0.5);
   ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision));
   EXPECT_THAT(std::get<MeasureDevices>(decision).paths, ElementsAre(2));
@@ -138,7 +134,7 @@ TEST_F(ThreeHosts, AnIdlePathIsMeasuredBeforeLayersMoveThere) {
   devices_[2].path = PathOf(14);
   decision = Ask();
   ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
-  EXPECT_TRUE(Uses(std::get<ChangePlan>(decision).plan, 2));
+  EXPECT_TRUE(std::get<ChangePlan>(decision).plan.Uses(2));
 }
 
 TEST_F(ThreeHosts, APathThatFellTooTakesNoLayers) {
@@ -149,7 +145,7 @@ TEST_F(ThreeHosts, APathThatFellTooTakesNoLayers) {
   const BarrierDecision decision = ReportUntilItDecides(1, 0.5, 4);
   EXPECT_FALSE(std::holds_alternative<MeasureDevices>(decision));
   if (const auto* change = std::get_if<ChangePlan>(&decision); change != nullptr) {
-    EXPECT_FALSE(Uses(change->plan, 2));
+    EXPECT_FALSE(change->plan.Uses(2));
   }
 }
 
@@ -165,7 +161,7 @@ TEST_F(ThreeHosts, ADeviceThatWasSlowIsMeasuredBeforeItComesBack) {
   ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision)) << "the way to the other one";
   decision = Ask();
   ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
-  ASSERT_FALSE(Uses(std::get<ChangePlan>(decision).plan, 1));
+  ASSERT_FALSE(std::get<ChangePlan>(decision).plan.Uses(1));
   Use(std::get<ChangePlan>(decision).plan);
   decision = ReportUntilItDecides(1, 16, 60);
   ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision)) << "it is forgiven in the end";
@@ -230,7 +226,7 @@ TEST_F(TwoPhones, ALinkThatProvesToBeRelayedCountsAtTheNextBarrier) {
       step += kEvery;
       for (StageStatus& stage : stages) {
         const LayerRange range{stage.plan.first_layer, stage.plan.last_layer};
-        const auto device = static_cast<size_t>(stage.plan.device.value());
+        const auto device = static_cast<size_t>(stage.plan.sole_device());
         stage.telemetry.backwards = step;
         stage.telemetry.busy_ns +=
             static_cast<int64_t>(1e9 * static_cast<double>(kEvery) * times_[device].Seconds(range));
@@ -275,7 +271,7 @@ TEST_F(ThreeHosts, OneThatJoinsIsMeasuredAndMakesTheNextPlanFaster) {
   if (std::holds_alternative<KeepPlan>(decision)) decision = ReportUntilItDecides(1, 400);
   if (std::holds_alternative<MeasureDevices>(decision)) decision = Ask();  // the way to it
   ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
-  EXPECT_TRUE(Uses(std::get<ChangePlan>(decision).plan, 2));
+  EXPECT_TRUE(std::get<ChangePlan>(decision).plan.Uses(2));
   double before = 0, after = 0;
   const std::string& why = std::get<ChangePlan>(decision).why;
   ASSERT_EQ(std::sscanf(why.c_str(), "step %*d: %lf -> %lf s", &before, &after), 2) << why;
@@ -292,19 +288,19 @@ TEST_F(ThreeHosts, OneOfWhomNothingIsKnownIsNotUsed) {
   const absl::StatusOr<Plan> plan =
       planner_->PlanForSurvivors({step_, plan_, first_, stages_, devices_, times_});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_FALSE(Uses(*plan, 3));
+  EXPECT_FALSE(plan->Uses(3));
 }
 
 TEST_F(ThreeHosts, OneThatComesBackIsUsedAgain) {
   devices_[1].is_lost = true;
   Use(planner_->PlanForSurvivors({step_, plan_, first_, stages_, devices_, times_}).value());
-  ASSERT_FALSE(Uses(plan_, 1));
+  ASSERT_FALSE(plan_.Uses(1));
   ReportUntilItDecides(1, 16, 2);
   devices_[1].is_lost = false;
   BarrierDecision decision = ReportUntilItDecides(1, 16);
   if (std::holds_alternative<MeasureDevices>(decision)) decision = Ask();
   ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
-  EXPECT_TRUE(Uses(std::get<ChangePlan>(decision).plan, 1));
+  EXPECT_TRUE(std::get<ChangePlan>(decision).plan.Uses(1));
 }
 
 // A policy that weighs nothing cuts for those that are there.

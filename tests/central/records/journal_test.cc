@@ -40,7 +40,7 @@ PlanDecided Decided(int32_t generation, int64_t from_step) {
   r.plan.generation = Generation(generation);
   r.plan.schedule = "async_1f1b";
   r.plan.drains_each_step = true;
-  r.plan.stages = {{DeviceId(1), 0, 2, 2}, {DeviceId(0), 3, 4, 1}};
+  r.plan.stages = {{{Seat{DeviceId(1)}}, 0, 2, 2}, {{Seat{DeviceId(0)}}, 3, 4, 1}};
   r.plan.links = {{Codecs("mbq:4"), Codecs("stochastic:8")}};
   r.devices = {{"pi \"4\"\n", "cpu-avx2-1", DeviceTimes::ByLayer({0.1, 0.2, 1e-9})},
                {"phone", "ref-1", DeviceTimes::ByRange(2, {0.5, 1e-9, 0.25})}};
@@ -244,7 +244,7 @@ TEST(Journal, BadLinesAreNamed) {
 
 TEST(Journal, BadPlansAreNamed) {
   std::vector<std::pair<PlanDecided, const char*>> cases(6, {Decided(0, 0), ""});
-  cases[0].first.plan.stages[0].device = DeviceId(2);
+  cases[0].first.plan.stages[0].GiveTo(2);
   cases[0].second = "device 2 of the plan is not among the devices";
   cases[1].first.plan.links.clear();
   cases[1].second = "2 stages and 0 links do not fit";
@@ -252,7 +252,7 @@ TEST(Journal, BadPlansAreNamed) {
   cases[2].second = "cap 0, 0 deferred";
   cases[3].first.plan.stages[1].last_layer = 2;
   cases[3].second = "layers 3-2";
-  cases[4].first.plan.stages[1].device = DeviceId(-1);
+  cases[4].first.plan.stages[1].GiveTo(-1);
   cases[4].second = "device -1";
   cases[5].first.plan.stages[1].deferred_weight_gradients = -1;
   cases[5].second = "-1 deferred weight-gradients cannot be";

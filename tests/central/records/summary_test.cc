@@ -54,7 +54,7 @@ RunSummary Sample() {
   s.seed = 7;
   s.codec_forward = "mbq:4";
   s.codec_backward = "stochastic:8";
-  s.plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(4), 3, 4, 1}};
+  s.plan.stages = {{{Seat{DeviceId(0)}}, 0, 2, 2}, {{Seat{DeviceId(4)}}, 3, 4, 1}};
   s.links = {Link()};
   s.stages = {Stage(500, 250, 375, 1000), Stage(750, 125, 250, 2000)};
   s.evaluations = {{100, 0.5, 1.5}, {300, 0.9875, 0.1}};

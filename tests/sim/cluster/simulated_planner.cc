@@ -40,8 +40,10 @@ absl::StatusOr<Plan> SimulatedPlanner::Cut(const std::vector<DeviceFacts>& devic
   plan.drains_each_step = world_.scenario.sync;
   for (int i = 0; i < stages; ++i) {
     const int end = i + 1 < stages ? begins[static_cast<size_t>(i) + 1] : layers;
-    plan.stages.push_back({DeviceId(usable[static_cast<size_t>(i)]), begins[static_cast<size_t>(i)],
-                           end - 1, stages - i + world_.scenario.extra_cap});
+    plan.stages.push_back({{Seat{DeviceId(usable[static_cast<size_t>(i)])}},
+                           begins[static_cast<size_t>(i)],
+                           end - 1,
+                           stages - i + world_.scenario.extra_cap});
     if (i > 0) plan.links.emplace_back();
   }
   return plan;
@@ -52,7 +54,7 @@ BarrierDecision SimulatedPlanner::AtBarrier(const BarrierReport& report) {
   if (measured_step_ != report.step && world_.Uniform(kPlanDraws) < scenario.measures) {
     measured_step_ = report.step;
     const auto stage = world_.Below(static_cast<uint32_t>(report.plan.stages.size()), kPlanDraws);
-    return MeasureDevices{{report.plan.stages[stage].device.value()}};
+    return MeasureDevices{{report.plan.stages[stage].sole_device()}};
   }
   const auto usable = std::count_if(report.devices.begin(), report.devices.end(),
                                     [](const DeviceFacts& device) { return !device.is_lost; });

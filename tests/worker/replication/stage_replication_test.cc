@@ -23,7 +23,9 @@ const Generation kGeneration(2);
 Plan ThreeStages() {
   Plan plan;
   plan.generation = kGeneration;
-  plan.stages = {{DeviceId(0), 0, 1, 1}, {DeviceId(1), 2, 3, 1}, {DeviceId(2), 4, 5, 1}};
+  plan.stages = {{{Seat{DeviceId(0)}}, 0, 1, 1},
+                 {{Seat{DeviceId(1)}}, 2, 3, 1},
+                 {{Seat{DeviceId(2)}}, 4, 5, 1}};
   return plan;
 }
 

@@ -30,7 +30,7 @@ StageRuntime MakeStage(int stage, std::vector<int64_t> caps, const std::string& 
   for (size_t i = 0; i < caps.size(); ++i) {
     const int layer = static_cast<int>(i);
     options.plan.stages.push_back(
-        {DeviceId(layer), layer, layer, caps[i], deferred.empty() ? 0 : deferred[i]});
+        {{Seat{DeviceId(layer)}}, layer, layer, caps[i], deferred.empty() ? 0 : deferred[i]});
     if (i > 0) options.plan.links.push_back({Codecs(codec), Codecs(codec)});
   }
   options.eval_batch_size = 10;

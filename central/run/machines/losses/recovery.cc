@@ -17,7 +17,7 @@ double Recovery::CollectSeconds(const ActivePlan& active,
                                 const std::vector<DeviceFacts>& devices) const {
   double seconds = 0;
   for (const StageStatus& stage : active.stages) {
-    const DeviceFacts& device = devices[static_cast<size_t>(stage.plan.device.value())];
+    const DeviceFacts& device = OfSoleDevice(stage.plan, devices);
     if (device.is_local || options_.layer_bytes.empty()) continue;
     const double bytes = static_cast<double>(
         std::accumulate(options_.layer_bytes.begin() + stage.plan.first_layer,
@@ -132,12 +132,12 @@ bool Recovery::Return() {
 }
 
 MoveOrder Recovery::Order(PlanDecided decided, PrepareStage common, RunEffects& effects) {
-  const auto name = [&decided](std::string* out, const StagePlan& stage) {
-    absl::StrAppend(out, decided.devices[static_cast<size_t>(stage.device.value())].name);
+  const auto name = [&decided](std::string* out, int device) {
+    absl::StrAppend(out, decided.devices[static_cast<size_t>(device)].name);
   };
   effects.push_back(
       LogLine{Severity::kInfo, absl::StrCat("the run goes on from step ", step(), " on ",
-                                            absl::StrJoin(decided.plan.stages, ", ", name))});
+                                            absl::StrJoin(decided.plan.devices(), ", ", name))});
   Reach(RecoveryReached::Phase::kPlanned, effects);
   first_ = common.first_sequence;
   MoveOrder order;

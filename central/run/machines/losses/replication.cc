@@ -38,8 +38,8 @@ bool Replication::HasRoom(const ActivePlan& active, const std::vector<DeviceFact
   // A committed barrier and one on its way.
   constexpr int64_t kBarriers = 2;
   const std::vector<StagePlan>& stages = active.plan.stages;
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const DeviceFacts& device = devices[static_cast<size_t>(stages[i].device.value())];
+  for (const auto [i, number] : active.plan.seats()) {
+    const DeviceFacts& device = devices[static_cast<size_t>(number)];
     int64_t copies = BytesOf(stages[i]);
     if (i > 0) copies += BytesOf(stages[i - 1]);
     if (i + 2 == stages.size()) copies += BytesOf(stages[i + 1]);
@@ -68,7 +68,7 @@ void Replication::Begin(int64_t step, Sequence sequence, const ActivePlan& activ
     under_way.missing.insert(i);
     under_way.barrier.layers.push_back(
         {{stages[i].first_layer, stages[i].last_layer},
-         {stages[i].device.value(), stages[neighbour].device.value()}});
+         {stages[i].sole_device(), stages[neighbour].sole_device()}});
   }
   begun_step_ = step;
   begun_ns_ = now_ns;

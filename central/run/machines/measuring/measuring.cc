@@ -63,7 +63,7 @@ void Measuring::LogWhy(int device, const ActivePlan& active, const Roster& roste
   const auto at = static_cast<size_t>(device);
   const bool is_new = at >= devices_.times().size() || devices_.times()[at].empty();
   const char* why = is_new ? " is new, it is measured"
-                    : active.StageOf(device).has_value()
+                    : active.plan.Uses(device)
                         ? " is not what it was, its sub-models are measured again"
                         : " was slow and may get layers again, it is measured first";
   effects.push_back(LogLine{Severity::kInfo,

@@ -15,7 +15,7 @@ constexpr LinkSpeed kFiveGiven = {LinkRate::Mbps(5), 0.002};
 
 std::vector<StageStatus> Stages(const std::vector<int>& devices) {
   std::vector<StageStatus> stages;
-  for (int device : devices) stages.push_back({{DeviceId(device), 0, 0, 1}, "", {}});
+  for (int device : devices) stages.push_back({{{Seat{DeviceId(device)}}, 0, 0, 1}, "", {}});
   return stages;
 }
 

@@ -18,8 +18,8 @@ const Plan kTwo = PlanOf({0, 1}, {2, 5});
 std::function<BarrierDecision(const BarrierReport&)> From(int64_t step, const Plan& next) {
   return [step, next](const BarrierReport& report) -> BarrierDecision {
     if (report.step < step || report.plan.stages == next.stages) return KeepPlan{};
-    for (const StagePlan& stage : next.stages)
-      EXPECT_FALSE(report.devices[static_cast<size_t>(stage.device.value())].is_lost);
+    for (const int device : next.devices())
+      EXPECT_FALSE(report.devices[static_cast<size_t>(device)].is_lost);
     return ChangePlan{next, "because"};
   };
 }

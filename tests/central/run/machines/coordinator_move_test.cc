@@ -22,8 +22,10 @@ Plan PlanOf(const std::vector<int>& devices, const std::vector<int>& last_layers
   plan.generation = Generation(1);
   for (size_t i = 0; i < devices.size(); ++i) {
     const int first = i == 0 ? 0 : last_layers[i - 1] + 1;
-    plan.stages.push_back(
-        {DeviceId(devices[i]), first, last_layers[i], static_cast<int64_t>(devices.size() - i)});
+    plan.stages.push_back({{Seat{DeviceId(devices[i])}},
+                           first,
+                           last_layers[i],
+                           static_cast<int64_t>(devices.size() - i)});
     if (i > 0) plan.links.emplace_back();
   }
   return plan;

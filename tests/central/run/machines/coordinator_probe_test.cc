@@ -40,7 +40,7 @@ class ProbingCluster : public ::testing::Test {
     planner_.first_plan = [](const auto&) {
       Plan plan;
       plan.generation = Generation(1);
-      plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(1), 3, 5, 1}};
+      plan.stages = {{{Seat{DeviceId(0)}}, 0, 2, 2}, {{Seat{DeviceId(1)}}, 3, 5, 1}};
       plan.links.emplace_back();
       return plan;
     };

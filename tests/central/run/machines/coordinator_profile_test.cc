@@ -55,7 +55,8 @@ class Cluster {
     planner_.first_plan = [this](const auto&) {
       Plan plan;
       plan.generation = Generation(1);
-      plan.stages = {{DeviceId(0), 0, half() - 1, 2}, {DeviceId(1), half(), layers() - 1, 1}};
+      plan.stages = {{{Seat{DeviceId(0)}}, 0, half() - 1, 2},
+                     {{Seat{DeviceId(1)}}, half(), layers() - 1, 1}};
       plan.links.emplace_back();
       return plan;
     };

@@ -157,7 +157,7 @@ TEST(CoordinatorRecovery, TheOnlyLocalWorkerIsStartedAgain) {
   cluster.ExpectAllTrainedOnce();
   EXPECT_EQ(cluster.log(), " plan1 b40 lost-w0 start-w0 back40 plan2 b80 b120 end120");
   EXPECT_EQ(cluster->plan().stages.size(), 3u);
-  EXPECT_EQ(cluster->plan().stages[0].device, DeviceId(0));
+  EXPECT_EQ(cluster->plan().stages[0].sole_device(), 0);
 }
 
 TEST(CoordinatorRecovery, AnotherLocalWorkerTakesStage0) {
@@ -166,7 +166,7 @@ TEST(CoordinatorRecovery, AnotherLocalWorkerTakesStage0) {
   cluster.Settle();
   cluster.ExpectAllTrainedOnce();
   EXPECT_THAT(cluster.log(), Not(HasSubstr("start")));
-  EXPECT_EQ(cluster->plan().stages[0].device, DeviceId(1));
+  EXPECT_EQ(cluster->plan().stages[0].sole_device(), 1);
 }
 
 TEST(CoordinatorRecovery, AllLocalWorkersAtOnce) {
@@ -366,7 +366,7 @@ TEST(CoordinatorRecovery, ASpareTakesTheStage) {
   cluster.When(SecondGrant, [&] { cluster.Kill(1); });
   cluster.Settle();
   cluster.ExpectAllTrainedOnce();
-  EXPECT_EQ(cluster->plan().stages[1].device, DeviceId(2));
+  EXPECT_EQ(cluster->plan().stages[1].sole_device(), 2);
 }
 
 // While the first plan comes to hold.

@@ -65,7 +65,7 @@ class Cluster {
       plan.generation = Generation(1);
       for (int i = 0; i < workers; ++i) {
         const int last = i + 1 == workers ? 5 : i;
-        plan.stages.push_back({DeviceId(i), i, last, workers - i});
+        plan.stages.push_back({{Seat{DeviceId(i)}}, i, last, workers - i});
         if (i > 0) plan.links.emplace_back();
       }
       model = devices.size();
@@ -266,7 +266,7 @@ TEST(Coordinator, TheFirstStateIsDrawnWhereItIsTrained) {
   ScriptedPlanner planner;
   planner.first_plan = [](const std::vector<DeviceFacts>&) {
     Plan plan;
-    plan.stages.push_back({DeviceId(0), 0, 5, 1});
+    plan.stages.push_back({{Seat{DeviceId(0)}}, 0, 5, 1});
     return plan;
   };
   options.planner = &planner;

@@ -74,8 +74,10 @@ inline Plan PlanOf(const std::vector<int>& devices, const std::vector<int>& last
   plan.generation = Generation(1);
   for (size_t i = 0; i < devices.size(); ++i) {
     const int first = i == 0 ? 0 : last_layers[i - 1] + 1;
-    plan.stages.push_back(
-        {DeviceId(devices[i]), first, last_layers[i], static_cast<int64_t>(devices.size() - i)});
+    plan.stages.push_back({{Seat{DeviceId(devices[i])}},
+                           first,
+                           last_layers[i],
+                           static_cast<int64_t>(devices.size() - i)});
     if (i > 0) plan.links.emplace_back();
   }
   return plan;
@@ -86,8 +88,8 @@ inline ActivePlan ActiveFor(const Plan& plan) {
   ActivePlan active;
   active.plan = plan;
   for (const StagePlan& stage : plan.stages) {
-    active.connections.push_back(ConnectionId(stage.device.value()));
-    active.stages.push_back({stage, "w" + std::to_string(stage.device.value()), {}});
+    active.connections.push_back(ConnectionId(stage.sole_device()));
+    active.stages.push_back({stage, "w" + std::to_string(stage.sole_device()), {}});
   }
   return active;
 }

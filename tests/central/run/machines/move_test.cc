@@ -47,11 +47,10 @@ class MoveTest : public ::testing::Test {
     order.state = state_;
     EXPECT_TRUE(move_.Begin(std::move(order), {}, roster_, effects_).ok());
     std::optional<ActivePlan> active;
-    for (const StagePlan& stage : plan.stages)
-      active = move_.AddPrepared(stage.device.value(), {move_.generation()}, roster_, effects_);
+    for (const int device : plan.devices())
+      active = move_.AddPrepared(device, {move_.generation()}, roster_, effects_);
     EXPECT_TRUE(active.has_value());
-    for (const StagePlan& stage : plan.stages)
-      move_.AddReady(stage.device.value(), {move_.generation()});
+    for (const int device : plan.devices()) move_.AddReady(device, {move_.generation()});
     EXPECT_FALSE(move_.under_way());
     return *active;
   }

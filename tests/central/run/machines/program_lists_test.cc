@@ -124,7 +124,7 @@ class ProcessorsTest : public testing::Test {
   }
   std::string Line() {
     Plan plan;
-    plan.stages = {{DeviceId(0), 0, 2, 1}};
+    plan.stages = {{{Seat{DeviceId(0)}}, 0, 2, 1}};
     return ProcessorLines(*roster_, plan, /*all=*/true)[0];
   }
 

@@ -315,7 +315,7 @@ class TrainingCluster {
       const std::vector<StagePlan>& stages = worker.stage->plan.stages;
       const auto own = static_cast<size_t>(worker.stage->stage);
       const size_t neighbour = own + 1 < stages.size() ? own + 1 : own - 1;
-      Worker& other = workers_[connection_of_[stages[neighbour].device.value()]];
+      Worker& other = workers_[connection_of_[stages[neighbour].sole_device()]];
       Merge(StateOf(worker), worker.replicas[replicate->id]);
       if (!other.gone) Merge(StateOf(worker), other.replicas[replicate->id]);
       reply(Replicated{replicate->id, 1000, 2000, 64});
