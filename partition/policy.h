@@ -56,6 +56,9 @@ struct PolicyRow {
   // the current one.
   absl::StatusOr<Partition> (*next)(const PartitionRequest& request,
                                     const std::vector<int>& held) = nullptr;
+  // Defaults of --predictor, with which the policy is published, and of --bits; empty: none.
+  absl::string_view predictor = "";
+  absl::string_view bits = "";
 
   // Whether central measures layers before it plans.
   bool needs_profile() const { return basis != PlanBasis::kNothing; }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,7 +113,7 @@ class DisplayMaker {
   explicit DisplayMaker(const Clock* clock) : clock_(clock) {}
   ~DisplayMaker() { admin_.reset(); }
 
-  absl::StatusOr<RunDisplay*> Make(int64_t metrics_port) {
+  absl::StatusOr<RunDisplay*> Make(std::optional<int64_t> metrics_port) {
     admin_.reset();
     ProgressOptions options;
     options.terminal = isatty(STDOUT_FILENO) == 1;
@@ -120,14 +121,14 @@ class DisplayMaker {
     if (options.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
       options.width = size.ws_col;
     display_ = std::make_unique<RunDisplay>(options, STDOUT_FILENO, &metrics_, clock_);
-    if (metrics_port < 0) return display_.get();
+    if (!metrics_port.has_value()) return display_.get();
     AdminCallbacks callbacks;
     callbacks.metrics_text = [this] { return metrics_.Text(); };
     callbacks.state_json = [this] { return display_->StateJson(); };
     callbacks.ready = [this] { return display_->ready(); };
     callbacks.alive = [this] { return display_->alive(); };
     absl::StatusOr<std::unique_ptr<AdminServer>> admin =
-        AdminServer::Start(static_cast<int>(metrics_port), std::move(callbacks));
+        AdminServer::Start(static_cast<int>(*metrics_port), std::move(callbacks));
     if (!admin.ok()) return admin.status();
     admin_ = *std::move(admin);
     display_->Line(
@@ -353,7 +354,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   context.control = control.get();
   context.clock = &clock;
   context.logger = logger.get();
-  context.make_display = [&displays](int64_t port) { return displays.Make(port); };
+  context.make_display = [&displays](std::optional<int64_t> port) { return displays.Make(port); };
   context.on_trainer = [&stop](Trainer* trainer) { stop.SetTrainer(trainer); };
   context.print = [](const std::string& text) {
     std::printf("%s\n", text.c_str());

@@ -168,8 +168,7 @@ absl::Status SetWorkers(const std::string& least, const std::string& most, RunFl
   RUNNEL_RETURN_IF_ERROR(SetFromText(*FindField("workers"), most, flags.settings));
   RUNNEL_RETURN_IF_ERROR(SetFromText(*FindField("at-least"), least, flags.settings));
   flags.given.emplace("at-least");
-  if (flags.settings.at_least >= 0 && flags.settings.at_least <= flags.settings.workers)
-    return absl::OkStatus();
+  if (flags.settings.at_least <= flags.settings.workers) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--workers ", least, "..", most, ": give MIN..MAX, the smaller number first, as 2..5"));
 }
@@ -271,9 +270,6 @@ absl::Status ReadConfig(CLI::App& command, RunFlags& flags) {
   return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": ", status.message()));
 }
 
-// The predictor of a policy that is published with one.
-constexpr char kPublishedPredictor[] = "accept";
-
 // What a policy's plans are made from, where the policy leaves no choice.
 absl::Status FillPredictor(RunFlags& flags) {
   RunSettings& settings = flags.settings;
@@ -281,7 +277,7 @@ absl::Status FillPredictor(RunFlags& flags) {
   if (!policy.ok()) return absl::OkStatus();  // said when the run is set up
   const PlanBasis basis = (*policy)->basis;
   if (settings.predictor.empty()) {
-    if (basis == PlanBasis::kPredicted) settings.predictor = kPublishedPredictor;
+    settings.predictor = std::string((*policy)->predictor);
     return absl::OkStatus();
   }
   const auto wrong = [&settings](absl::string_view what) {
@@ -306,7 +302,8 @@ void FillProductDefaults(RunFlags& flags) {
   if (!is_given("policy")) settings.policy = kProductPolicy;
   const bool has_codecs =
       is_given("bits") || is_given("codec-forward") || is_given("codec-backward");
-  if (settings.policy == kProductPolicy && !has_codecs) settings.bits = kBandwidthBits;
+  const absl::StatusOr<const PolicyRow*> policy = FindPolicy(settings.policy);
+  if (policy.ok() && !has_codecs) settings.bits = std::string((*policy)->bits);
 }
 
 void AddQuickFlag(CLI::App& app, const char* group, RunFlags& flags) {

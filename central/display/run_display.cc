@@ -109,7 +109,7 @@ void RunDisplay::Publish(const RunView& view) {
                 {"recoveries", view.recoveries.size()},
                 {"losses", losses_}};
   if (std::isfinite(view.progress.loss)) state["train_loss"] = view.progress.loss;
-  if (accuracy_ >= 0) state["accuracy"] = accuracy_;
+  if (accuracy_.has_value()) state["accuracy"] = *accuracy_;
   if (view.period.predicted_seconds > 0) {
     state["micro_batch_ms"] = view.period.measured_seconds * 1e3;
     state["predicted_ms"] = view.period.predicted_seconds * 1e3;

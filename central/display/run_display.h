@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -50,7 +51,7 @@ class RunDisplay {
   const Clock* clock_;
   std::atomic<bool> ready_ = false;
   std::atomic<int64_t> turned_ns_ = 0;  // the last Transfer; 0: none
-  double accuracy_ = -1;
+  std::optional<double> accuracy_;      // of the last evaluation
   std::deque<std::pair<int64_t, double>> losses_;
   mutable std::mutex mutex_;
   std::string state_json_ = "{}";  // guarded by mutex_

@@ -61,15 +61,16 @@ void RunMetrics::PublishRecoveries(const std::vector<RecoverySummary>& recoverie
           static_cast<double>(recoveries.size()));
   if (recoveries.empty()) return;
   const RecoverySummary& last = recoveries.back();
-  const std::pair<const char*, double> phases[] = {{"detect", last.detect_s},
-                                                   {"plan", last.plan_s},
-                                                   {"fetch", last.fetch_s},
-                                                   {"first_gradient", last.first_gradient_s},
-                                                   {"caught_up", last.caught_up_s}};
+  const std::pair<const char*, std::optional<double>> phases[] = {
+      {"detect", last.detect_s},
+      {"plan", last.plan_s},
+      {"fetch", last.fetch_s},
+      {"first_gradient", last.first_gradient_s},
+      {"caught_up", last.caught_up_s}};
   for (const auto& [phase, seconds] : phases) {
-    if (seconds >= 0)
+    if (seconds.has_value())
       Set({"runnel_recovery_seconds", "Seconds that each phase of the last recovery took."},
-          {{"phase", phase}}, seconds);
+          {{"phase", phase}}, *seconds);
   }
 }
 

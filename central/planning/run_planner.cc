@@ -114,9 +114,10 @@ std::optional<LinksKnown> RunPlanner::KnownLinks() const {
       const WayFigures& way = first_rates_[from][to];
       if (!way.rate.is_set() && !way.delay_seconds.has_value()) continue;
       const bool given = !given_rates_.empty() && given_rates_[from][to].rate.is_set();
+      std::optional<double> delay_ms;
+      if (way.delay_seconds.has_value()) delay_ms = *way.delay_seconds * 1e3;
       known.ways.push_back({DeviceId(static_cast<int32_t>(from)),
-                            DeviceId(static_cast<int32_t>(to)), way.rate.mbps(),
-                            way.delay_seconds.has_value() ? *way.delay_seconds * 1e3 : -1, given});
+                            DeviceId(static_cast<int32_t>(to)), way.rate.mbps(), delay_ms, given});
     }
   }
   if (known.ways.empty()) return std::nullopt;

@@ -98,7 +98,7 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
   assumed.links.assumed = assumption.links;
   for (AssumedLink& link : assumed.links.assumed) link.rate = link.rate * inputs.links.frame_share;
   // Caps that the user gave are for the devices that are there.
-  if (assumption.leaves >= 0) assumed.caps.clear();
+  if (assumption.leaves.has_value()) assumed.caps.clear();
   std::vector<int> devices;
   for (int i = 0; i < static_cast<int>(cluster.times.size()); ++i) {
     if (i != assumption.leaves) devices.push_back(i);
@@ -113,11 +113,12 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
   std::string line = absl::StrFormat(
       "what if %s: %.4f s a micro-batch, %.1f samples/s (now %.4f s, %.1f samples/s)\n",
       assumption.text, then_s, samples / then_s, now_s, samples / now_s);
-  if (assumption.leaves >= 0 && then_s < now_s * (1 - kAlike)) {
-    absl::StrAppend(&line, "without ", decided.devices[static_cast<size_t>(assumption.leaves)].name,
+  if (assumption.leaves.has_value() && then_s < now_s * (1 - kAlike)) {
+    absl::StrAppend(&line, "without ",
+                    decided.devices[static_cast<size_t>(*assumption.leaves)].name,
                     " it would be faster: leave it out, or take --policy runnel, which chooses\n");
   }
-  if (assumption.leaves < 0) {
+  if (!assumption.leaves.has_value()) {
     RUNNEL_ASSIGN_OR_RETURN(const double kept_s, as_assumed.PeriodSeconds(decided.plan, cluster));
     absl::StrAppendFormat(&line, "with the plan as it is: %.4f s a micro-batch\n", kept_s);
   }

@@ -3,6 +3,7 @@
 // `plan --what-if`: another plan under an assumption, beside the one that holds, from the same
 // measured times. Nothing is done.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace runnel {
 // InvalidArgument for any other text, an unknown name, or a bandwidth that is not above 0.
 struct Assumption {
   std::string text;
-  int leaves = -1;  // device number
+  std::optional<int> leaves;  // device number
   std::vector<AssumedLink> links;
 };
 absl::StatusOr<Assumption> ParseAssumption(const std::string& text,

@@ -5,6 +5,7 @@
 // line, each with "record" (its kind) and "version"; `replay` reads it back.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -63,9 +64,9 @@ struct LinksKnown {
   struct Way {
     DeviceId from;
     DeviceId to;
-    double mbps = 0;       // that frames get; 0: not known
-    double delay_ms = -1;  // -1: not known
-    bool given = false;    // by the user
+    double mbps = 0;                 // that frames get; 0: not known
+    std::optional<double> delay_ms;  // none: not known; -1 in the file
+    bool given = false;              // by the user
 
     friend bool operator==(const Way&, const Way&) = default;
   };

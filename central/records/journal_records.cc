@@ -96,7 +96,7 @@ struct Writer {
       json["ways"].push_back({{"from", way.from.value()},
                               {"to", way.to.value()},
                               {"mbps", way.mbps},
-                              {"delay_ms", way.delay_ms},
+                              {"delay_ms", way.delay_ms.value_or(-1)},
                               {"given", way.given}});
     }
     json["media"] = Json::array();
@@ -199,9 +199,10 @@ absl::StatusOr<JournalRecord> ReadLinks(JsonObject& object) {
     one.Read("from", from)
         .Read("to", to)
         .Read("mbps", way.mbps)
-        .Read("delay_ms", way.delay_ms)
+        .Read("delay_ms", way.delay_ms.emplace())
         .Read("given", way.given);
     RUNNEL_RETURN_IF_ERROR(one.Finish());
+    if (way.delay_ms < 0) way.delay_ms.reset();
     way.from = DeviceId(from);
     way.to = DeviceId(to);
     r.ways.push_back(way);

@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include "proto/json/json_fields.h"
 #include "central/records/figure_json.h"
 #include "central/records/plan_json.h"
+#include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {
@@ -55,14 +55,15 @@ Json ToJson(const EvaluationSummary& evaluation) {
 }
 
 Json ToJson(const RecoverySummary& recovery) {
+  constexpr double kNotReached = -1;
   return Json{{"step", recovery.step},
               {"workers", recovery.workers},
               {"source", recovery.source},
-              {"detect_s", recovery.detect_s},
-              {"plan_s", recovery.plan_s},
-              {"fetch_s", recovery.fetch_s},
-              {"first_gradient_s", recovery.first_gradient_s},
-              {"caught_up_s", recovery.caught_up_s}};
+              {"detect_s", recovery.detect_s.value_or(kNotReached)},
+              {"plan_s", recovery.plan_s.value_or(kNotReached)},
+              {"fetch_s", recovery.fetch_s.value_or(kNotReached)},
+              {"first_gradient_s", recovery.first_gradient_s.value_or(kNotReached)},
+              {"caught_up_s", recovery.caught_up_s.value_or(kNotReached)}};
 }
 
 Json ToJson(const ReplicationSummary& replication) {

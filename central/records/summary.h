@@ -3,6 +3,7 @@
 // What a run came to, as the JSON file of --summary.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,21 +83,16 @@ struct StageSummary {
 };
 
 // Workers were lost and training went on without them. Seconds are of a phase each, since the one
-// before; -1: the phase was not reached.
+// before; none: the phase was not reached.
 struct RecoverySummary {
-  int64_t step = 0;                  // barrier from which training went on
-  std::vector<std::string> workers;  // that were lost
-  std::string source = "central";    // of the state: central, or the workers' replicas
-  double detect_s = -1;              // since the lost worker was last heard of: at most that
-  double plan_s = -1;                // with starting a worker again, where that was needed
-  double fetch_s = -1;               // until the stages had their states
-  double first_gradient_s = -1;      // until a micro-batch had been through all stages and back
-  double caught_up_s = -1;           // until what was lost was trained again
-
-  // From when central knew of the loss to the first gradient; -1: not reached.
-  double FirstGradientSeconds() const {
-    return first_gradient_s < 0 ? -1 : plan_s + fetch_s + first_gradient_s;
-  }
+  int64_t step = 0;                        // barrier from which training went on
+  std::vector<std::string> workers;        // that were lost
+  std::string source = "central";          // of the state: central, or the workers' replicas
+  std::optional<double> detect_s;          // since the lost worker was last heard of: at most that
+  std::optional<double> plan_s;            // with starting a worker again, where that was needed
+  std::optional<double> fetch_s;           // until the stages had their states
+  std::optional<double> first_gradient_s;  // until a micro-batch had been through all and back
+  std::optional<double> caught_up_s;       // until what was lost was trained again
 };
 
 // The stages' states of barriers, as neighbours keep them.

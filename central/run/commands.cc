@@ -158,12 +158,14 @@ RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& argume
   settings.summary = arguments.summary.value_or("");
   set(arguments.local_workers, settings.local_workers);
   set(arguments.workers, settings.workers);
-  settings.at_least = std::min(settings.at_least, settings.workers);
+  if (settings.at_least.has_value())
+    settings.at_least = std::min(*settings.at_least, settings.workers);
   set(arguments.max_batches, settings.max_batches);
   set(arguments.data_dir, settings.data_dir);
   set(arguments.journal, settings.journal);
   set(arguments.listen, settings.listen);
-  set(arguments.metrics_port, settings.metrics_port);
+  if (arguments.metrics_port.has_value()) settings.metrics_port = arguments.metrics_port;
+  if (settings.metrics_port == -1) settings.metrics_port.reset();
   return settings;
 }
 

@@ -22,7 +22,7 @@ struct CommandContext {
   const Clock* clock = nullptr;
   Logger* logger = nullptr;
   // Makes the display of a run on this metrics port (-1: no HTTP), called once before it begins.
-  std::function<absl::StatusOr<RunDisplay*>(int64_t metrics_port)> make_display;
+  std::function<absl::StatusOr<RunDisplay*>(std::optional<int64_t> metrics_port)> make_display;
   // Called with the trainer while it runs and with null when it is done: where Ctrl-C goes.
   std::function<void(Trainer*)> on_trainer;
   // Writes results for people, with a line end.
@@ -54,7 +54,7 @@ struct ResumeArguments {
   std::optional<std::string> data_dir;
   std::optional<std::string> journal;  // empty: none is kept any more
   std::optional<std::string> listen;
-  std::optional<int64_t> metrics_port;
+  std::optional<int64_t> metrics_port;  // -1: none any more
 };
 absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context);
 

@@ -22,7 +22,7 @@ RosterOptions SeatsOf(const RunSetup& setup, bool has_local_workers) {
   RosterOptions options;
   options.local_workers = has_local_workers ? setup.workers - dialling : 0;
   options.dialling_workers = setup.workers - options.local_workers;
-  options.least_dialling = static_cast<int>(setup.settings.at_least);
+  options.least_dialling = setup.settings.at_least;
   options.loopback_only = IsLoopbackAddress(setup.settings.listen);
   options.recipe = setup.settings.recipe;
   options.backend = setup.settings.backend;

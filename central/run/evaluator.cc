@@ -15,12 +15,12 @@ namespace {
 RunSettings PlainLoopOf(RunSettings settings) {
   settings.local_workers = 0;
   settings.workers = 0;
-  settings.at_least = -1;
+  settings.at_least.reset();
   settings.caps.clear();
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.summary.clear();
-  settings.metrics_port = -1;
+  settings.metrics_port.reset();
   settings.listen = "127.0.0.1:0";
   settings.link_mbps = settings.link_delay_ms = 0;
   return settings;

@@ -27,20 +27,20 @@ std::string RecoveryTimes::Reach(const RecoveryReached& reached, int64_t now_ns)
       return "";
     case Phase::kPlanned:
       // A further loss before the plan held: all of that was planning.
-      if (summary.plan_s < 0) summary.plan_s = 0;
-      summary.plan_s += SecondsSinceLast(now_ns);
+      summary.plan_s = summary.plan_s.value_or(0) + SecondsSinceLast(now_ns);
       return "";
     case Phase::kPrepared:
       summary.fetch_s = SecondsSinceLast(now_ns);
       return "";
     case Phase::kFirstGradient:
       summary.first_gradient_s = SecondsSinceLast(now_ns);
-      return absl::StrFormat("without %s the run goes on from step %d after %.2f s",
-                             absl::StrJoin(summary.workers, ", "), summary.step,
-                             summary.FirstGradientSeconds());
+      return absl::StrFormat(
+          "without %s the run goes on from step %d after %.2f s",
+          absl::StrJoin(summary.workers, ", "), summary.step,
+          summary.plan_s.value_or(0) + summary.fetch_s.value_or(0) + *summary.first_gradient_s);
     case Phase::kCaughtUp:
       summary.caught_up_s = SecondsSinceLast(now_ns);
-      return absl::StrFormat("what was lost is trained again, %.2f s later", summary.caught_up_s);
+      return absl::StrFormat("what was lost is trained again, %.2f s later", *summary.caught_up_s);
   }
   return "";
 }

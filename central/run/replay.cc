@@ -105,7 +105,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
     if (settings.local_workers > 0) {
       settings.local_workers = static_cast<int64_t>(plan.stages.size());
       settings.workers = 0;
-      settings.at_least = -1;
+      settings.at_least.reset();
     }
     settings.max_batches = i + 1 < run.plans.size() ? run.plans[i + 1].from_step : run.end_step;
     RUNNEL_ASSIGN_OR_RETURN(

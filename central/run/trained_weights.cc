@@ -47,11 +47,11 @@ absl::Status CheckModel(const std::string& model_sha256, const RunSetup& setup,
 RunSettings WithoutTraining(RunSettings settings) {
   settings.local_workers = 0;
   settings.workers = 0;
-  settings.at_least = -1;
+  settings.at_least.reset();
   settings.caps.clear();
   settings.checkpoint_dir.clear();
   settings.journal.clear();
-  settings.metrics_port = -1;
+  settings.metrics_port.reset();
   settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained
   return settings;
 }

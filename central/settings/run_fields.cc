@@ -58,10 +58,10 @@ constexpr RunField kFields[] = {
      {0, kMaxWorkers}},
     {{"at-least", SettingGroup::kMembers,
       "training begins some seconds after so many of --workers are there, the others join at "
-      "barriers; -1: all",
-      "2"},
+      "barriers",
+      "2", "all"},
      &S::at_least,
-     {-1, kMaxWorkers}},
+     {0, kMaxWorkers}},
     {{"listen", SettingGroup::kMembers,
       "HOST:PORT where workers dial in; beyond loopback after `runnel-central init`, else only "
       "with "
@@ -212,6 +212,10 @@ absl::Status Parse(absl::string_view text, int64_t& value) {
   return absl::InvalidArgumentError("must be an integer");
 }
 
+absl::Status Parse(absl::string_view text, std::optional<int64_t>& value) {
+  return Parse(text, value.emplace());
+}
+
 absl::Status Parse(absl::string_view text, uint64_t& value) {
   if (absl::SimpleAtoi(text, &value)) return absl::OkStatus();
   return absl::InvalidArgumentError("must be an integer of at least 0");
@@ -253,6 +257,9 @@ absl::Status Parse(absl::string_view text, Steps& steps) {
 }
 
 std::string Text(const std::string& value) { return value; }
+std::string Text(const std::optional<int64_t>& value) {
+  return value.has_value() ? absl::StrCat(*value) : "";
+}
 std::string Text(const std::vector<int64_t>& values) { return absl::StrJoin(values, ","); }
 std::string Text(const Texts& texts) { return absl::StrJoin(texts, ","); }
 std::string Text(const CodecSchedule& codecs) { return codecs.text(); }
@@ -263,6 +270,9 @@ std::string Text(const T& value) {
   return absl::StrCat(value);
 }
 
+absl::Status CheckValue(const SettingRange& range, const std::optional<int64_t>& value) {
+  return value.has_value() ? CheckSetting(range, *value) : absl::OkStatus();
+}
 absl::Status CheckValue(const SettingRange&, const Steps& steps) {
   return CheckGradientBits(steps);
 }
@@ -281,6 +291,7 @@ template <typename T>
 bool HoldsLeftOut(const T& value) {
   if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) return value == -1;
   if constexpr (std::is_same_v<T, std::vector<int64_t>>) return value == T{-1};
+  if constexpr (std::is_same_v<T, std::optional<int64_t>>) return !value.has_value();
   return false;
 }
 

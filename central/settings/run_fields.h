@@ -7,6 +7,7 @@
 // Pure functions; any thread.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,7 +22,8 @@
 namespace runnel {
 
 using RunMember =
-    std::variant<std::string RunSettings::*, int64_t RunSettings::*, double RunSettings::*,
+    std::variant<std::string RunSettings::*, int64_t RunSettings::*,
+                 std::optional<int64_t> RunSettings::*, double RunSettings::*,
                  std::vector<int64_t> RunSettings::*, std::vector<std::string> RunSettings::*,
                  CodecSchedule RunSettings::*, BackendOptions RunSettings::*, const TrainingField*>;
 

@@ -94,7 +94,7 @@ absl::Status CheckTogether(const RunSettings& settings) {
                                                    ": must be in ascending order"));
   }
   if (settings.at_least > settings.workers) {
-    return absl::InvalidArgumentError(absl::StrCat("--at-least ", settings.at_least,
+    return absl::InvalidArgumentError(absl::StrCat("--at-least ", *settings.at_least,
                                                    ": is more than --workers ", settings.workers));
   }
   if (settings.local_workers == 0 && settings.workers > 0) {
@@ -108,6 +108,10 @@ absl::Status CheckTogether(const RunSettings& settings) {
 template <typename T>
 void SetDefault(T& value, const T& fallback) {
   if (value == T{-1}) value = fallback;
+}
+template <typename T>
+void SetDefault(T& value, const std::optional<T>& fallback) {
+  if (fallback.has_value()) SetDefault(value, *fallback);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // same names.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct RunSettings {
   std::string data_dir;
   std::string init_from;  // weights to begin with (StartOf); empty: drawn, or the model's own
   int64_t local_workers = 1;
-  int64_t workers = 0;    // daemons that dial in
-  int64_t at_least = -1;  // of these, with which training begins; -1: all
+  int64_t workers = 0;              // daemons that dial in
+  std::optional<int64_t> at_least;  // of these, with which training begins; none: all
   std::string schedule = "async_1f1b";
   std::string policy = "uniform";
   std::string replan = "auto";     // move layers at barriers: on, off, or as the policy does
@@ -59,9 +60,9 @@ struct RunSettings {
   std::string checkpoint_dir;
   std::string journal;
   std::string summary;
-  std::string listen = "127.0.0.1:0";  // control address for dialling workers
-  int64_t metrics_port = -1;           // -1: no HTTP; 0: any free port
-  int64_t worker_timeout_s = 60;       // how long central waits for its workers to join
+  std::string listen = "127.0.0.1:0";   // control address for dialling workers
+  std::optional<int64_t> metrics_port;  // none: no HTTP; 0: any free port
+  int64_t worker_timeout_s = 60;        // how long central waits for its workers to join
 
   friend bool operator==(const RunSettings&, const RunSettings&) = default;
 };

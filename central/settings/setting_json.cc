@@ -19,6 +19,8 @@ template <typename T>
 Json ValueToJson(const T& value) {
   return value;
 }
+// -1 in records.
+Json ValueToJson(const std::optional<int64_t>& value) { return value.value_or(-1); }
 Json ValueToJson(const CodecSchedule& codecs) { return codecs.text(); }
 Json ValueToJson(const BackendOptions& options) { return options.text(); }
 Json ValueToJson(const Steps& steps) { return GradientBitsText(steps); }
@@ -41,6 +43,10 @@ void ReadField(JsonObject& object, absl::string_view key, Steps& steps) {
   } else {
     steps = *std::move(read);
   }
+}
+void ReadField(JsonObject& object, absl::string_view key, std::optional<int64_t>& value) {
+  object.Read(key, value.emplace());
+  if (value == -1) value.reset();
 }
 void ReadField(JsonObject& object, absl::string_view key, BackendOptions& options) {
   std::string text;

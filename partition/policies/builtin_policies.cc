@@ -11,7 +11,7 @@ absl::Span<const PolicyRow> BuiltinPolicies() {
       {"dp", "the fastest cut for layer and link times (AccEPT 3.5)", PlanBasis::kAnyTimes, false,
        false, policies::DynamicProgramming},
       {"accept", "AccEPT 3.5 as published: the slowest of stages, as predicted, and 2 T_c",
-       PlanBasis::kPredicted, true, false, policies::Accept},
+       PlanBasis::kPredicted, true, false, policies::Accept, nullptr, /*predictor=*/"accept"},
       {"accept_measured", "the same from measured layers: a predictor that is always right",
        PlanBasis::kMeasured, true, false, policies::Accept},
       {"ftpipehd", "FTPipeHD as published: an even cut, then by the ratio of each worker's stage",
@@ -19,7 +19,7 @@ absl::Span<const PolicyRow> BuiltinPolicies() {
       {"ftpipehd+", "FTPipeHD's ratios before the first step, cut again until the cut stays",
        PlanBasis::kAnyTimes, true, false, policies::FtpipehdPlus},
       {"runnel", "devices, order, cut, codecs and caps together, within memory",
-       PlanBasis::kAnyTimes, true, true, policies::Runnel},
+       PlanBasis::kAnyTimes, true, true, policies::Runnel, nullptr, "", /*bits=*/"bandwidth"},
       {"brute_force", "as dp, by trying every cut; for small models", PlanBasis::kAnyTimes, false,
        false, policies::BruteForce},
   };

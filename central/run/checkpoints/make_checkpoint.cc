@@ -33,7 +33,8 @@ Checkpoint MakeCheckpoint(const RunSetup& setup, const std::string& control_addr
   // The plan has them; those of the user are for as many workers as there were.
   if (dialling != checkpoint.settings.workers) checkpoint.settings.caps.clear();
   checkpoint.settings.workers = dialling;
-  checkpoint.settings.at_least = std::min(checkpoint.settings.at_least, dialling);
+  if (std::optional<int64_t>& at_least = checkpoint.settings.at_least; at_least.has_value())
+    at_least = std::min(*at_least, dialling);
   checkpoint.model = setup.model;
   checkpoint.plan = run.plan();
   checkpoint.training = setup.training;

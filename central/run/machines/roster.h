@@ -45,9 +45,9 @@ struct Device {
 };
 
 struct RosterOptions {
-  int local_workers = 0;     // seats of workers that central started
-  int dialling_workers = 0;  // seats of workers that dial in
-  int least_dialling = -1;   // the run may begin with so many of them; -1: with all
+  int local_workers = 0;                   // seats of workers that central started
+  int dialling_workers = 0;                // seats of workers that dial in
+  std::optional<int> least_dialling = {};  // the run may begin with so many of them; none: with all
   // Central listens on the loopback interface: everybody is on this host. Else workers that dial in
   // must be where other hosts reach them.
   bool loopback_only = true;
@@ -60,9 +60,7 @@ struct RosterOptions {
   int64_t life = 0;
 
   int workers() const { return local_workers + dialling_workers; }
-  int least_workers() const {
-    return local_workers + (least_dialling < 0 ? dialling_workers : least_dialling);
-  }
+  int least_workers() const { return local_workers + least_dialling.value_or(dialling_workers); }
 };
 
 // "cpu:avx2,opencl@alternate": cpu, opencl.

@@ -6,6 +6,7 @@
 // Plain data and pure functions; any thread.
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,9 @@ struct Optimizer {
   // Each is a tensor like the parameter, zero at first.
   std::array<absl::string_view, kMostSlots> slot_names = {};
   bool uses_momentum = false;  // looks at --momentum
-  // Defaults of --lr and --weight-decay with this optimizer; below 0: the model's.
-  double learning_rate = -1;
-  double weight_decay = -1;
+  // Defaults of --lr and --weight-decay with this optimizer; none: the model's.
+  std::optional<double> learning_rate = {};
+  std::optional<double> weight_decay = {};
 
   absl::Span<const absl::string_view> slots() const;
 };

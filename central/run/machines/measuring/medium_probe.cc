@@ -84,7 +84,7 @@ void MediumProbe::AddPing(int device, int64_t arrived_ns, const Roster& roster,
 // Under way, or null.
 MediumProbe::Flow* MediumProbe::FlowOf(int device, bool is_up) {
   for (Flow& flow : flows_) {
-    if (flow.device == device && flow.is_up == is_up && flow.share < 0) return &flow;
+    if (flow.device == device && flow.is_up == is_up && !flow.share.has_value()) return &flow;
   }
   return nullptr;
 }
@@ -110,8 +110,8 @@ double MediumProbe::ShareSinceAsked(const Flow& flow, int64_t arrived_ns) const 
 
 void MediumProbe::EndFlow(Flow& flow, double share, const Roster& roster, RunEffects& effects) {
   flow.share = share;
-  const bool is_over =
-      std::all_of(flows_.begin(), flows_.end(), [](const Flow& one) { return one.share >= 0; });
+  const bool is_over = std::all_of(flows_.begin(), flows_.end(),
+                                   [](const Flow& one) { return one.share.has_value(); });
   if (is_over) EndRound(roster, effects);
 }
 
@@ -119,7 +119,7 @@ void MediumProbe::EndRound(const Roster& roster, RunEffects& effects) {
   const std::vector<Flow> flows = std::exchange(flows_, {});
   if (round_ == Round::kBothWays) return SetMedia(flows);
   double sum = 0;
-  for (const Flow& flow : flows) sum += flow.share;
+  for (const Flow& flow : flows) sum += *flow.share;
   if (round_ == Round::kPair) {
     (sum < kShared ? groups_.back() : rest_).push_back(flows.back().device);
     return GroupNext(roster, effects);
@@ -129,7 +129,7 @@ void MediumProbe::EndRound(const Roster& roster, RunEffects& effects) {
   for (const Flow& flow : flows) {
     if (is_one) {
       groups_.back().push_back(flow.device);
-    } else if (flow.share > kShared / 2) {
+    } else if (*flow.share > kShared / 2) {
       groups_.push_back({flow.device});  // by itself
     } else {
       ungrouped_.push_back(flow.device);
@@ -174,8 +174,8 @@ void MediumProbe::SetMedia(const std::vector<Flow>& flows) {
     double sum = 0, up = 1;
     for (const Flow& flow : flows) {
       if (flow.group != group) continue;
-      sum += flow.share;
-      if (flow.is_up) up = flow.share;
+      sum += *flow.share;
+      if (flow.is_up) up = *flow.share;
     }
     const bool is_half_duplex = sum < kShared || up < kShared / 2;
     if (groups_[group].size() < 2 && !is_half_duplex) continue;

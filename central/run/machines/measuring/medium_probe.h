@@ -19,6 +19,7 @@
 // Pure: events in, effects out.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "central/planning/barrier_report.h"
@@ -54,8 +55,8 @@ class MediumProbe {
   struct Flow {
     int device = 0;
     bool is_up = false;
-    size_t group = 0;   // kBothWays: of which both flows are
-    double share = -1;  // -1: under way
+    size_t group = 0;             // kBothWays: of which both flows are
+    std::optional<double> share;  // none: under way
   };
   // Devices whose paths share a medium, or one by itself.
   using Group = std::vector<int>;

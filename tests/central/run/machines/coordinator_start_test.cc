@@ -25,7 +25,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 // w0 is central's own, w1 and w2 dial in; devices are measured one after the other.
 class CoordinatorStart : public ::testing::Test {
  protected:
-  void Begin(int least_dialling = -1, bool needs_profile = true) {
+  void Begin(std::optional<int> least_dialling = {}, bool needs_profile = true) {
     CoordinatorOptions options;
     options.stage.model = MakeModel("lenet").value();
     options.stage.training.dataset_samples = 1000;
@@ -134,7 +134,7 @@ TEST_F(CoordinatorStart, WhereAllAreNeededOneIsWaitedForInItsPlace) {
 }
 
 TEST_F(CoordinatorStart, NobodyIsWaitedForForEver) {
-  Begin(-1, /*needs_profile=*/false);
+  Begin(std::nullopt, /*needs_profile=*/false);
   for (const int64_t id : {0, 1}) Join(id, "w" + std::to_string(id));
   coordinator_->JoinTimedOut(60);
   Settle();
