@@ -97,7 +97,7 @@ absl::StatusOr<CodecSchedule> CodecsOfBits(absl::string_view family,
 }
 
 absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int64_t epochs,
-                                                DType type) {
+                                                const NumberFormat& format, Direction direction) {
   struct Part {
     std::shared_ptr<const Codec> codec;
     int64_t epochs;
@@ -107,11 +107,11 @@ absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int
     RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<const Codec> codec, MakeCodec(codecs.steps()[i].codec));
     parts.push_back({std::move(codec), codecs.EpochsOf(i, epochs)});
   }
-  return EncodedBytesFn([parts = std::move(parts), epochs, type](const Shape& shape) {
+  return EncodedBytesFn([parts = std::move(parts), epochs, format, direction](const Shape& shape) {
     // Bytes stay below 2^34 and epochs below 2^30: whole and rest apart keep within 64 bits.
     int64_t whole = 0, rest = 0;
     for (const Part& part : parts) {
-      const int64_t bytes = PayloadBytes(*part.codec, type, shape).value();
+      const int64_t bytes = PayloadBytes(*part.codec, format, direction, shape).value();
       whole += bytes / epochs * part.epochs;
       rest += bytes % epochs * part.epochs;
     }

@@ -51,9 +51,10 @@ std::string BitScheduleText(const BitSchedule& schedule);
 absl::StatusOr<CodecSchedule> CodecsOfBits(absl::string_view family,
                                            const std::vector<BitStep>& steps);
 
-// Mean PayloadBytes of a tensor of `type` over a run of `epochs` epochs, rounded up: the size that a
+// Mean PayloadBytes of a boundary tensor over a run of `epochs` epochs, rounded up: the size that a
 // plan for the whole run uses. InvalidArgument as MakeCodec.
 absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int64_t epochs,
-                                                DType type = DType::kFloat32);
+                                                const NumberFormat& format = {},
+                                                Direction direction = Direction::kForward);
 
 }  // namespace runnel

@@ -135,9 +135,13 @@ bool SendsAsItIs(const Codec& codec, DType type) {
   return type != DType::kFloat32 && IsFloat(type) && codec.name() == CodecId::Identity().text();
 }
 
-Bytes PayloadBytes(const Codec& codec, DType type, const Shape& shape) {
-  if (!SendsAsItIs(codec, type)) return codec.EncodedBytes(shape);
-  return Bytes(shape.elements() * static_cast<int64_t>(SizeOf(type)));
+Bytes PayloadBytes(const Codec& codec, const NumberFormat& format, Direction direction,
+                   const Shape& shape) {
+  const DType type = format.boundary(direction);
+  const int64_t coded = SendsAsItIs(codec, type)
+                            ? shape.elements() * static_cast<int64_t>(SizeOf(type))
+                            : codec.EncodedBytes(shape).value();
+  return Bytes(coded + SidePayloadBytes(format, shape, direction));
 }
 
 absl::Span<const CodecRow> BuiltinCodecs() { return kRows; }

@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/base/ids.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/random.h"
 #include "proto/base/tensor/tensor_view.h"
 #include "proto/base/training/codec_id.h"
@@ -109,8 +110,10 @@ class Codec {
 // Whether a link sends the elements of such a tensor as they are, without the codec: identity and
 // floats that are not FP32.
 bool SendsAsItIs(const Codec& codec, DType type);
-// Payload bytes of a boundary tensor of this type.
-Bytes PayloadBytes(const Codec& codec, DType type, const Shape& shape);
+// Payload bytes of a boundary tensor: the codec's, or the elements as they are, and then the values
+// beside the tensor (SidePayloadBytes of number_format.h).
+Bytes PayloadBytes(const Codec& codec, const NumberFormat& format, Direction direction,
+                   const Shape& shape);
 
 // One row of the table of codecs: a family and the facts that others need of its codecs.
 struct CodecRow {

@@ -51,11 +51,19 @@ absl::Status CopyMantissas(const std::byte* from, size_t n, std::byte* to) {
   return absl::OkStatus();
 }
 
-absl::Status CheckExponent(int32_t exponent, int32_t low, int32_t high) {
-  if (exponent >= low && exponent <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("int8: exponent ", exponent, " is not in ", low, "..", high));
+// An exponent in a payload: of a scaled tensor, or of an FP32 one.
+absl::Status CheckExponent(absl::Span<const std::byte> payload, const SideValue& row) {
+  const absl::Status status = row.Check(payload.first(kHeaderBytes));
+  return status.ok() ? status
+                     : absl::InvalidArgumentError(absl::StrCat("int8: ", status.message()));
 }
+
+constexpr SideValue kFloatExponent = [] {
+  SideValue row = kScaleExponent;
+  row.least = kMinFloatExponent;
+  row.most = kMaxFloatExponent;
+  return row;
+}();
 
 class Int8Encoder final : public Encoder {
  public:
@@ -68,8 +76,8 @@ class Int8Encoder final : public Encoder {
     const auto n = static_cast<size_t>(x.shape.elements());
     std::byte* mantissas = payload.data() + kHeaderBytes;
     if (scaled) {
-      RUNNEL_RETURN_IF_ERROR(CheckExponent(x.exponent, -kMaxExponent, kMaxExponent));
       StoreInt32(x.exponent, payload.data());
+      RUNNEL_RETURN_IF_ERROR(CheckExponent(payload, kScaleExponent));
       return CopyMantissas(x.bytes.data(), n, mantissas);
     }
     // Quantizes as Quantize does by kPowerOfTwo.
@@ -102,8 +110,8 @@ class Int8Codec final : public Codec {
   absl::Status Decode(absl::Span<const std::byte> payload,
                       const MutableTensorView& out) const override {
     RUNNEL_RETURN_IF_ERROR(CheckDecodeArguments(payload.size(), Int8Bytes(out.shape), out));
+    RUNNEL_RETURN_IF_ERROR(CheckExponent(payload, kFloatExponent));
     const int32_t exponent = LoadInt32(payload.data());
-    RUNNEL_RETURN_IF_ERROR(CheckExponent(exponent, kMinFloatExponent, kMaxFloatExponent));
     const auto n = static_cast<size_t>(out.shape.elements());
     const std::byte* mantissas = payload.data() + kHeaderBytes;
     if (!kernels_.int8->decode(mantissas, n, exponent, out.f32())) {
@@ -118,8 +126,8 @@ class Int8Codec final : public Codec {
     const MutableTensorView out{DType::kInt8, shape, Layout::kRowMajor, 0, mantissas};
     RUNNEL_RETURN_IF_ERROR(
         CheckDecodeArguments(payload.size(), Int8Bytes(shape), out, DType::kInt8));
+    RUNNEL_RETURN_IF_ERROR(CheckExponent(payload, kScaleExponent));
     const int32_t exponent = LoadInt32(payload.data());
-    RUNNEL_RETURN_IF_ERROR(CheckExponent(exponent, -kMaxExponent, kMaxExponent));
     RUNNEL_RETURN_IF_ERROR(
         CopyMantissas(payload.data() + kHeaderBytes, mantissas.size(), mantissas.data()));
     return exponent;

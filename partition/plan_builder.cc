@@ -106,11 +106,12 @@ LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t 
     // What a forward works with is taken once.
     int64_t largest = 0;
     for (const Shape& output : info.op_outputs)
-      largest = std::max(largest, BoundaryBytes(format, output));
+      largest = std::max(largest, ValueBytes(format.activation, output));
     memory.state_bytes += largest;
     return memory;
   }
-  for (const Shape& output : info.op_outputs) memory.stash_bytes += BoundaryBytes(format, output);
+  for (const Shape& output : info.op_outputs)
+    memory.stash_bytes += ValueBytes(format.activation, output);
   return memory;
 }
 

@@ -25,12 +25,15 @@ void FinishScaled(const Shape& shape, int32_t exponent, absl::Span<std::byte> te
   TailOf(tensor.data(), DType::kInt8, shape).exponent = exponent;
 }
 
-absl::Status CopyElements(absl::Span<const std::byte> from, absl::Span<std::byte> to) {
-  if (from.size() != to.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("codec identity: ", from.size(), " bytes, needs ", to.size()));
+// Checks the values that stand behind a tensor and copies them, from memory to a payload or back.
+absl::Status CopyBeside(const std::vector<SidePlace>& places, absl::Span<const std::byte> from,
+                        size_t SidePlace::*from_offset, absl::Span<std::byte> to,
+                        size_t SidePlace::*to_offset) {
+  for (const SidePlace& place : places) {
+    const absl::Span<const std::byte> values = from.subspan(place.*from_offset, place.bytes);
+    RUNNEL_RETURN_IF_ERROR(place.value->Check(values));
+    std::copy(values.begin(), values.end(), to.begin() + place.*to_offset);
   }
-  std::copy(from.begin(), from.end(), to.begin());
   return absl::OkStatus();
 }
 
@@ -102,15 +105,44 @@ absl::Status LinkCodecs::CheckTensor(Direction direction, const Shape& shape, si
                                                  " has ", bytes, " bytes, needs ", needed));
 }
 
+absl::Status LinkCodecs::CheckPayload(Direction direction, const Codec& codec, const Shape& shape,
+                                      size_t bytes) const {
+  const int64_t needed = PayloadBytes(codec, format_, direction, shape).value();
+  if (static_cast<int64_t>(bytes) == needed) return absl::OkStatus();
+  std::string beside;
+  for (const SidePlace& place : SidePlaces(format_, shape, direction))
+    absl::StrAppend(&beside, ", ", place.bytes, " of them ", place.value->name);
+  return absl::InvalidArgumentError(absl::StrCat("payload of codec ", codec.name(), " for shape ",
+                                                 shape.ToString(), " has ", bytes, " bytes, needs ",
+                                                 needed, beside));
+}
+
 absl::Status LinkCodecs::Encode(Direction direction, const MicroBatch& place, const Shape& shape,
                                 absl::Span<const std::byte> tensor, absl::Span<std::byte> payload) {
-  RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   const Codec& codec = *at(direction).sends.InEpoch(place.epoch);
+  RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
+  RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
+  const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
+  RUNNEL_RETURN_IF_ERROR(CopyBeside(SidePlaces(format_, shape, direction), tensor,
+                                    &SidePlace::memory_offset, payload.last(beside),
+                                    &SidePlace::payload_offset));
+  return EncodeElements(codec, direction, place, shape, tensor,
+                        payload.first(payload.size() - beside));
+}
+
+absl::Status LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
+                                        const MicroBatch& place, const Shape& shape,
+                                        absl::Span<const std::byte> tensor,
+                                        absl::Span<std::byte> payload) {
   Encoder& encoder = EncoderFor(codec, at(direction));
   const DType type = format_.boundary(direction);
-  TensorView x{type, shape, Layout::kRowMajor, 0, tensor};
+  TensorView x{type, shape, Layout::kRowMajor, 0,
+               tensor.first(static_cast<size_t>(ValueBytes(type, shape)))};
   if (IsScaled(type)) x = ScaledView(shape, tensor);
-  if (SendsAsItIs(codec, type)) return CopyElements(x.bytes, payload);
+  if (SendsAsItIs(codec, type)) {
+    std::copy(x.bytes.begin(), x.bytes.end(), payload.begin());
+    return absl::OkStatus();
+  }
   if (type != DType::kFloat32 && !(IsScaled(type) && codec.takes_scaled())) {
     if (x.exponent > kMaxFloatExponent) {
       return absl::InvalidArgumentError(
@@ -123,14 +155,17 @@ absl::Status LinkCodecs::Encode(Direction direction, const MicroBatch& place, co
   return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
 }
 
-absl::Status LinkCodecs::DecodeInto(const Codec& codec, DType type,
-                                    absl::Span<const std::byte> payload, const Shape& shape,
-                                    absl::Span<std::byte> tensor) {
+absl::Status LinkCodecs::DecodeElements(const Codec& codec, DType type,
+                                        absl::Span<const std::byte> payload, const Shape& shape,
+                                        absl::Span<std::byte> tensor) {
   const auto elements = static_cast<size_t>(shape.elements());
   int32_t exponent = 0;
-  if (SendsAsItIs(codec, type)) return CopyElements(payload, tensor);
+  if (SendsAsItIs(codec, type)) {
+    std::copy(payload.begin(), payload.end(), tensor.begin());
+    return absl::OkStatus();
+  }
   if (type == DType::kFloat32)
-    return codec.Decode(payload, {type, shape, Layout::kRowMajor, 0, tensor});
+    return codec.Decode(payload, {type, shape, Layout::kRowMajor, 0, tensor.first(4 * elements)});
   if (IsScaled(type) && codec.takes_scaled()) {
     RUNNEL_ASSIGN_OR_RETURN(exponent, codec.DecodeScaled(payload, shape, tensor.first(elements)));
   } else {
@@ -145,10 +180,15 @@ absl::Status LinkCodecs::DecodeInto(const Codec& codec, DType type,
 absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
                                 absl::Span<const std::byte> payload, const Shape& shape,
                                 absl::Span<std::byte> tensor) {
+  const Codec& codec = *at(direction).receives.InEpoch(place.epoch);
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
+  RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const DType type = format_.boundary(direction);
+  const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
   RUNNEL_RETURN_IF_ERROR(
-      DecodeInto(*at(direction).receives.InEpoch(place.epoch), type, payload, shape, tensor));
+      DecodeElements(codec, type, payload.first(payload.size() - beside), shape, tensor));
+  RUNNEL_RETURN_IF_ERROR(CopyBeside(SidePlaces(format_, shape, direction), payload.last(beside),
+                                    &SidePlace::payload_offset, tensor, &SidePlace::memory_offset));
   // A gradient is the loss's with respect to the next stage's decoded input.
   Encoder* sender = at(Direction::kForward).encoder.get();
   const bool is_heard = sender != nullptr && (sender->learns() || sender->masks());
@@ -170,40 +210,66 @@ absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
 
 absl::StatusOr<Payload> LinkCodecs::PackEvaluation(const Shape& shape, Payload from,
                                                    BufferPool& pool) const {
-  if (evaluation_ == nullptr) return from;
+  const std::vector<SidePlace> places = SidePlaces(format_, shape, Direction::kForward);
+  if (evaluation_ == nullptr && places.empty()) return from;
   RUNNEL_RETURN_IF_ERROR(CheckTensor(Direction::kForward, shape, from.size()));
   Payload packed = pool.Allocate(static_cast<size_t>(EvaluationBytes(shape)));
-  RUNNEL_RETURN_IF_ERROR(evaluation_->NewEncoder({})->Encode(
-      ScaledView(shape, from.bytes()), Sequence(0), true, packed.mutable_bytes()));
+  const absl::Span<std::byte> bytes = packed.mutable_bytes();
+  const size_t elements =
+      bytes.size() - static_cast<size_t>(SidePayloadBytes(format_, shape, Direction::kForward));
+  if (evaluation_ == nullptr) {
+    std::copy_n(from.bytes().begin(), elements, bytes.begin());
+  } else {
+    RUNNEL_RETURN_IF_ERROR(evaluation_->NewEncoder({})->Encode(
+        ScaledView(shape, from.bytes()), Sequence(0), true, bytes.first(elements)));
+  }
+  RUNNEL_RETURN_IF_ERROR(CopyBeside(places, from.bytes(), &SidePlace::memory_offset,
+                                    bytes.subspan(elements), &SidePlace::payload_offset));
   return packed;
 }
 
 absl::StatusOr<Payload> LinkCodecs::UnpackEvaluation(const Shape& shape, Payload from,
                                                      BufferPool& pool) const {
-  if (evaluation_ == nullptr) return from;
+  const std::vector<SidePlace> places = SidePlaces(format_, shape, Direction::kForward);
+  if (evaluation_ == nullptr && places.empty()) return from;
+  const auto needed = static_cast<size_t>(EvaluationBytes(shape));
+  if (from.size() != needed) {
+    return absl::InvalidArgumentError(absl::StrCat("evaluation of shape ", shape.ToString(),
+                                                   " has ", from.size(), " bytes, needs ", needed));
+  }
   Payload tensor = pool.Allocate(static_cast<size_t>(TensorBytes(Direction::kForward, shape)));
   const absl::Span<std::byte> bytes = tensor.mutable_bytes();
-  const auto elements = static_cast<size_t>(shape.elements());
-  RUNNEL_ASSIGN_OR_RETURN(const int32_t exponent,
-                          evaluation_->DecodeScaled(from.bytes(), shape, bytes.first(elements)));
-  FinishScaled(shape, exponent, bytes);
+  const size_t elements =
+      needed - static_cast<size_t>(SidePayloadBytes(format_, shape, Direction::kForward));
+  if (evaluation_ == nullptr) {
+    std::copy_n(from.bytes().begin(), elements, bytes.begin());
+  } else {
+    RUNNEL_ASSIGN_OR_RETURN(
+        const int32_t exponent,
+        evaluation_->DecodeScaled(from.bytes().first(elements), shape,
+                                  bytes.first(static_cast<size_t>(shape.elements()))));
+    FinishScaled(shape, exponent, bytes);
+  }
+  RUNNEL_RETURN_IF_ERROR(CopyBeside(places, from.bytes().subspan(elements),
+                                    &SidePlace::payload_offset, bytes, &SidePlace::memory_offset));
   return tensor;
 }
 
 int64_t LinkCodecs::EvaluationBytes(const Shape& shape) const {
-  return evaluation_ == nullptr ? TensorBytes(Direction::kForward, shape)
-                                : evaluation_->EncodedBytes(shape).value();
+  const int64_t elements = evaluation_ == nullptr ? ValueBytes(format_.activation, shape)
+                                                  : evaluation_->EncodedBytes(shape).value();
+  return elements + SidePayloadBytes(format_, shape, Direction::kForward);
 }
 
 int64_t LinkCodecs::EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const {
   const Codec* codec = at(direction).sends.InEpoch(epoch);
-  return codec == nullptr ? 0 : PayloadBytes(*codec, format_.boundary(direction), shape).value();
+  return codec == nullptr ? 0 : PayloadBytes(*codec, format_, direction, shape).value();
 }
 
 int64_t LinkCodecs::MaxReceivedBytes(Direction direction, const Shape& shape) const {
   int64_t most = 0;
   for (const auto& codec : at(direction).receives.made) {
-    most = std::max(most, PayloadBytes(*codec, format_.boundary(direction), shape).value());
+    most = std::max(most, PayloadBytes(*codec, format_, direction, shape).value());
   }
   return most;
 }

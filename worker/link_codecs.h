@@ -7,7 +7,8 @@
 // Tensors are boundary tensors in memory (BoundaryBytes of number_format.h). A lossless codec sends
 // their elements as they are: identity floats, a codec that takes scaled tensors scaled ones. Any
 // other codec gets the values in FP32, which is exact, and what it decodes is rounded to the
-// boundary's type again (NumberType::from_float), on all machines alike.
+// boundary's type again (NumberType::from_float), on all machines alike. Values that stand behind a
+// tensor (SidePlaces) follow the codec's bytes in its payload; each is checked on both ends.
 
 #include <cstdint>
 #include <memory>
@@ -35,11 +36,11 @@ class LinkCodecs {
                                                             const NumberFormat& format = {});
 
   // kForward: the activation for the next stage; kBackward: the gradient for the one before. Errors
-  // as Encoder::Encode.
+  // as Encoder::Encode and SideValue::Check.
   absl::Status Encode(Direction direction, const MicroBatch& place, const Shape& shape,
                       absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
   // kForward: the activation from the stage before; kBackward: the gradient from the next one.
-  // Fills TensorBytes(direction, shape) bytes. Errors as Codec::Decode.
+  // Fills TensorBytes(direction, shape) bytes. Errors as Codec::Decode and SideValue::Check.
   absl::Status Decode(Direction direction, const MicroBatch& place,
                       absl::Span<const std::byte> payload, const Shape& shape,
                       absl::Span<std::byte> tensor);
@@ -89,8 +90,13 @@ class LinkCodecs {
   Ends& at(Direction direction) { return ends_[static_cast<int>(direction)]; }
   const Ends& at(Direction direction) const { return ends_[static_cast<int>(direction)]; }
   absl::Status CheckTensor(Direction direction, const Shape& shape, size_t bytes) const;
-  absl::Status DecodeInto(const Codec& codec, DType type, absl::Span<const std::byte> payload,
-                          const Shape& shape, absl::Span<std::byte> tensor);
+  absl::Status CheckPayload(Direction direction, const Codec& codec, const Shape& shape,
+                            size_t bytes) const;
+  absl::Status EncodeElements(const Codec& codec, Direction direction, const MicroBatch& place,
+                              const Shape& shape, absl::Span<const std::byte> tensor,
+                              absl::Span<std::byte> payload);
+  absl::Status DecodeElements(const Codec& codec, DType type, absl::Span<const std::byte> payload,
+                              const Shape& shape, absl::Span<std::byte> tensor);
   absl::StatusOr<Codecs> Make(const CodecSchedule& schedule, Direction direction) const;
   static Encoder& EncoderFor(const Codec& codec, Ends& ends);
 

@@ -1,5 +1,6 @@
 // How PipelineHost carries out what its StageRuntime decides: sends, actions of the lanes, reports.
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,6 +11,15 @@
 #include "worker/pipeline_host.h"
 
 namespace runnel {
+namespace {
+
+// Whether all elements of a tensor, behind which values may stand, are finite. So is no tensor.
+bool HasNumbers(DType type, const Shape& shape, const Payload& tensor) {
+  const auto elements = static_cast<size_t>(ValueBytes(type, shape));
+  return AllFinite(type, tensor.bytes().first(std::min(tensor.size(), elements)));
+}
+
+}  // namespace
 
 void PipelineHost::Carry(SendEffect effect) {
   Frame frame;
@@ -96,10 +106,13 @@ absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& 
   RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
                           engine_->Forward(effect.place, effect.input, effect.labels));
   const DType boundary = engine_->numbers().boundary(Direction::kForward);
-  const bool has_number = AllFinite(boundary, output.tensor.bytes());
+  const int64_t samples = effect.place.samples;
+  const bool has_number = HasNumbers(boundary, engine_->output_shape(samples), output.tensor);
   if (has_number && std::isfinite(output.loss_sum)) return output;
   const DType entering = runtime_.first_stage() ? DType::kFloat32 : boundary;
-  loss_from_ = AllFinite(entering, effect.input.bytes()) ? NotFinite::kOwn : NotFinite::kUpstream;
+  loss_from_ = HasNumbers(entering, engine_->input_shape(samples), effect.input)
+                   ? NotFinite::kOwn
+                   : NotFinite::kUpstream;
   if (has_number) return output;
   return MarkNotFinite(absl::InvalidArgumentError(absl::StrCat(
                            "an activation of micro-batch ", effect.place.sequence.value(),
@@ -157,7 +170,7 @@ void PipelineHost::Carry(EncodeEffect effect) {
                              payload.mutable_bytes());
     });
     const DType boundary = engine_->numbers().boundary(effect.direction);
-    if (!status.ok() && !AllFinite(boundary, effect.tensor.bytes()))
+    if (!status.ok() && !HasNumbers(boundary, shape, effect.tensor))
       status = MarkNotFinite(std::move(status), NotFinite::kOwn);
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, direction = effect.direction, place,

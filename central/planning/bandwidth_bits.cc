@@ -25,12 +25,10 @@ constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}
 absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
                                             const NumberFormat& format) {
   CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
-  RUNNEL_ASSIGN_OR_RETURN(
-      choice.encoded_forward,
-      MeanEncodedBytes(choice.forward, epochs, format.boundary(Direction::kForward)));
-  RUNNEL_ASSIGN_OR_RETURN(
-      choice.encoded_backward,
-      MeanEncodedBytes(choice.backward, epochs, format.boundary(Direction::kBackward)));
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward,
+                          MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward,
+                          MeanEncodedBytes(choice.backward, epochs, format, Direction::kBackward));
   return choice;
 }
 

@@ -131,12 +131,12 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.micro_batch_size = inputs_.micro_batch_size;
   request.codec_forward = codecs.forward;
   request.codec_backward = codecs.backward;
-  RUNNEL_ASSIGN_OR_RETURN(request.encoded_forward,
-                          MeanEncodedBytes(codecs.forward, codecs.bits.epochs,
-                                           request.format.boundary(Direction::kForward)));
-  RUNNEL_ASSIGN_OR_RETURN(request.encoded_backward,
-                          MeanEncodedBytes(codecs.backward, codecs.bits.epochs,
-                                           request.format.boundary(Direction::kBackward)));
+  RUNNEL_ASSIGN_OR_RETURN(
+      request.encoded_forward,
+      MeanEncodedBytes(codecs.forward, codecs.bits.epochs, request.format, Direction::kForward));
+  RUNNEL_ASSIGN_OR_RETURN(
+      request.encoded_backward,
+      MeanEncodedBytes(codecs.backward, codecs.bits.epochs, request.format, Direction::kBackward));
   request.link_speeds = SpeedsBetween(devices, cluster.rates);
   request.caps = inputs_.caps;
   request.barrier_every = inputs_.barrier_every;

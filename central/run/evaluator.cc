@@ -47,7 +47,7 @@ absl::StatusOr<int64_t> WholeModelBytes(const RunSetup& setup) {
   int64_t bytes = 0;
   for (const LayerInfo& layer : layers) {
     bytes += layer.parameters * each;
-    for (const Shape& output : layer.op_outputs) bytes += BoundaryBytes(format, output);
+    for (const Shape& output : layer.op_outputs) bytes += ValueBytes(format.activation, output);
   }
   return bytes;
 }

@@ -176,7 +176,8 @@ struct Program {
   bool early_weight_gradients = false;
   Shape input;
   Shape output;
-  // Sizes of kInput, kOutput, kInputGradient and kOutputGradient, with the tails of scaled ones.
+  // Sizes of kInput, kOutput, kInputGradient and kOutputGradient, with the tails of scaled ones and
+  // the values beside them (BoundaryBytes, SidePlaces).
   int64_t input_bytes = 0;
   int64_t output_bytes = 0;
   int64_t input_gradient_bytes = 0;

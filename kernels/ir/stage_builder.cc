@@ -50,10 +50,12 @@ class StageBuilder {
     input_ = program_.first_layer == 0 ? AddPlaced(Storage::kInput, DType::kFloat32, program_.input)
                                        : AddBoundary(Storage::kInput, program_.input);
     output_ = AddBoundary(Storage::kOutput, program_.output);
-    program_.input_bytes = program_.buffers[input_].bytes();
-    program_.output_bytes = program_.buffers[output_].bytes();
-    program_.input_gradient_bytes = ValueBytes(recipe_.numbers.error, program_.input);
-    program_.output_gradient_bytes = ValueBytes(recipe_.numbers.error, program_.output);
+    const NumberFormat& numbers = recipe_.numbers;
+    program_.input_bytes = program_.first_layer == 0 ? program_.buffers[input_].bytes()
+                                                     : BoundaryBytes(numbers, program_.input);
+    program_.output_bytes = BoundaryBytes(numbers, program_.output);
+    program_.input_gradient_bytes = BoundaryBytes(numbers, program_.input, Direction::kBackward);
+    program_.output_gradient_bytes = BoundaryBytes(numbers, program_.output, Direction::kBackward);
     if (program_.has_loss) {
       labels_ = AddPlaced(Storage::kLabels, DType::kInt32, {program_.batch});
       metrics_ = AddPlaced(Storage::kMetrics, DType::kUInt8, {2 * sizeof(double)});

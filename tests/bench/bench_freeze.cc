@@ -60,8 +60,9 @@ class Piece {
     RUNNEL_ASSIGN_OR_RETURN(piece.executor_, StageExecutor::Create(options, backend, pool));
     RUNNEL_RETURN_IF_ERROR(piece.executor_->DrawState());
     const Shape input = piece.executor_->input_shape(batch);
-    const DType type = first == 0 ? DType::kFloat32 : recipe->numbers.activation;
-    piece.input_ = RandomBoundary(*pool, type, input, 0);
+    piece.input_ = first == 0
+                       ? RandomTensor(*pool, input.elements(), 0)
+                       : RandomBoundary(*pool, recipe->numbers, Direction::kForward, input, 0);
     if (last + 1 == model.layer_count())
       piece.labels_ = RandomLabels(*pool, batch, model.classes, 0);
     return piece;

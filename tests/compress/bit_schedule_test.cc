@@ -95,7 +95,8 @@ TEST(MeanEncodedBytes, WeighsEpochs) {
   EXPECT_EQ((*MeanEncodedBytes(Codecs("0:mbq:2,5:identity"), 5))(shape).value(), bytes("mbq:2"));
   EXPECT_FALSE(MeanEncodedBytes(Codecs("0:mbq:2,5:zip"), 5).ok());
   // Identity sends halves as they are; any other codec gets them in FP32.
-  const auto halves = MeanEncodedBytes(Codecs("0:identity,5:mbq:4"), 10, DType::kFloat16);
+  const auto halves =
+      MeanEncodedBytes(Codecs("0:identity,5:mbq:4"), 10, {.activation = DType::kFloat16});
   EXPECT_EQ((*halves)(shape).value(), (2 * shape.elements() + bytes("mbq:4")) / 2);
 }
 

@@ -51,19 +51,25 @@ Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_
   return payload;
 }
 
-Payload RandomBoundary(BufferPool& pool, DType type, const Shape& shape, uint64_t stream) {
+Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, Direction direction,
+                       const Shape& shape, uint64_t stream) {
+  const DType type = format.boundary(direction);
+  const std::vector<SidePlace> beside = SidePlaces(format, shape, direction);
   Payload floats;
   if (IsFloat(type)) floats = RandomTensor(pool, shape.elements(), stream);
-  if (type == DType::kFloat32) return floats;
-  Payload payload = pool.Allocate(static_cast<size_t>(ValueBytes(type, shape)));
+  if (type == DType::kFloat32 && beside.empty()) return floats;
+  Payload payload = pool.Allocate(static_cast<size_t>(BoundaryBytes(format, shape, direction)));
   const absl::Span<std::byte> bytes = payload.mutable_bytes();
+  for (const SidePlace& place : beside)
+    place.value->FillNeutral(bytes.subspan(place.memory_offset, place.bytes));
   if (IsFloat(type)) {
     TypeOf(type).from_float({reinterpret_cast<const float*>(floats.bytes().data()),
                              static_cast<size_t>(shape.elements())},
-                            bytes);
+                            bytes.first(static_cast<size_t>(ValueBytes(type, shape))));
     return payload;
   }
-  std::fill(bytes.begin() + shape.elements(), bytes.end(), std::byte{0});
+  std::fill(bytes.begin() + shape.elements(), bytes.begin() + ValueBytes(type, shape),
+            std::byte{0});
   const CounterRandom random(1, RandomPurpose::kTest, stream, 0);
   for (int64_t i = 0; i < std::min(shape.elements(), kDistinctValues); ++i)
     bytes[i] = RandomMantissa(random, static_cast<uint64_t>(i));

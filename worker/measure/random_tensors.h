@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "proto/base/model/model_state.h"
-#include "proto/base/tensor/dtype.h"
+#include "proto/base/model/number_format.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/tensor/shape.h"
 
@@ -15,9 +15,10 @@ namespace runnel {
 // Uniform in [-0.5, 0.5), FP32.
 Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream);
 
-// A tensor of a boundary's type: floats as RandomTensor, or mantissas of all sizes with their
-// exponent.
-Payload RandomBoundary(BufferPool& pool, DType type, const Shape& shape, uint64_t stream);
+// A boundary tensor: floats as RandomTensor, or mantissas of all sizes with their exponent, and
+// neutral values beside it.
+Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, Direction direction,
+                       const Shape& shape, uint64_t stream);
 
 // Labels in [0, classes), others for each micro-batch: INT8 training fits labels that repeat within
 // a burst, after which all gradients are zero and cheaper to apply than in training.

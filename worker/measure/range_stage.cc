@@ -176,7 +176,6 @@ absl::Status RangeStage::DrawWeights() {
 void RangeStage::FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
                               BufferPool& pool) {
   const NumberFormat& format = executor_->recipe().numbers;
-  const DType up = format.boundary(Direction::kBackward);
   const Shape input = executor_->input_shape(samples);
   const int64_t inputs =
       std::max(in_flight_, TensorsFor(BoundaryBytes(format, input), as_in_pipeline_));
@@ -184,12 +183,14 @@ void RangeStage::FillPayloads(const ModelSpec& model, const LayerRange& range, i
   for (int64_t i = 0; i < inputs; ++i) {
     inputs_.push_back(range.first_layer == 0
                           ? RandomTensor(pool, input.elements(), 0)
-                          : RandomBoundary(pool, format.boundary(Direction::kForward), input, 0));
+                          : RandomBoundary(pool, format, Direction::kForward, input, 0));
   }
   if (range.last_layer + 1 < model.layer_count()) {
     const Shape output = executor_->output_shape(samples);
-    for (int64_t i = TensorsFor(ValueBytes(up, output), as_in_pipeline_); i > 0; --i)
-      gradients_.push_back(RandomBoundary(pool, up, output, 1));
+    for (int64_t i =
+             TensorsFor(BoundaryBytes(format, output, Direction::kBackward), as_in_pipeline_);
+         i > 0; --i)
+      gradients_.push_back(RandomBoundary(pool, format, Direction::kBackward, output, 1));
     outputs_.resize(gradients_.size());
     return;
   }

@@ -120,9 +120,7 @@ class HexagonExecutable final : public Executable {
       const Buffer& buffer = program_.buffers[index];
       if (!buffer.scaled || !LeavesTheDsp(buffer.storage)) continue;
       const ScaleTail& tail = TailOf(staging_.Address(index), buffer.dtype, buffer.shape);
-      if (tail.exponent >= -kMaxExponent && tail.exponent <= kMaxExponent && tail.max_abs >= 0) {
-        continue;
-      }
+      if (kScaleExponent.Admits(tail.exponent) && tail.max_abs >= 0) continue;
       return MarkLostBackend(
           absl::UnavailableError(absl::StrCat(
               "backend hexagon: the DSP program answered nonsense: ", NameOf(instruction),

@@ -50,7 +50,7 @@ absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, 
   uint32_t bits = 0;
   for (int i = 3; i >= 0; --i) bits = bits << 8 | static_cast<unsigned char>(tensor.bytes[i]);
   const auto exponent = static_cast<int32_t>(bits);
-  if (exponent >= -kMaxExponent && exponent <= kMaxExponent) return absl::OkStatus();
+  if (kScaleExponent.Admits(exponent)) return absl::OkStatus();
   return error(absl::StrCat("is ", exponent, ", not in ", -kMaxExponent, "..", kMaxExponent));
 }
 

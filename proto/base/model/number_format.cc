@@ -6,9 +6,10 @@
 namespace runnel {
 namespace {
 
+int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 int64_t TailOffset(DType dtype, const Shape& shape) {
-  const int64_t bytes = shape.elements() * static_cast<int64_t>(SizeOf(dtype));
-  return (bytes + 63) / 64 * 64;
+  return AlignUp(shape.elements() * static_cast<int64_t>(SizeOf(dtype)));
 }
 
 }  // namespace
@@ -31,7 +32,30 @@ const ScaleTail& TailOf(const std::byte* data, DType dtype, const Shape& shape) 
 }
 
 int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape, Direction direction) {
-  return ValueBytes(format.boundary(direction), shape);
+  const std::vector<SidePlace> places = SidePlaces(format, shape, direction);
+  return places.empty() ? ValueBytes(format.boundary(direction), shape)
+                        : static_cast<int64_t>(places.back().memory_offset + places.back().bytes);
+}
+
+std::vector<SidePlace> SidePlaces(const NumberFormat& format, const Shape& shape,
+                                  Direction direction) {
+  std::vector<SidePlace> places;
+  int64_t memory_end = ValueBytes(format.boundary(direction), shape), payload_end = 0;
+  for (const SideValue& value : format.beside) {
+    if (value.of_scaled || !value.travels(direction)) continue;
+    const int64_t bytes = value.count(shape) * static_cast<int64_t>(SizeOf(value.type));
+    places.push_back({&value, static_cast<size_t>(bytes), static_cast<size_t>(AlignUp(memory_end)),
+                      static_cast<size_t>(payload_end)});
+    memory_end = AlignUp(memory_end) + bytes;
+    payload_end += bytes;
+  }
+  return places;
+}
+
+int64_t SidePayloadBytes(const NumberFormat& format, const Shape& shape, Direction direction) {
+  const std::vector<SidePlace> places = SidePlaces(format, shape, direction);
+  return places.empty() ? 0
+                        : static_cast<int64_t>(places.back().payload_offset + places.back().bytes);
 }
 
 std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format) {

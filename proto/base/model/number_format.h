@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/model/side_values.h"
 #include "proto/base/tensor/dtype.h"
 #include "proto/base/tensor/shape.h"
 
@@ -27,9 +28,6 @@ struct ScaleTail {
   int64_t padding[6] = {};
 };
 static_assert(sizeof(ScaleTail) == 64);
-// Exponents that come from outside lie in -kMaxExponent..kMaxExponent: far beyond what training
-// comes to (a gradient of zeros loses some 8 a layer), so that sums of them never overflow.
-inline constexpr int32_t kMaxExponent = 1 << 14;
 
 // Bytes of a scaled tensor with its tail.
 int64_t ScaledBytes(DType dtype, const Shape& shape);
@@ -55,6 +53,8 @@ struct NumberFormat {
   bool keeps_scales = false;
   // What the optimizer keeps beside each floating parameter, by name (Optimizer::slots).
   absl::Span<const absl::string_view> slots = kMomentumSlot;
+  // What travels beside boundary tensors.
+  absl::Span<const SideValue> beside = kSideValues;
 
   // Type of a boundary tensor: an activation on its way down, a gradient on its way up.
   DType boundary(Direction direction) const {
@@ -69,10 +69,23 @@ struct NumberFormat {
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
 };
 
-// Bytes in memory of a boundary tensor. Raw samples, which enter the first layer, are FP32 whatever
-// the recipe.
+// Bytes in memory of a boundary tensor with the values beside it. Raw samples, which enter the first
+// layer, are FP32 whatever the recipe, and nothing is beside them.
 int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape,
                       Direction direction = Direction::kForward);
+
+// Where a value lies that stands behind a boundary tensor: any row of NumberFormat::beside that is
+// not of_scaled and travels in the direction.
+struct SidePlace {
+  const SideValue* value = nullptr;
+  size_t bytes = 0;
+  size_t memory_offset = 0;   // from the beginning of the tensor
+  size_t payload_offset = 0;  // from the end of the codec's bytes
+};
+std::vector<SidePlace> SidePlaces(const NumberFormat& format, const Shape& shape,
+                                  Direction direction);
+// Bytes of these values in a payload.
+int64_t SidePayloadBytes(const NumberFormat& format, const Shape& shape, Direction direction);
 
 // The state tensors of a layer in this format: LayerInfo::state, where an int8 weight is followed,
 // after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]) and, if
