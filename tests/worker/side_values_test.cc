@@ -40,8 +40,10 @@ const Shape kShape = {3, 5, 7};
 constexpr float kGates[] = {0.25F, 1, 0};
 constexpr int32_t kOverflows[] = {7, 1000};
 
+// fp16: activations of two bytes, gradients of four.
 NumberFormat FormatWith(absl::string_view recipe, absl::Span<const SideValue> beside) {
-  NumberFormat format = ParseRecipeName(recipe)->family->format;
+  NumberFormat format = recipe == "fp16" ? NumberFormat{.activation = DType::kFloat16}
+                                         : ParseRecipeName(recipe)->family->format;
   format.beside = beside;
   return format;
 }
