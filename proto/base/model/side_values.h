@@ -46,7 +46,6 @@ struct SideValue {
 };
 
 inline int64_t OneATensor(const Shape&) { return 1; }
-inline int64_t OneASample(const Shape& tensor) { return tensor[0]; }
 
 // Exponents that come from outside lie in -kMaxExponent..kMaxExponent: far beyond what training
 // comes to (a gradient of zeros loses some 8 a layer), so that sums of them never overflow.
