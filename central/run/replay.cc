@@ -91,7 +91,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   RunSettings settings = run.started.settings;
   settings.checkpoint_dir.clear();
   settings.journal.clear();
-  settings.metrics_port = -1;
+  settings.metrics_port.reset();
   settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));
   RUNNEL_ASSIGN_OR_RETURN(StartWeights start, StartOf(first.setup, context.logger));
