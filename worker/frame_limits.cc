@@ -17,9 +17,10 @@ std::map<std::pair<FrameKind, uint32_t>, uint64_t> AllowedPayloads(const StageFr
       allow(FrameKind::kActivation, size.activation);
       allow(FrameKind::kEvalActivation, size.input);
     }
-    if (sizes.has_loss) {
-      allow(FrameKind::kLabels, size.samples * static_cast<int64_t>(sizeof(int32_t)));
-      allow(FrameKind::kEvalLabels, size.samples * static_cast<int64_t>(sizeof(int32_t)));
+    if (sizes.labels_per_sample > 0) {
+      const int64_t labels = size.samples * sizes.labels_per_sample;
+      allow(FrameKind::kLabels, labels * static_cast<int64_t>(sizeof(int32_t)));
+      allow(FrameKind::kEvalLabels, labels * static_cast<int64_t>(sizeof(int32_t)));
     } else {
       allow(FrameKind::kGradient, size.gradient);
     }

@@ -20,8 +20,8 @@ struct StageFrameSizes {
     int64_t gradient = 0;    // most encoded bytes of the gradient of its output
   };
   bool first_stage = false;
-  bool has_loss = false;
-  int64_t replica_piece = 0;  // a piece of a neighbour's state; 0: none comes
+  int64_t labels_per_sample = 0;  // 0: none come, the loss is elsewhere
+  int64_t replica_piece = 0;      // a piece of a neighbour's state; 0: none comes
   std::vector<BySamples> by_samples;
 };
 

@@ -71,7 +71,7 @@ void PipelineHost::Detach() {
 void PipelineHost::SetLimits() {
   StageFrameSizes sizes;
   sizes.first_stage = runtime_.first_stage();
-  sizes.has_loss = runtime_.has_loss();
+  if (runtime_.has_loss()) sizes.labels_per_sample = LabelsPerSample(engine_->output_shape(1));
   const bool receives = replication_->ReceivesFrom(ReplicaSource::kUpstream) ||
                         replication_->ReceivesFrom(ReplicaSource::kDownstream);
   sizes.replica_piece = receives ? kReplicaHeadBytes + kReplicaPieceBytes : 0;

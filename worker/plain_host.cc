@@ -27,7 +27,8 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
       lane_(MakeLane(environment.make_lane, LaneKind::kCompute)) {
   training_.next = training_.limit = stage.first_sequence.value();
   StageFrameSizes sizes;
-  sizes.first_stage = sizes.has_loss = true;
+  sizes.first_stage = true;
+  sizes.labels_per_sample = LabelsPerSample(engine_->output_shape(1));
   for (int64_t samples :
        ShapeSizes(batching_, stage.training.eval_batch_size, stage.eval_samples)) {
     sizes.by_samples.push_back({samples, engine_->input_shape(samples).elements() * 4, 0, 0});

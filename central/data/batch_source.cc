@@ -39,6 +39,12 @@ void BatchSource::CopyAugmented(int64_t index, absl::Span<float> out) {
   }
 }
 
+void BatchSource::CopyLabels(int64_t index, int64_t place, absl::Span<int32_t> labels) const {
+  if (labels.empty()) return;
+  const int64_t each = dataset_.labels_per_sample();
+  for (int64_t k = 0; k < each; ++k) labels[place * each + k] = dataset_.label(index * each + k);
+}
+
 void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
                        absl::Span<int32_t> labels) {
   if (place.epoch != epoch_) {
@@ -48,7 +54,7 @@ void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < place.samples; ++i) {
     const int64_t index = order_[place.first_sample + i];
-    if (!labels.empty()) labels[i] = dataset_.label(index);
+    CopyLabels(index, i, labels);
     if (samples.empty()) continue;
     const absl::Span<float> out = samples.subspan(i * elements, elements);
     if (augmentation_.empty()) {
@@ -63,7 +69,7 @@ void BatchSource::FillTest(int64_t first, int64_t count, absl::Span<float> sampl
                            absl::Span<int32_t> labels) const {
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < count; ++i) {
-    if (!labels.empty()) labels[i] = dataset_.label(first + i);
+    CopyLabels(first + i, i, labels);
     if (!samples.empty()) {
       dataset_.CopySample(first + i, samples.subspan(i * elements, elements));
     }

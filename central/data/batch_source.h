@@ -25,7 +25,8 @@ class BatchSource {
   BatchSource(const Dataset& dataset, uint64_t run_seed, const Augmentation& augmentation = {});
 
   // place: from a Batching over dataset.size() samples. samples: place.samples *
-  // sample_shape().elements() values; labels: place.samples. Either may be empty: not wanted.
+  // sample_shape().elements() values; labels: place.samples * labels_per_sample(). Either may be
+  // empty: not wanted.
   void Fill(const MicroBatch& place, absl::Span<float> samples, absl::Span<int32_t> labels);
 
   // Samples first..first + count - 1 as they are in the data set's own order, for evaluation. Sizes
@@ -35,6 +36,8 @@ class BatchSource {
 
  private:
   void CopyAugmented(int64_t index, absl::Span<float> out);
+  // Of sample `index`, for the sample at `place`.
+  void CopyLabels(int64_t index, int64_t place, absl::Span<int32_t> labels) const;
 
   const Dataset& dataset_;
   uint64_t run_seed_;

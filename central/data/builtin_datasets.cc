@@ -17,6 +17,8 @@ absl::Span<const DatasetRow> BuiltinDatasets() {
        "crop,flip", data::LoadCifar10},
       {"ucihar", "UCI HAR, raw inertial signals in the original text layout", true, "shift",
        data::LoadUciHar},
+      {"wikitext2", "WikiText-2 as bytes: train.txt and test.txt; 64 bytes a sample", true, "off",
+       data::LoadWikitext2},
       {"csv", "a table, a line a sample", false, "off", data::LoadCsv, "FILE[,label=COLUMN]"},
       {"npy", "two arrays of NumPy", false, "off", data::LoadNpy, "SAMPLES,LABELS"},
       {"images", "JPEG and PNG files, a folder a class", false, "crop,flip", data::LoadImageFolder,

@@ -24,15 +24,23 @@ class Dataset {
   // One sample, without batch: (1,28,28), (9,128), (3,32,32).
   virtual const Shape& sample_shape() const = 0;
   virtual int64_t classes() const = 0;
-  // Writes sample `index`, normalised, as sample_shape().elements() floats. 0 <= index < size().
+  // Writes sample `index`, normalised, as sample_shape().elements() floats; tokens as whole numbers.
+  // 0 <= index < size().
   virtual void CopySample(int64_t index, absl::Span<float> out) const = 0;
   // Value around a sample in this channel, in CopySample's units: an image's black.
   virtual float outside(int64_t channel) const {
     (void)channel;
     return 0;
   }
-  // The label, in [0, classes).
+  // Samples are tokens, whole numbers in [0, tokens()), at most kMostTokens; they travel as i32. 0:
+  // samples travel as f32.
+  virtual int64_t tokens() const { return 0; }
+  virtual int64_t labels_per_sample() const { return 1; }
+  // In [0, classes). Those of sample i begin at index i * labels_per_sample().
   virtual int32_t label(int64_t index) const = 0;
+
+  // Whole numbers up to here are exact in FP32.
+  static constexpr int64_t kMostTokens = int64_t{1} << 24;
 };
 
 struct DatasetSplits {

@@ -27,6 +27,11 @@ absl::StatusOr<DatasetSplits> LoadSyntheticHar(absl::string_view data_dir, uint6
 // Any number of images. (x / 255 - 0.1307) / 0.3081.
 absl::StatusOr<DatasetSplits> LoadMnist(absl::string_view data_dir, uint64_t seed);
 
+// WikiText-2's texts of training and test in data_dir or its wikitext2/ subfolder, byte by byte:
+// samples of 64 tokens of 256, one label a token, the byte behind it. The rest of a text that fills
+// no sample is left out.
+absl::StatusOr<DatasetSplits> LoadWikitext2(absl::string_view data_dir, uint64_t seed);
+
 // CIFAR-10's binary version: any number of data_batch_N.bin in the order of N, and test_batch.bin,
 // in data_dir or its cifar10/ or cifar-10-batches-bin/ subfolder: 3x32x32, 10 classes. Normalised
 // by channel: mean .4914 .4822 .4465, deviation .247 .243 .261. Files that are still packed (.xz)

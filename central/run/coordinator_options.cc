@@ -56,7 +56,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.roster.life = job.claim != nullptr ? job.claim->life() : 1;
   options.stage = CommonOf(job);
   options.barriers = {setup.barriers, job.stop_step, options.stage.eval_samples,
-                      setup.training.eval_batch_size};
+                      setup.training.eval_batch_size, LabelsPerSample(setup.model).value_or(1)};
   options.measurement.request.repetitions = kProfileRepetitions;
   options.measurement.request.burst_ms = kProfileBurstMs;
   options.measurement.sub_models = std::move(needs.ranges);

@@ -1,6 +1,7 @@
 #include "central/run/feeder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace runnel {
@@ -13,6 +14,14 @@ Payload Floats(BufferPool& pool, int64_t count) {
 absl::Span<float> AsFloats(Payload& payload) {
   return absl::MakeSpan(reinterpret_cast<float*>(payload.mutable_bytes().data()),
                         payload.size() / sizeof(float));
+}
+
+// Tokens travel as integers.
+void TurnIntoTokens(Payload& payload) {
+  for (float& value : AsFloats(payload)) {
+    const auto token = static_cast<int32_t>(value);
+    std::memcpy(&value, &token, sizeof(token));
+  }
 }
 
 absl::Span<int32_t> AsLabels(Payload& payload) {
@@ -105,13 +114,14 @@ void Feeder::PumpEvaluation() {
 void Feeder::SendTraining(int64_t sequence, bool labels) {
   const MicroBatch place = batching_.Locate(Sequence(sequence));
   if (labels) {
-    Payload payload = Floats(*pool_, place.samples);
+    Payload payload = Floats(*pool_, place.samples * options_.train->labels_per_sample());
     labels_source_.Fill(place, {}, AsLabels(payload));
     Send(last(), FrameKind::kLabels, sequence, place.samples, std::move(payload));
     return;
   }
   Payload payload = Floats(*pool_, place.samples * options_.train->sample_shape().elements());
   samples_source_.Fill(place, AsFloats(payload), {});
+  if (options_.train->tokens() > 0) TurnIntoTokens(payload);
   Send(*first_, FrameKind::kInput, sequence, place.samples, std::move(payload));
 }
 
@@ -120,7 +130,7 @@ void Feeder::SendEvaluation(int64_t sequence, bool labels) {
   const int64_t begin = (sequence - evaluation_first_) * options_.eval_batch_size;
   const int64_t samples = std::min(options_.eval_batch_size, test.size() - begin);
   if (labels) {
-    Payload payload = Floats(*pool_, samples);
+    Payload payload = Floats(*pool_, samples * test.labels_per_sample());
     test_source_.FillTest(begin, samples, {}, AsLabels(payload));
     Send(last(), FrameKind::kEvalLabels, sequence, samples, std::move(payload));
     return;
@@ -128,6 +138,7 @@ void Feeder::SendEvaluation(int64_t sequence, bool labels) {
   const int64_t elements = test.sample_shape().elements();
   Payload payload = Floats(*pool_, samples * elements);
   test_source_.FillTest(begin, samples, AsFloats(payload), {});
+  if (test.tokens() > 0) TurnIntoTokens(payload);
   Send(*first_, FrameKind::kEvalInput, sequence, samples, std::move(payload));
 }
 

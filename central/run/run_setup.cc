@@ -29,18 +29,29 @@ constexpr double kRaisedLookAhead = 0.5;
 // FTPipeHD looks at its first measurements at batch 10, then at every barrier.
 constexpr int64_t kFirstPolicyStep = 10;
 
-absl::Status CheckData(const RunSetup& setup, const DatasetSplits& data) {
+std::string SamplesText(int64_t tokens, const Shape& shape) {
+  return absl::StrCat(tokens > 0 ? "tokens " : "numbers ", shape.ToString());
+}
+
+absl::Status CheckData(const ModelSpec& model, const std::string& name, const DatasetSplits& data) {
+  const auto wrong = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("--dataset ", name, ": ", what...));
+  };
+  RUNNEL_ASSIGN_OR_RETURN(const int64_t labels, LabelsPerSample(model));
   for (const Dataset* split : {data.train.get(), data.test.get()}) {
-    if (!(split->sample_shape() == setup.model.input)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--dataset ", setup.settings.dataset, ": its samples are ",
-                       split->sample_shape().ToString(), ", model ", setup.model.name, " takes ",
-                       setup.model.input.ToString()));
+    if (!(split->sample_shape() == model.input) || (split->tokens() > 0) != (model.tokens() > 0)) {
+      return wrong("its samples are ", SamplesText(split->tokens(), split->sample_shape()),
+                   ", model ", model.name, " takes ", SamplesText(model.tokens(), model.input));
     }
-    if (split->classes() != setup.model.classes) {
-      return absl::InvalidArgumentError(absl::StrCat("--dataset ", setup.settings.dataset, ": has ",
-                                                     split->classes(), " classes, model ",
-                                                     setup.model.name, " ", setup.model.classes));
+    if (split->tokens() > model.tokens()) {
+      return wrong("has tokens below ", split->tokens(), ", the embedding of model ", model.name,
+                   " has ", model.tokens(), " rows; give it as many as there are tokens");
+    }
+    if (split->classes() != model.classes)
+      return wrong("has ", split->classes(), " classes, model ", model.name, " ", model.classes);
+    if (split->labels_per_sample() != labels) {
+      return wrong("has ", split->labels_per_sample(), " labels a sample, model ", model.name, " ",
+                   labels);
     }
   }
   return absl::OkStatus();
@@ -141,7 +152,9 @@ absl::StatusOr<ModelSpec> ModelOf(const RunSettings& settings,
   if (samples.has_value()) return ModelFor(std::move(model), samples->shape, samples->classes);
   RUNNEL_ASSIGN_OR_RETURN(const DatasetSplits data, LoadDataset(settings));
   const SampleFacts facts = FactsOf(*data.train);
-  return ModelFor(std::move(model), facts.shape, facts.classes);
+  RUNNEL_ASSIGN_OR_RETURN(model, ModelFor(std::move(model), facts.shape, facts.classes));
+  RUNNEL_RETURN_IF_ERROR(CheckData(model, settings.dataset, data));
+  return model;
 }
 
 absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec model) {
@@ -213,7 +226,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
 
 absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup) {
   RUNNEL_ASSIGN_OR_RETURN(DatasetSplits data, LoadDataset(setup.settings));
-  RUNNEL_RETURN_IF_ERROR(CheckData(setup, data));
+  RUNNEL_RETURN_IF_ERROR(CheckData(setup.model, setup.settings.dataset, data));
   return data;
 }
 
@@ -266,6 +279,7 @@ absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {
     // The model follows the data, which are read once.
     RUNNEL_ASSIGN_OR_RETURN(run.data, LoadDataset(settings));
     RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings), FactsOf(*run.data.train)));
+    RUNNEL_RETURN_IF_ERROR(CheckData(run.setup.model, run.setup.settings.dataset, run.data));
     AddNote(run.data.note, run.setup.note);
   } else {
     RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings)));

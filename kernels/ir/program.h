@@ -23,15 +23,16 @@ namespace runnel {
 // Whose memory a buffer lies in. Each is one contiguous, 64-byte aligned area that the caller binds
 // (backend.h). kGradients and kSlots are zeroed by their owner when they are made.
 enum class Storage : uint8_t {
-  kInput,   // the boundary tensor that enters (raw FP32 samples at the first layer, else the
-            // recipe's activation, scaled if that is i8); stays bound until kWeightGradient is done
+  kInput,   // the boundary tensor that enters (samples of ModelSpec::input_type at the first layer,
+            // else the recipe's activation, scaled if that is i8); stays bound until
+            // kWeightGradient is done
   kOutput,  // the boundary tensor that leaves, and the logits where the loss is; stays bound
             // until kWeightGradient is done if Program::backward_reads_output
   kOutputGradient,  // enters from the next stage, stays bound until kWeightGradient is done; unused
                     // where the loss is
   kInputGradient,   // leaves to the previous stage: written by kInputGradient, not touched by
                     // kWeightGradient; unused for the first layer
-  kLabels,          // int32 per sample; where the loss is
+  kLabels,          // int32, LabelsPerSample for each sample; where the loss is
   kMetrics,         // double[2], as a buffer of 16 x u8; where the loss is
   kParameters,      // one weight version
   kNewParameters,   // the version that the update writes; may be the same memory as kParameters

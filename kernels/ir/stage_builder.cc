@@ -11,7 +11,13 @@ namespace {
 
 constexpr BufferIndex kNone = -1;
 
-// One operator of the stage and the values around it in training.
+// (N,T,F) as (N*T,F): what products and the loss read row by row.
+Shape RowsOf(const Shape& shape) {
+  return shape.rank() == 3 ? Shape({shape[0] * shape[1], shape[2]}) : shape;
+}
+
+// One operator of the stage and the values around it in training, or the view of a value in
+// another shape (kCopy, as of a flatten) that stands before or behind an operator.
 struct OpNode {
   int layer = 0;
   int op = 0;
@@ -20,6 +26,10 @@ struct OpNode {
   bool inner = false;      // has weights, and is neither the model's first nor last such operator
   bool trains = false;     // has parameters that step
   bool evaluates = false;  // frozen, and no gradient passes: training runs it as evaluation does
+  Shape shape;             // of the output
+  bool is_view = false;
+  bool reads_last = false;  // the output of the node before, in place of the operator's inputs
+  bool gives_value = true;  // the output is the operator's
   std::vector<BufferIndex> inputs;
   BufferIndex output = kNone;
   BufferIndex by_product = kNone;     // batch norm's stats, max-pool's indices
@@ -47,9 +57,10 @@ class StageBuilder {
 
   absl::StatusOr<StageDraft> Build() {
     RUNNEL_RETURN_IF_ERROR(CollectNodes());
-    input_ = program_.first_layer == 0 ? AddPlaced(Storage::kInput, DType::kFloat32, program_.input)
-                                       : AddBoundary(Storage::kInput, program_.input);
-    output_ = AddBoundary(Storage::kOutput, program_.output);
+    input_ = program_.first_layer == 0
+                 ? AddPlaced(Storage::kInput, model_.input_type(), program_.input)
+                 : AddBoundary(Storage::kInput, program_.input);
+    output_ = AddBoundary(Storage::kOutput, nodes_.back().shape);
     const NumberFormat& numbers = recipe_.numbers;
     program_.input_bytes = program_.first_layer == 0 ? program_.buffers[input_].bytes()
                                                      : BoundaryBytes(numbers, program_.input);
@@ -57,7 +68,8 @@ class StageBuilder {
     program_.input_gradient_bytes = BoundaryBytes(numbers, program_.input, Direction::kBackward);
     program_.output_gradient_bytes = BoundaryBytes(numbers, program_.output, Direction::kBackward);
     if (program_.has_loss) {
-      labels_ = AddPlaced(Storage::kLabels, DType::kInt32, {program_.batch});
+      const int64_t labels = LabelsPerSample(program_.output);
+      labels_ = AddPlaced(Storage::kLabels, DType::kInt32, {program_.batch * labels});
       metrics_ = AddPlaced(Storage::kMetrics, DType::kUInt8, {2 * sizeof(double)});
     }
     AddState();
@@ -79,12 +91,13 @@ class StageBuilder {
       for (size_t op = 0; op < ops.size(); ++op) {
         const OpRule* rule = recipe_.Find(ops[op].kind);
         for (int32_t id : ops[op].inputs) read[id] = true;
-        nodes_.push_back({.layer = layer,
-                          .op = static_cast<int>(op),
-                          .spec = &ops[op],
-                          .rule = rule,
-                          .inner = IsInner(layer, static_cast<int>(op)),
-                          .evaluates = frozen && layer < front});
+        AddNodes({.layer = layer,
+                  .op = static_cast<int>(op),
+                  .spec = &ops[op],
+                  .rule = rule,
+                  .inner = IsInner(layer, static_cast<int>(op)),
+                  .evaluates = frozen && layer < front,
+                  .shape = infos_[layer].op_outputs[op]});
         if (frozen && layer >= front && ops[op].kind == OpKind::kBatchNorm)
           return Error(layer, op, "cannot be frozen behind layers that are trained");
       }
@@ -92,7 +105,41 @@ class StageBuilder {
         if (!read[op + 1]) return Error(layer, op, "nobody reads its output");
       }
     }
+    if (program_.has_loss && program_.output.rank() == 3)
+      nodes_.push_back(ViewOf(nodes_.back(), RowsOf(program_.output)));
     return absl::OkStatus();
+  }
+
+  // A linear operator on (N,T,F) stands between views as rows.
+  void AddNodes(const OpNode& node) {
+    if (node.spec->kind != OpKind::kLinear || node.shape.rank() != 3) {
+      nodes_.push_back(node);
+      return;
+    }
+    const LayerInfo& info = infos_[node.layer];
+    const int32_t read = node.spec->inputs[0];
+    OpNode& rows = nodes_.emplace_back(
+        ViewOf(node, RowsOf(read == 0 ? info.input : info.op_outputs[read - 1])));
+    rows.reads_last = rows.gives_value = false;
+    OpNode& product = nodes_.emplace_back(node);
+    product.shape = RowsOf(node.shape);
+    product.reads_last = true;
+    product.gives_value = false;
+    OpNode& result = nodes_.emplace_back(ViewOf(node, node.shape));
+    result.gives_value = true;
+  }
+
+  // Of what stands before it.
+  OpNode ViewOf(const OpNode& node, const Shape& shape) const {
+    return {.layer = node.layer,
+            .op = node.op,
+            .spec = node.spec,
+            .rule = recipe_.Find(OpKind::kFlatten),
+            .evaluates = node.evaluates,
+            .shape = shape,
+            .is_view = true,
+            .reads_last = true,
+            .gives_value = false};
   }
 
   // Whether the model has operators with weights before and behind this one, which has some itself.
@@ -146,7 +193,9 @@ class StageBuilder {
   void AddState() {
     size_t node = 0;
     for (const StateTensor& tensor : program_.state.tensors) {
-      while (nodes_[node].layer != tensor.layer || nodes_[node].op != tensor.spec.op) ++node;
+      while (nodes_[node].layer != tensor.layer || nodes_[node].op != tensor.spec.op ||
+             nodes_[node].is_view)
+        ++node;
       if (tensor.spec.role == TensorRole::kExponent) continue;    // in its weight's tail
       if (tensor.spec.role == TensorRole::kKeptScales) continue;  // FuseRescale
       const bool scaled = IsScaled(tensor.spec.dtype);
@@ -226,12 +275,15 @@ class StageBuilder {
            {input_}, {entering});
     }
     std::vector<BufferIndex> values;  // of the layer, by value id
+    int layer = kNone;
     for (OpNode& node : nodes_) {
-      if (node.op == 0) values = {entering};
-      std::vector<BufferIndex> inputs;
-      for (int32_t id : node.spec->inputs) inputs.push_back(values[id]);
-      const BufferIndex output =
-          &node == &nodes_.back() ? output_ : AddActivation(infos_[node.layer].op_outputs[node.op]);
+      if (std::exchange(layer, node.layer) != node.layer) values = {entering};
+      std::vector<BufferIndex> inputs = {entering};
+      if (!node.reads_last) {
+        inputs.clear();
+        for (int32_t id : node.spec->inputs) inputs.push_back(values[id]);
+      }
+      const BufferIndex output = &node == &nodes_.back() ? output_ : AddActivation(node.shape);
       if (training) {
         node.inputs = inputs;
         node.output = output;
@@ -245,7 +297,7 @@ class StageBuilder {
         EmitRescaled(part, node.rule->forward_eval, node.rule->rescale_forward, node, inputs,
                      {output});
       }
-      values.push_back(output);
+      if (node.gives_value) values.push_back(output);
       entering = output;
     }
     if (program_.has_loss) EmitLoss(training);
@@ -263,7 +315,7 @@ class StageBuilder {
       const int64_t channels = program_.buffers[node.inputs[0]].shape[1];
       node.by_product = AddValue(DType::kFloat32, {2 * channels});
     } else if (node.rule->saved == Saved::kIndices) {
-      node.by_product = AddValue(DType::kUInt8, infos_[node.layer].op_outputs[node.op]);
+      node.by_product = AddValue(DType::kUInt8, node.shape);
     }
     if (node.by_product != kNone) outputs.push_back(node.by_product);
     Append(node.statistics, &outputs);
@@ -378,7 +430,8 @@ class StageBuilder {
   // The micro-batch's own sum first, then into the step's.
   void EmitAddedGradient(const OpNode& node, const std::vector<BufferIndex>& operands) {
     const Shape shape = program_.buffers[node.gradients[0]].shape;
-    const DType dtype = GradientTypeOf(infos_[node.layer].op_outputs[node.op], options_.max_batch);
+    const DType dtype =
+        GradientTypeOf(infos_[node.layer].op_outputs[node.op], shape, options_.max_batch);
     const BufferIndex sum = AddValue(dtype, shape, /*scaled=*/true);
     Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, {sum});
     Emit(Part::kWeightGradient, *recipe_.add_weight_gradient, node, {sum}, {node.gradients[0]});

@@ -34,9 +34,9 @@ absl::StatusOr<StageDraft> DraftStage(const ModelSpec& model, const std::vector<
 StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
                         const Recipe& recipe, const CompileOptions& options);
 
-// Type of the weight-gradient of an operator with this output, (batch', out_channels, ...), for
+// Type of the gradient of an operator's weight, (out_channels, ...), with this output for
 // micro-batches of `batch` samples: kInt32, or kInt64 where the sum over samples and positions
 // could overflow.
-DType GradientTypeOf(const Shape& op_output, int64_t batch);
+DType GradientTypeOf(const Shape& op_output, const Shape& weight, int64_t batch);
 
 }  // namespace runnel

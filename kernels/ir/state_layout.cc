@@ -30,9 +30,10 @@ void AddTrainable(const LayerInfo& info, int layer, const StateTensorSpec& spec,
                         layout.gradient_bytes};
   if (IsScaled(spec.dtype)) {
     tensor.channels_last = spec.shape.rank() > 2;
-    tensor.gradient_dtype = options.accumulates_gradients
-                                ? DType::kInt64
-                                : GradientTypeOf(info.op_outputs[spec.op], options.max_batch);
+    tensor.gradient_dtype =
+        options.accumulates_gradients
+            ? DType::kInt64
+            : GradientTypeOf(info.op_outputs[spec.op], spec.shape, options.max_batch);
   }
   layout.parameter_bytes += AlignUp(ValueBytes(spec.dtype, spec.shape));
   layout.gradient_bytes += AlignUp(ValueBytes(tensor.gradient_dtype, spec.shape));
@@ -54,8 +55,8 @@ void AddSlots(const NumberFormat& numbers, StateLayout& layout) {
 
 }  // namespace
 
-DType GradientTypeOf(const Shape& op_output, int64_t batch) {
-  const int64_t positions = op_output.elements() / op_output[0] / op_output[1];
+DType GradientTypeOf(const Shape& op_output, const Shape& weight, int64_t batch) {
+  const int64_t positions = op_output.elements() / op_output[0] / weight[0];
   return batch * positions > kMaxInt32Products ? DType::kInt64 : DType::kInt32;
 }
 

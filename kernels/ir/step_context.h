@@ -14,8 +14,8 @@ namespace runnel {
 struct StepContext {
   uint64_t run_seed = 0;
   Sequence sequence;
-  int64_t step = 0;          // optimizer steps of the run before this one
-  int64_t step_samples = 1;  // of the whole mini-batch: the loss gradient is divided by it
+  int64_t step = 0;         // optimizer steps of the run before this one
+  int64_t step_labels = 1;  // of the whole mini-batch: the loss gradient is divided by it
   bool accumulate =
       false;  // false: weight-gradients overwrite (first micro-batch of a step), true: they add
   double learning_rate = 0;

@@ -66,6 +66,12 @@ class GraphWriter {
         inputs.push_back(values[static_cast<size_t>(id)]);
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
       const int spatial = (read == 0 ? info.input : info.op_outputs[read - 1]).rank() - 2;
+      const OpKind kind = layer.ops[i].kind;
+      if (kind == OpKind::kEmbedding || (kind == OpKind::kLinear && spatial > 0)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("layer ", layer.name, ", op ", i, " (", Name(kind),
+                         "): models of tokens cannot be written as ONNX; take NPZ"));
+      }
       values.push_back(AddOp(layer.ops[i], prefix, std::move(inputs), tensors, spatial));
     }
     return values.back();
@@ -175,6 +181,8 @@ class GraphWriter {
         break;
       case OpKind::kFlatten:
         SetInt(AddNode("Flatten", name, inputs), "axis", 1);
+        break;
+      case OpKind::kEmbedding:
         break;
     }
     return absl::StrCat(name, ".out");

@@ -24,7 +24,9 @@ constexpr std::pair<InitKind, absl::string_view> kInits[] = {
 
 using Axes = std::array<int64_t, 2>;
 
-bool HasWeights(OpKind kind) { return kind == OpKind::kConv || kind == OpKind::kLinear; }
+bool HasBias(OpKind kind) { return kind == OpKind::kConv || kind == OpKind::kLinear; }
+bool IsTable(OpKind kind) { return kind == OpKind::kEmbedding; }
+bool HasWeights(OpKind kind) { return HasBias(kind) || IsTable(kind); }
 bool IsConv(OpKind kind) { return kind == OpKind::kConv; }
 bool IsNorm(OpKind kind) { return kind == OpKind::kBatchNorm; }
 bool IsDropout(OpKind kind) { return kind == OpKind::kDropout; }
@@ -41,12 +43,13 @@ struct OpField {
   double OpSpec::*real = nullptr;
 };
 constexpr OpField kOpFields[] = {
+    {"rows", IsTable, &OpSpec::rows},
     {"out", HasWeights, &OpSpec::out_channels},
     {"kernel", HasWindow, nullptr, &OpSpec::kernel},
     {"stride", HasWindow, nullptr, &OpSpec::stride},
     {"padding", HasPadding, nullptr, &OpSpec::padding},
     {"groups", IsConv, &OpSpec::groups},
-    {"bias", HasWeights, nullptr, nullptr, &OpSpec::bias},
+    {"bias", HasBias, nullptr, nullptr, &OpSpec::bias},
     {"rate", IsDropout, nullptr, nullptr, nullptr, &OpSpec::rate},
     {"epsilon", IsNorm, nullptr, nullptr, nullptr, &OpSpec::epsilon},
     {"momentum", IsNorm, nullptr, nullptr, nullptr, &OpSpec::momentum},

@@ -75,6 +75,8 @@ absl::Span<const ModelRow> BuiltinModels() {
        zoo::ResNet34NoBnImageNet, zoo::ImageNetDefaults(kWithoutNorm)},
       {"mlp", "two hidden layers for tables, 3 layers, as many features as the data have (ours)",
        "", zoo::Mlp, zoo::MlpDefaults()},
+      {"bigram", "the next byte of a text from the one before, 3 layers, 64 bytes (ours)",
+       "wikitext2", zoo::Bigram, zoo::BigramDefaults()},
   };
   return kRows;
 }

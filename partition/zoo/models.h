@@ -22,6 +22,9 @@ TrainingDefaults HarCnnDefaults();
 ModelSpec Mlp();
 TrainingDefaults MlpDefaults();
 
+ModelSpec Bigram();
+TrainingDefaults BigramDefaults();
+
 // MobileNetV2 as AccEPT cuts it into 20 layers: ImageNet strides on 3x32x32, ReLU6, residual where
 // the shape stays. 2,236,682 parameters, 6,124,928 MACs.
 ModelSpec MobileNetV2();

@@ -33,6 +33,15 @@ OpSpec Linear(int32_t input, int64_t out_features) {
   return op;
 }
 
+OpSpec Embedding(int32_t input, int64_t rows, int64_t features) {
+  OpSpec op = Plain(OpKind::kEmbedding, input);
+  op.rows = rows;
+  op.out_channels = features;
+  op.init = InitKind::kNormal;
+  op.init_std = 1;
+  return op;
+}
+
 OpSpec BatchNorm(int32_t input) { return Plain(OpKind::kBatchNorm, input); }
 
 OpSpec MaxPool2(int32_t input) {

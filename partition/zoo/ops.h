@@ -16,6 +16,8 @@ OpSpec Conv1d(int32_t input, int64_t out_channels, int64_t kernel);
 OpSpec Conv2d(int32_t input, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding,
               int64_t groups);
 OpSpec Linear(int32_t input, int64_t out_features);
+// A table of `rows` tokens, N(0, 1).
+OpSpec Embedding(int32_t input, int64_t rows, int64_t features);
 OpSpec BatchNorm(int32_t input);
 // Window and stride 2 on every spatial axis.
 OpSpec MaxPool2(int32_t input);

@@ -19,7 +19,7 @@ Work MacsKind(const OpSpec& op) {
 // channels of its group, or over all features.
 double OpMacs(const OpSpec& op, const Shape& input, const Shape& output) {
   const auto elements = static_cast<double>(output.elements());
-  if (op.kind == OpKind::kLinear) return elements * static_cast<double>(input[1]);
+  if (op.kind == OpKind::kLinear) return elements * static_cast<double>(input[input.rank() - 1]);
   double window = static_cast<double>(op.kernel[0]);
   if (input.rank() == 4) window *= static_cast<double>(op.kernel[1]);
   return elements * window * static_cast<double>(input[1]) / static_cast<double>(op.groups);

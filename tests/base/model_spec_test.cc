@@ -86,8 +86,57 @@ TEST(InferShapes, RequiresTheClassesAtTheEnd) {
   EXPECT_THAT(std::string(InferShapes(model, 4).status().message()), HasSubstr("ends with 4x6"));
 }
 
+OpSpec Linear(int32_t input, int64_t features) {
+  return {.kind = OpKind::kLinear, .inputs = {input}, .out_channels = features};
+}
+
+OpSpec Embedding(int64_t rows) {
+  return {.kind = OpKind::kEmbedding, .inputs = {0}, .out_channels = 5, .rows = rows};
+}
+
+TEST(InferShapes, ALinearOperatorTakesRows) {
+  const ModelSpec model{"m", {9, 128}, 6, {{"fc", {Linear(0, 6)}}}};
+  const auto infos = InferShapes(model, 4);
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  EXPECT_EQ(infos->back().output, Shape({4, 9, 6}));
+  EXPECT_EQ(infos->back().state[0].shape, Shape({6, 128}));
+  EXPECT_EQ(infos->back().macs, 4 * 9 * 6 * 128);
+  EXPECT_EQ(*LabelsPerSample(model), 9);
+  EXPECT_EQ(model.input_type(), DType::kFloat32);
+  EXPECT_FALSE(InferLayer({"fc", {Linear(0, 6)}}, {4, 3, 9, 128}).ok());
+  const ModelSpec long_one{"m", {kMaxLabelsPerSample + 1, 1}, 6, {{"fc", {Linear(0, 6)}}}};
+  EXPECT_THAT(std::string(InferShapes(long_one, 1).status().message()),
+              HasSubstr("over the limit of 65536 labels a sample"));
+}
+
+TEST(InferShapes, TokensAreLookedUpFirst) {
+  ModelSpec model{"m", {7}, 6, {{"table", {Embedding(11)}}, {"fc", {Linear(0, 6)}}}};
+  const auto infos = InferShapes(model, 4);
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  EXPECT_EQ((*infos)[0].output, Shape({4, 7, 5}));
+  EXPECT_EQ((*infos)[0].state[0].shape, Shape({11, 5}));
+  EXPECT_EQ(model.tokens(), 11);
+  EXPECT_EQ(model.input_type(), DType::kInt32);
+  EXPECT_EQ(*LabelsPerSample(model), 7);
+  const auto error = [&model] { return std::string(InferShapes(model, 4).status().message()); };
+  OpSpec second = Embedding(9);
+  OpSpec add = {.kind = OpKind::kAdd, .inputs = {1, 2}};
+  model.layers[0].ops = {Embedding(11), second, add};
+  EXPECT_EQ(error(), "");
+  EXPECT_EQ(model.tokens(), 9);
+  model.layers[0].ops = {Embedding(0)};
+  EXPECT_THAT(error(), HasSubstr("layer table, op 0 (embedding): "));
+  model.layers[0].ops = {Embedding(11), Linear(0, 5), add};
+  EXPECT_FALSE(InferShapes(model, 4).ok());
+  model.layers[0].ops = {Linear(0, 7)};
+  model.layers[1].ops = {Embedding(11), Linear(1, 6)};
+  EXPECT_THAT(error(), HasSubstr("layer fc, op 0 (embedding): reads no samples"));
+  model.layers = {{"both", {Linear(0, 5), Embedding(11), Linear(2, 6)}}};
+  EXPECT_THAT(error(), HasSubstr("layer both, op 0 (linear): reads tokens"));
+}
+
 TEST(OpNames, RoundTrip) {
-  for (int kind = 1; kind <= 11; ++kind) {
+  for (int kind = 1; kind <= 12; ++kind) {
     EXPECT_EQ(OpKindFromName(Name(static_cast<OpKind>(kind))).value(), static_cast<OpKind>(kind));
   }
   EXPECT_FALSE(OpKindFromName("conv3d").ok());

@@ -68,7 +68,7 @@ absl::StatusOr<std::map<std::string, double>> BenchModel(const std::string& name
   for (size_t i = 0; i < labels.size(); ++i)
     labels[i] = static_cast<int32_t>(i % static_cast<size_t>(model.classes));
   StepContext context;
-  context.step_samples = batch;
+  context.step_labels = batch;
   context.learning_rate = 0.01;
   context.momentum = 0.9;
 

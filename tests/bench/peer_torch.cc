@@ -18,7 +18,7 @@ class TorchTrainer : public Trainer {
  public:
   TorchTrainer(std::unique_ptr<TorchOracle> oracle, const Samples& samples)
       : oracle_(std::move(oracle)), samples_(samples) {
-    context_.step_samples = samples.batch;
+    context_.step_labels = samples.batch;
     context_.learning_rate = 1e-3;
     context_.momentum = 0.9;
   }

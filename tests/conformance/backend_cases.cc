@@ -20,7 +20,7 @@ class Maker {
     case_.code = code;
     case_.context.run_seed = seed + 17;
     case_.context.sequence = Sequence(Pick(0, 1000));
-    case_.context.step_samples = Pick(1, 300);
+    case_.context.step_labels = Pick(1, 300);
     case_.context.accumulate = Pick(0, 1) == 1;
     case_.context.learning_rate = 0.05;
     case_.context.momentum = 0.9;
@@ -83,6 +83,7 @@ class Maker {
 
   void Conv();
   void Linear();
+  void Embedding();
   void BatchNorm();
   void BatchNormGradient();
   void Elementwise(int inputs);
@@ -203,6 +204,25 @@ void Maker::Linear() {
     In(Floats(Storage::kInput, {n, in}));
     Out(Result(Storage::kGradients, {out, in}, Sum(static_cast<double>(n + 1))));
     if (bias) Out(Result(Storage::kGradients, {out}, Sum(static_cast<double>(n + 1))));
+  }
+}
+
+// A row is named about once, twice or not at all.
+void Maker::Embedding() {
+  const int64_t rows = Pick(1, 60), width = Pick(1, 40);
+  const Shape x = {Pick(1, 9), Pick(1, 20)};
+  CaseOperand tokens = Integers(Storage::kInput, DType::kInt32, x);
+  for (int64_t i = 0; i < x.elements(); ++i)
+    reinterpret_cast<int32_t*>(tokens.bytes.data())[i] = static_cast<int32_t>(Pick(0, rows - 1));
+  const Shape y = {x[0], x[1], width};
+  if (case_.code == OpCode::kEmbeddingForward) {
+    In(std::move(tokens));
+    In(Floats(Storage::kParameters, {rows, width}));
+    Out(Result(Storage::kOutput, y, {}));
+  } else {
+    In(Floats(Storage::kOutputGradient, y));
+    In(std::move(tokens));
+    Out(Result(Storage::kGradients, {rows, width}, Sum(static_cast<double>(x.elements() + 1))));
   }
 }
 
@@ -356,7 +376,7 @@ void Maker::Loss() {
   }
   In(std::move(labels));
   if (case_.code == OpCode::kSoftmaxCrossEntropy) {
-    const double share = 1.0 / static_cast<double>(case_.context.step_samples);
+    const double share = 1.0 / static_cast<double>(case_.context.step_labels);
     Out(Result(Storage::kScratch, {samples, classes}, {BoundKind::kAbsolute, terms, share}));
   }
   Out(Metrics({BoundKind::kAbsolute, terms, static_cast<double>(samples)}));
@@ -446,6 +466,10 @@ std::optional<Case> Maker::Make() {
     case OpCode::kLinearInputGradient:
     case OpCode::kLinearWeightGradient:
       Linear();
+      break;
+    case OpCode::kEmbeddingForward:
+    case OpCode::kEmbeddingWeightGradient:
+      Embedding();
       break;
     case OpCode::kBatchNormForward:
     case OpCode::kBatchNormEval:

@@ -48,9 +48,14 @@ std::vector<uint64_t> SeedsOf(OpCode code) {
   return seeds;
 }
 
-// LibTorch has no kernels for recipes that fake-quantise.
+bool IsEmbedding(OpCode code) {
+  return code == OpCode::kEmbeddingForward || code == OpCode::kEmbeddingWeightGradient;
+}
+
+// LibTorch has no kernels for recipes that fake-quantise, OpenCL none for tokens.
 bool MayBeMissing(const BackendRow& row, OpCode code) {
-  return row.name == "torch" && TraitsOf(code).numbers == Numbers::kGridFloats;
+  return (row.name == "torch" && TraitsOf(code).numbers == Numbers::kGridFloats) ||
+         (row.name == "opencl" && IsEmbedding(code));
 }
 
 // A case with memory: a program of one instruction.
@@ -236,6 +241,21 @@ TEST_P(ConformanceTest, RefusesALabelThatIsNoClass) {
       std::memcpy(c.inputs[1].bytes.data(), &label, sizeof(label));
       Bench bench(c);
       EXPECT_EQ(bench.Run(backend->get()).code(), absl::StatusCode::kInvalidArgument) << label;
+    }
+  }
+}
+
+TEST_P(ConformanceTest, RefusesATokenThatIsNoRow) {
+  auto backend = GetParam()->make({});
+  ASSERT_TRUE(backend.ok());
+  for (OpCode code : AllCodes()) {
+    if (!IsEmbedding(code) || MayBeMissing(*GetParam(), code)) continue;
+    for (int32_t token : {-1, 60, std::numeric_limits<int32_t>::min()}) {
+      Case c = *MakeCase(code, 1);
+      CaseOperand& tokens = c.inputs[c.part() == Part::kForward ? 0 : 1];
+      std::memcpy(tokens.bytes.data() + tokens.bytes.size() - 4, &token, sizeof(token));
+      Bench bench(c);
+      EXPECT_EQ(bench.Run(backend->get()).code(), absl::StatusCode::kInvalidArgument) << token;
     }
   }
 }

@@ -39,7 +39,7 @@ class CompilerTest : public ::testing::Test {
     if (!made.ok()) return outcome;
     TestPipeline& pipeline = *made;
     StepContext context = {.run_seed = seed,
-                           .step_samples = 2 * kBatch,
+                           .step_labels = 2 * kBatch,
                            .learning_rate = 0.001,
                            .momentum = 0.9,
                            .weight_decay = 0.01};

@@ -150,7 +150,7 @@ Trained Train(const Training& t) {
   for (int64_t i = 0; i < t.batch; ++i) labels.push_back(static_cast<int32_t>(i % t.model.classes));
   StepContext context;
   context.run_seed = 3;
-  context.step_samples = t.micro_batches * t.batch;
+  context.step_labels = t.micro_batches * t.batch;
   context.learning_rate = 0.01;
   context.momentum = 0.9;
   for (int step = 0; step < t.count; ++step) {

@@ -338,7 +338,7 @@ TEST(RefLoss, HandComputed) {
   Tensor gradient = Zeros({2, 2}), metrics = Zeros({16}, DType::kUInt8);
   const OpSpec spec;
   RUN_OK(OpCode::kSoftmaxCrossEntropy, spec, {&logits, &labels}, {&gradient, &metrics},
-         {.step_samples = 4});
+         {.step_labels = 4});
   EXPECT_THAT(gradient.values(), Pointwise(FloatNear(1e-7), {-0.1875f, 0.1875f, 0.0f, 0.0f}));
   EXPECT_NEAR(metrics.data<double>()[0], std::log(4.0), 1e-7);
   EXPECT_EQ(metrics.data<double>()[1], 1);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -31,8 +32,13 @@ Batch DrawBatch(const ModelSpec& model, int64_t batch, uint64_t index) {
   const CounterRandom random(kSeed, RandomPurpose::kSyntheticData, index, 0);
   Batch result;
   result.x.resize(static_cast<size_t>(batch * model.input.elements()));
-  for (size_t i = 0; i < result.x.size(); ++i) result.x[i] = static_cast<float>(random.Normal(i));
-  for (int64_t n = 0; n < batch; ++n) {
+  for (size_t i = 0; i < result.x.size(); ++i) {
+    result.x[i] = static_cast<float>(random.Normal(i));
+    if (model.tokens() == 0) continue;
+    const uint32_t token = random.Below(i, static_cast<uint32_t>(model.tokens()));
+    std::memcpy(&result.x[i], &token, sizeof(token));
+  }
+  for (int64_t n = 0; n < batch * *LabelsPerSample(model); ++n) {
     result.labels.push_back(static_cast<int32_t>(random.Below(
         (uint64_t{1} << 40) + static_cast<uint64_t>(n), static_cast<uint32_t>(model.classes))));
   }
@@ -43,7 +49,7 @@ StepContext ContextOf(int64_t sequence, int64_t samples) {
   StepContext context;
   context.run_seed = kSeed;
   context.sequence = Sequence(sequence);
-  context.step_samples = samples;
+  context.step_labels = samples;
   context.learning_rate = 0.05;
   context.momentum = 0.9;
   context.weight_decay = 5e-4;
@@ -175,7 +181,7 @@ TEST_P(GradientTest, EqualsAutograd) {
                      stage.data(Storage::kStatistics));
 
   const Batch data = DrawBatch(*model, batch, 0);
-  const StepContext context = ContextOf(3, batch);
+  const StepContext context = ContextOf(3, batch * *LabelsPerSample(*model));
   const double loss = exact.ForwardBackward(data.x.data(), data.labels.data(), batch, context);
   const double single_loss =
       single.ForwardBackward(data.x.data(), data.labels.data(), batch, context);
@@ -195,6 +201,9 @@ constexpr GradientCase kGradientCases[] = {
     {"lenet", "torch", 64},
     {"har_cnn", "torch", 64},
     {"mlp", "torch", 64},
+    {"bigram", "torch", 8},
+    {"bigram", "cpu", 8},
+    {"bigram", "ref", 8},
     {"mobilenet_v2", "torch", 64},
     {"mobilenet_v2", "torch", 32, Init::kSmooth},
     {"mobilenet_v2_s1", "torch", 8},

@@ -99,6 +99,8 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
       return x + values[op.inputs[1]];
     case OpKind::kFlatten:
       return x.flatten(1);
+    case OpKind::kEmbedding:
+      return at::embedding(Of(layer, index, "weight"), x);
   }
   return {};
 }
@@ -129,8 +131,9 @@ double TorchOracle::ForwardBackward(const float* x, const int32_t* labels, int64
                                     const StepContext& context) {
   std::vector<int64_t> sizes = {batch};
   for (int64_t d : impl_->model.input.dims()) sizes.push_back(d);
-  at::Tensor value = at::from_blob(const_cast<float*>(x), sizes);
-  value = impl_->Format(value.to(impl_->dtype()));
+  const bool tokens = impl_->model.tokens() > 0;
+  at::Tensor value = at::from_blob(const_cast<float*>(x), sizes, tokens ? at::kInt : at::kFloat);
+  value = tokens ? value.to(at::kLong) : impl_->Format(value.to(impl_->dtype()));
   for (at::Tensor& tensor : impl_->state) tensor.mutable_grad() = at::Tensor();
   for (int layer = 0; layer < impl_->model.layer_count(); ++layer) {
     std::vector<at::Tensor> values = {value};
@@ -140,10 +143,11 @@ double TorchOracle::ForwardBackward(const float* x, const int32_t* labels, int64
     }
     value = values.back();
   }
+  value = value.flatten(0, -2);
   const at::Tensor target =
-      at::from_blob(const_cast<int32_t*>(labels), {batch}, at::kInt).to(at::kLong);
+      at::from_blob(const_cast<int32_t*>(labels), {value.size(0)}, at::kInt).to(at::kLong);
   const at::Tensor loss = at::cross_entropy_loss(value, target, {}, at::Reduction::Sum);
-  (loss / static_cast<double>(context.step_samples)).backward();
+  (loss / static_cast<double>(context.step_labels)).backward();
   return loss.item<double>();
 }
 

@@ -34,7 +34,8 @@ class TorchOracle {
               const float* parameters, const float* statistics);
   ~TorchOracle();
 
-  // One micro-batch: gradients replace the former ones, running statistics move. x is row-major.
+  // One micro-batch: gradients replace the former ones, running statistics move. x is row-major, tokens
+  // as the bits of integers.
   // Returns the sum of the losses.
   double ForwardBackward(const float* x, const int32_t* labels, int64_t batch,
                          const StepContext& context);

@@ -201,6 +201,12 @@ TEST(Onnx, IntegersAreNotWritten) {
               HasSubstr("layer conv1: 0.weight is not in FP32"));
 }
 
+TEST(Onnx, TokensAreNotWritten) {
+  const ModelSpec model = MakeModel("bigram").value();
+  EXPECT_THAT(std::string(ModelToOnnx(model, InitialState(model, 3).value()).status().message()),
+              HasSubstr("layer embedding, op 0 (embedding): models of tokens cannot be written"));
+}
+
 // The zip's own signatures, and NumPy's head with the shape.
 TEST(Npz, HoldsAnArrayATensor) {
   const ModelSpec model = MakeModel("lenet").value();

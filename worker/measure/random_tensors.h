@@ -20,7 +20,7 @@ Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream);
 Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, Direction direction,
                        const Shape& shape, uint64_t stream);
 
-// Labels in [0, classes), others for each micro-batch: INT8 training fits labels that repeat within
+// Labels in [0, classes), or tokens, others for each micro-batch: INT8 training fits labels that repeat within
 // a burst, after which all gradients are zero and cheaper to apply than in training.
 Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_t micro_batch);
 

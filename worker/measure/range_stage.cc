@@ -181,9 +181,13 @@ void RangeStage::FillPayloads(const ModelSpec& model, const LayerRange& range, i
       std::max(in_flight_, TensorsFor(BoundaryBytes(format, input), as_in_pipeline_));
   input_gradients_.resize(static_cast<size_t>(inputs));
   for (int64_t i = 0; i < inputs; ++i) {
-    inputs_.push_back(range.first_layer == 0
-                          ? RandomTensor(pool, input.elements(), 0)
-                          : RandomBoundary(pool, format, Direction::kForward, input, 0));
+    if (range.first_layer > 0) {
+      inputs_.push_back(RandomBoundary(pool, format, Direction::kForward, input, 0));
+    } else if (model.tokens() > 0) {
+      inputs_.push_back(RandomLabels(pool, input.elements(), model.tokens(), 0));
+    } else {
+      inputs_.push_back(RandomTensor(pool, input.elements(), 0));
+    }
   }
   if (range.last_layer + 1 < model.layer_count()) {
     const Shape output = executor_->output_shape(samples);
@@ -194,8 +198,9 @@ void RangeStage::FillPayloads(const ModelSpec& model, const LayerRange& range, i
     outputs_.resize(gradients_.size());
     return;
   }
+  const int64_t labels = samples * LabelsPerSample(executor_->output_shape(1));
   for (int64_t i = 0; i < kLabelTensors; ++i)
-    labels_.push_back(RandomLabels(pool, samples, model.classes, static_cast<uint64_t>(i)));
+    labels_.push_back(RandomLabels(pool, labels, model.classes, static_cast<uint64_t>(i)));
 }
 
 }  // namespace runnel

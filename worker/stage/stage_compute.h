@@ -17,9 +17,11 @@ namespace runnel {
 class StageCompute {
  public:
   struct Output {
-    Payload tensor;       // none where the loss is, or where there is no previous stage to send a
-                          // gradient to
-    double loss_sum = 0;  // sum of losses at the stage with the loss
+    Payload tensor;  // none where the loss is, or where there is no previous stage to send a
+                     // gradient to
+    // At the stage with the loss: the samples' losses, each the mean over its labels, added up; how
+    // many labels were right.
+    double loss_sum = 0;
     int64_t correct = 0;
   };
 

@@ -57,6 +57,7 @@ absl::Status StageExecutor::Compile(Backend* backend) {
     RUNNEL_ASSIGN_OR_RETURN(compiled.executable, backend->Prepare(compiled.program));
     *memory_bytes_ += compiled.executable->memory_bytes();
     has_loss_ = compiled.program.has_loss;
+    if (has_loss_) labels_per_sample_ = LabelsPerSample(compiled.program.output);
     const auto sample = [](const Shape& shape) { return Shape::Create(shape.dims().subspan(1)); };
     RUNNEL_ASSIGN_OR_RETURN(input_sample_, sample(compiled.program.input));
     RUNNEL_ASSIGN_OR_RETURN(output_sample_, sample(compiled.program.output));
@@ -126,12 +127,18 @@ absl::Status StageExecutor::CheckSize(const Payload& payload, int64_t bytes,
       absl::StrCat(what, " has ", payload.size(), " bytes, needs ", bytes));
 }
 
+absl::Status StageExecutor::CheckLabels(const Payload& labels, int64_t samples) const {
+  if (!has_loss_) return absl::OkStatus();
+  const auto bytes = static_cast<int64_t>(sizeof(int32_t));
+  return CheckSize(labels, samples * labels_per_sample_ * bytes, "labels");
+}
+
 StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   StepContext context;
   context.run_seed = options_.training.seed;
   context.sequence = place.sequence;
   context.step = place.step;
-  context.step_samples = place.step_samples;
+  context.step_labels = place.step_samples * labels_per_sample_;
   context.accumulate = !place.first_in_step;
   context.learning_rate =
       StepRate(options_.training, place.epoch, place.step, options_.cap, options_.usual_cap);
@@ -159,8 +166,9 @@ namespace {
 
 std::byte* Base(Payload& payload) { return payload.mutable_bytes().data(); }
 
-StageCompute::Output LossOutput(const double (&metrics)[2]) {
-  return {Payload(), metrics[0], static_cast<int64_t>(metrics[1])};
+StageCompute::Output LossOutput(const double (&metrics)[2], int64_t labels_per_sample) {
+  return {Payload(), metrics[0] / static_cast<double>(labels_per_sample),
+          static_cast<int64_t>(metrics[1])};
 }
 
 }  // namespace
@@ -232,7 +240,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
   const Program& program = compiled->program;
   RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
-  if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, place.samples * 4, "labels"));
+  RUNNEL_RETURN_IF_ERROR(CheckLabels(labels, place.samples));
 
   if (options_.one_in_flight && stash_->in_flight() > 0) {
     return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
@@ -252,7 +260,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kStash] = entry.activations->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, ContextOf(place), bindings));
   if (program.backward_reads_output) entry.output = output;
-  if (has_loss_) return LossOutput(metrics);
+  if (has_loss_) return LossOutput(metrics, labels_per_sample_);
   if (forward_only_) stash_->Pop();  // no backward comes
   return Output{std::move(output)};
 }
@@ -323,12 +331,12 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(samples));
   const Program& program = compiled->program;
   RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
-  if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, samples * 4, "labels"));
+  RUNNEL_RETURN_IF_ERROR(CheckLabels(labels, samples));
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
   StepContext context;
   context.run_seed = options_.training.seed;
-  context.step_samples = samples;
+  context.step_labels = samples * labels_per_sample_;
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
   Bindings bindings = StateBindings(stash_->newest(), *scratch);
   bindings[Storage::kInput] = Base(input);
@@ -336,7 +344,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForwardEval, context, bindings));
-  if (has_loss_) return LossOutput(metrics);
+  if (has_loss_) return LossOutput(metrics, labels_per_sample_);
   return Output{std::move(output)};
 }
 

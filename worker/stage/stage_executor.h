@@ -99,6 +99,7 @@ class StageExecutor final : public StageEngine {
   absl::Status AllocateState(Backend* backend);
   absl::StatusOr<Compiled*> ForSamples(int64_t samples);
   absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
+  absl::Status CheckLabels(const Payload& labels, int64_t samples) const;
   // Where the forward looks ahead, weights of its own; else the newest.
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
@@ -122,6 +123,7 @@ class StageExecutor final : public StageEngine {
   Shape input_sample_;
   Shape output_sample_;
   bool has_loss_ = false;
+  int64_t labels_per_sample_ = 1;
   bool forward_only_ = false;       // all layers lie in ModelSpec::frozen_front
   bool steps_in_backward_ = false;  // CompileOptions
   std::string slices_found_;

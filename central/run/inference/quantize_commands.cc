@@ -76,6 +76,13 @@ std::string WinogradText(const QuantizeMethod& method, const InferenceReply& rep
 
 // Checks before any data is read.
 absl::Status CheckTrained(const Checkpoint& checkpoint, const QuantizeArguments& arguments) {
+  RUNNEL_ASSIGN_OR_RETURN(const int64_t labels, LabelsPerSample(checkpoint.model));
+  if (checkpoint.model.tokens() > 0 || labels > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--checkpoint-dir ", arguments.checkpoint_dir, ": model ", checkpoint.model.name,
+        " has tokens or several labels a sample, which INT8 inference does not know; "
+        "evaluate it with eval"));
+  }
   if (checkpoint.settings.recipe == "fp32") return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir, ": was trained with recipe ",

@@ -21,6 +21,7 @@ struct BarrierOptions {
   int64_t stop_step = 0;     // the last barrier, whatever the rule says
   int64_t eval_samples = 0;  // samples of the test set; 0: no evaluation
   int64_t eval_batch_size = 1;
+  int64_t labels_per_sample = 1;
 };
 
 class Barrier {

@@ -1,8 +1,12 @@
 #include "kernels/backends/host/plain_kernels.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/random.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel::host {
 
@@ -21,6 +25,47 @@ absl::Status Dropout(const Call& call) {
 
 absl::Status Copy(const Call& call) {
   std::memcpy(call.out<std::byte>(0), call.in<std::byte>(0), call.out_bytes(0));
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokens(absl::Span<const int32_t> tokens, int64_t rows) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < rows) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("token ", tokens[i], " at ", i, " is not below the ", rows,
+                     " rows of the embedding; take a model with more rows"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingForward(const Call& call) {
+  const Shape& table = call.in_shape(1);
+  const int64_t width = table[1];
+  const absl::Span<const int32_t> tokens(call.in<int32_t>(0),
+                                         static_cast<size_t>(call.in_shape(0).elements()));
+  RUNNEL_RETURN_IF_ERROR(CheckTokens(tokens, table[0]));
+  float* y = call.out(0);
+  for (const int32_t token : tokens) y = std::copy_n(call.in(1) + token * width, width, y);
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingWeightGradient(const Call& call) {
+  const Shape& table = call.out_shape(0);
+  const int64_t width = table[1];
+  const absl::Span<const int32_t> tokens(call.in<int32_t>(1),
+                                         static_cast<size_t>(call.in_shape(1).elements()));
+  RUNNEL_RETURN_IF_ERROR(CheckTokens(tokens, table[0]));
+  std::vector<double> sums(static_cast<size_t>(table.elements()));
+  const float* dy = call.in(0);
+  for (const int32_t token : tokens) {
+    for (int64_t i = 0; i < width; ++i) sums[static_cast<size_t>(token * width + i)] += *dy++;
+  }
+  float* dweight = call.out(0);
+  for (const double sum : sums) {
+    const auto gradient = static_cast<float>(sum);
+    *dweight = call.adds() ? *dweight + gradient : gradient;
+    ++dweight;
+  }
   return absl::OkStatus();
 }
 

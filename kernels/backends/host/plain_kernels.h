@@ -2,6 +2,7 @@
 
 // Kernels that several backends have: plain loops over tensors of the host.
 
+#include "absl/types/span.h"
 #include "kernels/backends/host/call.h"
 
 namespace runnel::host {
@@ -9,5 +10,10 @@ namespace runnel::host {
 // Forward and gradient are the same map.
 absl::Status Dropout(const Call& call);
 absl::Status Copy(const Call& call);
+
+// InvalidArgument: a token that is no row of a table.
+absl::Status CheckTokens(absl::Span<const int32_t> tokens, int64_t rows);
+absl::Status EmbeddingForward(const Call& call);
+absl::Status EmbeddingWeightGradient(const Call& call);
 
 }  // namespace runnel::host

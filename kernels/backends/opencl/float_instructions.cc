@@ -145,7 +145,7 @@ absl::Status FloatInstructions::LossGradient(const Instruction& instruction,
       .Tensor(operands_.Out(instruction, 0))
       .Value(static_cast<cl_int>(shape[0]))
       .Value(static_cast<cl_int>(shape[1]))
-      .Value(static_cast<cl_float>(context.step_samples))
+      .Value(static_cast<cl_float>(context.step_labels))
       .Items(shape[0]);
 }
 

@@ -131,7 +131,7 @@ class OpenClExecutable final : public Executable {
     auto* metrics = reinterpret_cast<double*>(Address(instruction.outputs.back(), bindings));
     if (!logits.scaled) {
       return FloatCrossEntropy(
-          {floats.data(), logits.shape[0], logits.shape[1], context.step_samples}, labels, nullptr,
+          {floats.data(), logits.shape[0], logits.shape[1], context.step_labels}, labels, nullptr,
           metrics);
     }
     ScaleTail tail;

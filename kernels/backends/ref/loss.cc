@@ -5,7 +5,7 @@ namespace runnel::ref {
 namespace {
 
 FloatLogits LogitsOf(const Call& call) {
-  return {call.in(0), call.in_shape(0)[0], call.in_shape(0)[1], call.context.step_samples};
+  return {call.in(0), call.in_shape(0)[0], call.in_shape(0)[1], call.context.step_labels};
 }
 
 }  // namespace

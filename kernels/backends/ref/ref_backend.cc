@@ -11,6 +11,7 @@ namespace {
 constexpr host::KernelRow kKernels[] = {
     {OpCode::kConvForward, ref::ConvForward},
     {OpCode::kLinearForward, ref::LinearForward},
+    {OpCode::kEmbeddingForward, host::EmbeddingForward},
     {OpCode::kBatchNormForward, ref::BatchNormForward},
     {OpCode::kBatchNormEval, ref::BatchNormEval},
     {OpCode::kBatchNormAgain, ref::BatchNormAgain},
@@ -36,6 +37,7 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kAccumulate, ref::Sum},
     {OpCode::kConvWeightGradient, ref::ConvWeightGradient},
     {OpCode::kLinearWeightGradient, ref::LinearWeightGradient},
+    {OpCode::kEmbeddingWeightGradient, host::EmbeddingWeightGradient},
     {OpCode::kBatchNormWeightGradient, ref::BatchNormWeightGradient},
     {OpCode::kFakeQuantizeWeight, ref::FakeQuantizeWeight},
     {OpCode::kFakeQuantizeWeightGradient, ref::FakeQuantizeWeightGradient},

@@ -348,7 +348,7 @@ absl::Status CrossEntropy(const Call& call, float* gradient, double* metrics) {
   at::Tensor shares = logs.exp();
   shares.scatter_add_(1, labels, at::zeros_like(labels, at::kDouble).sub_(1));
   Matrix(gradient, call.in_shape(0))
-      .copy_(shares.div_(static_cast<double>(call.context.step_samples)));
+      .copy_(shares.div_(static_cast<double>(call.context.step_labels)));
   return absl::OkStatus();
 }
 
@@ -362,6 +362,7 @@ absl::Status SoftmaxCrossEntropyEval(const Call& call) {
 constexpr host::KernelRow kKernels[] = {
     {OpCode::kConvForward, ConvForward},
     {OpCode::kLinearForward, LinearForward},
+    {OpCode::kEmbeddingForward, host::EmbeddingForward},
     {OpCode::kBatchNormForward, BatchNormForward},
     {OpCode::kBatchNormEval, BatchNormEval},
     {OpCode::kBatchNormAgain, BatchNormAgain},
@@ -387,6 +388,7 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kAccumulate, Add},
     {OpCode::kConvWeightGradient, ConvWeightGradient},
     {OpCode::kLinearWeightGradient, LinearWeightGradient},
+    {OpCode::kEmbeddingWeightGradient, host::EmbeddingWeightGradient},
     {OpCode::kBatchNormWeightGradient, BatchNormWeightGradient},
     {OpCode::kOptimizerUpdate, UpdateByOptimizer},
 };

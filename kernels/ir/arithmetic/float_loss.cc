@@ -10,7 +10,7 @@ namespace runnel {
 absl::Status FloatCrossEntropy(const FloatLogits& logits, const int32_t* labels, float* gradient,
                                double* metrics) {
   const int64_t classes = logits.classes;
-  const double samples = static_cast<double>(logits.step_samples);
+  const double samples = static_cast<double>(logits.step_labels);
   double losses = 0, correct = 0;
   for (int64_t n = 0; n < logits.samples; ++n) {
     const float* row = logits.values + n * classes;

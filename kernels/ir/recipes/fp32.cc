@@ -29,6 +29,9 @@ constexpr OpRule kRules[] = {
     {OpKind::kAdd, OpCode::kAddForward, OpCode::kAddForward, OpCode::kCopy, std::nullopt,
      Saved::kNothing},
     {OpKind::kFlatten, OpCode::kCopy, OpCode::kCopy, OpCode::kCopy, std::nullopt, Saved::kNothing},
+    // Tokens have no gradient, so none is ever asked for.
+    {OpKind::kEmbedding, OpCode::kEmbeddingForward, OpCode::kEmbeddingForward, OpCode::kCopy,
+     OpCode::kEmbeddingWeightGradient, Saved::kNothing},
 };
 
 }  // namespace

@@ -106,6 +106,12 @@ class Folder {
   }
 
   absl::Status AddProduct(const OpSpec& op) {
+    const ConvShape& x = graph_.nodes[Source(op)].shape;
+    if (op.kind == OpKind::kLinear && x.out_h * x.out_w > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer ", model_.layers[layer_].name, ", op ", op_,
+                       " (linear): reads rows of a sample, INT8 inference whole ones"));
+    }
     Node node = Reading(NodeKind::kConv, op);
     node.shape.out_c = op.out_channels;
     if (op.kind == OpKind::kConv) {
@@ -210,8 +216,11 @@ class Folder {
         values_.push_back(Source(op));
         return absl::OkStatus();
       }
+      case OpKind::kEmbedding:
+        break;
     }
-    return absl::InvalidArgumentError(absl::StrCat("operator ", Name(op.kind), " is not known"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("operator ", Name(op.kind), " has no form in INT8"));
   }
 
   const ModelSpec& model_;

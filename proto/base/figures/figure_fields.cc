@@ -159,7 +159,7 @@ constexpr FigureField kFields[] = {
      .unit = "ns",
      .of = Of::kNextBackward},
     {.name = "loss_sum", .member = &T::loss_sum, .unit = "nats"},
-    {.name = "correct", .member = &T::correct, .unit = "samples"},
+    {.name = "correct", .member = &T::correct, .unit = "labels"},
     {.name = "loss_samples", .member = &T::loss_samples, .unit = "samples"},
 };
 

@@ -54,7 +54,7 @@ struct Telemetry {
   EnergySource energy_source = EnergySource::kModel;
   // Where the loss is.
   double loss_sum = 0;
-  int64_t correct = 0;
+  int64_t correct = 0;  // labels
   int64_t loss_samples = 0;
 };
 

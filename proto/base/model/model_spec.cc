@@ -23,6 +23,7 @@ constexpr struct {
     {OpKind::kGlobalAvgPool, "global_avg_pool"},
     {OpKind::kAdd, "add"},
     {OpKind::kFlatten, "flatten"},
+    {OpKind::kEmbedding, "embedding"},
 };
 
 // Shape inference of one layer, op by op. Messages name the layer and the op.
@@ -137,13 +138,31 @@ class LayerInference {
 
   absl::StatusOr<Shape> InferLinear(const Shape& in) {
     const OpSpec& op = spec();
-    if (in.rank() != 2) return Error(absl::StrCat("needs (N,F), got ", in.ToString()));
-    absl::StatusOr<Shape> weight = Shape::Create({op.out_channels, in[1]});
+    if (in.rank() != 2 && in.rank() != 3)
+      return Error(absl::StrCat("needs (N,F) or (N,T,F), got ", in.ToString()));
+    const int64_t features = in[in.rank() - 1];
+    absl::StatusOr<Shape> weight = Shape::Create({op.out_channels, features});
     if (!weight.ok()) return Error(weight.status().message());
     AddState("weight", TensorRole::kWeight, *weight);
     if (op.bias) AddState("bias", TensorRole::kBias, {op.out_channels});
-    RUNNEL_RETURN_IF_ERROR(AddMacs(in[0], weight->elements()));
-    return Shape({in[0], op.out_channels});
+    RUNNEL_RETURN_IF_ERROR(AddMacs(in.elements() / features, weight->elements()));
+    return WithFeatures(in.dims().first(static_cast<size_t>(in.rank()) - 1));
+  }
+
+  absl::StatusOr<Shape> InferEmbedding(const Shape& in) {
+    if (in.rank() != 2) return Error(absl::StrCat("needs (N,T), got ", in.ToString()));
+    absl::StatusOr<Shape> table = Shape::Create({spec().rows, spec().out_channels});
+    if (!table.ok()) return Error(table.status().message());
+    AddState("weight", TensorRole::kWeight, *table);
+    return WithFeatures(in.dims());
+  }
+
+  absl::StatusOr<Shape> WithFeatures(absl::Span<const int64_t> rows) const {
+    std::vector<int64_t> dims(rows.begin(), rows.end());
+    dims.push_back(spec().out_channels);
+    absl::StatusOr<Shape> shape = Shape::Create(dims);
+    if (!shape.ok()) return Error(shape.status().message());
+    return shape;
   }
 
   // With less padding than kernel every window sees an element of the input.
@@ -202,6 +221,8 @@ class LayerInference {
         return in;
       case OpKind::kFlatten:
         return Shape({in[0], in.elements() / in[0]});
+      case OpKind::kEmbedding:
+        return InferEmbedding(in);
     }
     return Error("is not known");
   }
@@ -210,6 +231,26 @@ class LayerInference {
   LayerInfo info_;
   int op_ = 0;
 };
+
+// Tokens are read by embeddings alone, and embeddings read nothing else.
+absl::Status CheckTokens(const ModelSpec& model) {
+  const bool takes_tokens = model.tokens() > 0;
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    const LayerSpec& spec = model.layers[static_cast<size_t>(layer)];
+    for (size_t op = 0; op < spec.ops.size(); ++op) {
+      const std::vector<int32_t>& inputs = spec.ops[op].inputs;
+      const bool reads_samples =
+          layer == 0 && std::find(inputs.begin(), inputs.end(), 0) != inputs.end();
+      const bool is_embedding = spec.ops[op].kind == OpKind::kEmbedding;
+      if (is_embedding == (takes_tokens && reads_samples)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer ", spec.name, ", op ", op, " (", Name(spec.ops[op].kind), "): ",
+                       is_embedding ? "reads no samples; tokens are looked up where they enter"
+                                    : "reads tokens, which an embedding has to look up first"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -241,9 +282,20 @@ bool ModelSpec::has_batch_norm() const {
   return false;
 }
 
+int64_t ModelSpec::tokens() const {
+  int64_t tokens = 0;
+  if (layers.empty()) return tokens;
+  for (const OpSpec& op : layers.front().ops) {
+    if (op.kind != OpKind::kEmbedding) continue;
+    tokens = tokens == 0 ? op.rows : std::min(tokens, op.rows);
+  }
+  return tokens;
+}
+
 int ModelSpec::frozen_front() const {
   const auto has_parameters = [](const OpSpec& op) {
-    return op.kind == OpKind::kConv || op.kind == OpKind::kLinear || op.kind == OpKind::kBatchNorm;
+    return op.kind == OpKind::kConv || op.kind == OpKind::kLinear ||
+           op.kind == OpKind::kBatchNorm || op.kind == OpKind::kEmbedding;
   };
   if (layers.empty() || !layers.front().frozen) return 0;
   int front = 0;
@@ -274,12 +326,26 @@ absl::StatusOr<std::vector<LayerInfo>> InferShapes(const ModelSpec& model, int64
     *shape = info.output;
     infos.push_back(std::move(info));
   }
-  if (!(*shape == Shape({batch, model.classes}))) {
+  RUNNEL_RETURN_IF_ERROR(CheckTokens(model));
+  const bool has_positions = shape->rank() == 3;
+  if ((shape->rank() != 2 && !has_positions) || (*shape)[shape->rank() - 1] != model.classes) {
     return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ": ends with ",
                                                    shape->ToString(), ", needs (batch, ",
                                                    model.classes, " classes)"));
   }
+  if (LabelsPerSample(*shape) > kMaxLabelsPerSample) {
+    return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ": ends with ",
+                                                   shape->ToString(), ", over the limit of ",
+                                                   kMaxLabelsPerSample, " labels a sample"));
+  }
   return infos;
+}
+
+int64_t LabelsPerSample(const Shape& logits) { return logits.rank() == 3 ? logits[1] : 1; }
+
+absl::StatusOr<int64_t> LabelsPerSample(const ModelSpec& model) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  return LabelsPerSample(infos.back().output);
 }
 
 absl::StatusOr<int64_t> CountParameters(const ModelSpec& model) {

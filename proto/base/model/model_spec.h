@@ -18,7 +18,7 @@ namespace runnel {
 
 enum class OpKind : uint8_t {
   kConv = 1,       // 1d on (N,C,L), 2d on (N,C,H,W); groups == in_channels is depthwise
-  kLinear = 2,     // on (N,F)
+  kLinear = 2,     // on (N,F), or on each row of (N,T,F)
   kBatchNorm = 3,  // over N and the spatial axes
   kRelu = 4,
   kRelu6 = 5,
@@ -28,6 +28,7 @@ enum class OpKind : uint8_t {
   kGlobalAvgPool = 9,  // spatial mean: (N,C,...) -> (N,C)
   kAdd = 10,           // two inputs of equal shape
   kFlatten = 11,       // (N,...) -> (N,F)
+  kEmbedding = 12,     // of the samples, tokens: (N,T) -> (N,T,F), row `token` of its table
 };
 
 // "conv", "linear", ...: the wire's name of an operator.
@@ -50,7 +51,7 @@ struct OpSpec {
   // Value ids inside the layer: 0 is the layer's input, j + 1 the output of op j. An op reads
   // earlier values only.
   std::vector<int32_t> inputs;
-  int64_t out_channels = 0;                // conv, linear (out features)
+  int64_t out_channels = 0;                // conv, linear and embedding (out features)
   std::array<int64_t, 2> kernel = {1, 1};  // conv, pools; 1d uses [0]
   std::array<int64_t, 2> stride = {1, 1};
   // Padding on both sides. conv: zeros; max pool: nothing, and less than the kernel. Others have
@@ -63,6 +64,7 @@ struct OpSpec {
   double momentum = 0.1;  // batch norm: running = (1 - momentum) * running + momentum * batch
   InitKind init = InitKind::kUniformFanIn;
   double init_std = 0.01;
+  int64_t rows = 0;  // embedding: how many tokens there are
 
   friend bool operator==(const OpSpec&, const OpSpec&) = default;
 };
@@ -85,6 +87,9 @@ struct ModelSpec {
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   bool has_batch_norm() const;
+  // Samples are tokens: i32 in [0, tokens()), the rows of the smallest embedding. 0: they are f32.
+  int64_t tokens() const;
+  DType input_type() const { return tokens() > 0 ? DType::kInt32 : DType::kFloat32; }
   // Number of layers in front of the first layer that a gradient must reach: frozen layers, and
   // layers without parameters between or right behind them. 0 if the first layer is not frozen.
   // Frozen layers of this front compute as in evaluation. No gradient crosses the front's
@@ -106,7 +111,8 @@ enum class TensorRole : uint8_t {
 };
 bool IsTrainable(TensorRole role);  // unless its layer is frozen
 
-// One state tensor of a layer. Conv weights are (out, in / groups, k...), linear weights (out, in).
+// One state tensor of a layer. Conv weights are (out, in / groups, k...), linear weights (out, in),
+// tables (rows, out).
 struct StateTensorSpec {
   std::string name;  // "2.weight": op index and role; unique in the layer
   int op = 0;
@@ -129,15 +135,21 @@ struct LayerInfo {
 // Upper bounds for models from outside; checked by InferShapes before anything is sized by them.
 inline constexpr int kMaxLayers = 4096;
 inline constexpr int kMaxOpsPerLayer = 256;
+inline constexpr int64_t kMaxLabelsPerSample = int64_t{1} << 16;
 
 // The shape inference. batch >= 1. InvalidArgument names the layer, the op and what does not fit
 // (an unknown input id, a kernel larger than its input, channels not divisible by groups, a shape
 // over Shape::kMaxElements, ...).
 absl::StatusOr<LayerInfo> InferLayer(const LayerSpec& layer, const Shape& input);
 
-// InferLayer over all layers of the model; also requires the last output to be (batch, classes).
+// InferLayer over all layers of the model; also requires the last output to be (batch, classes) or
+// (batch, positions, classes), and samples to be read as what they are: all by embeddings, or none.
 // Never empty.
 absl::StatusOr<std::vector<LayerInfo>> InferShapes(const ModelSpec& model, int64_t batch);
+
+// Labels that belong to a sample, one for each row of its logits. `logits`: the model's output.
+int64_t LabelsPerSample(const Shape& logits);
+absl::StatusOr<int64_t> LabelsPerSample(const ModelSpec& model);
 
 // Sum of trainable elements and of MACs (batch 1) over all layers.
 absl::StatusOr<int64_t> CountParameters(const ModelSpec& model);

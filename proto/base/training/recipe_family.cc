@@ -35,6 +35,7 @@ constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kRelu6, Always, "a bound of 6 means nothing to integers; take a model with relu"},
     {OpKind::kDropout, IsNotHalf, "the rate is not 0.5, which alone an exponent can undo"},
     {OpKind::kAvgPool, WindowsOverlap, "windows overlap"},
+    {OpKind::kEmbedding, Always, "tables are FP32; take --recipe fp32"},
 };
 
 #define RUNNEL_RECIPE_FAMILY(Id, ...) RecipeFamily{__VA_ARGS__},

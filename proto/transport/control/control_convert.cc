@@ -67,11 +67,12 @@ absl::Status CheckTogether(const LayersFetched& fetched) {
 }
 
 absl::Status CheckTogether(const EvaluationDone& done) {
-  return CheckRange("evaluation_done.correct", done.correct, 0, done.samples);
+  return CheckRange("evaluation_done.correct", done.correct, 0, done.samples * kMaxLabelsPerSample);
 }
 
 absl::Status CheckTogether(const Telemetry& telemetry) {
-  return CheckRange("telemetry.correct", telemetry.correct, 0, telemetry.loss_samples);
+  return CheckRange("telemetry.correct", telemetry.correct, 0,
+                    telemetry.loss_samples * kMaxLabelsPerSample);
 }
 
 // A range of a model with so many layers.

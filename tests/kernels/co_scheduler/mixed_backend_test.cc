@@ -121,7 +121,7 @@ TEST(MixedBackend, FloatsAreRepeatable) {
     const auto backend = *MakeBackend(names, 1);
     auto net = *TestPipeline::Make(TwoProducts(), {}, 4, backend.get(), 7, Checks::kOn);
     StepContext context;
-    context.step_samples = 4;
+    context.step_labels = 4;
     context.learning_rate = 0.1;
     context.momentum = 0.9;
     for (int step = 0; step < 3; ++step) {

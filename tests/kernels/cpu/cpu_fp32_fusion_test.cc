@@ -40,7 +40,7 @@ Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Back
   }
   StepContext context;
   context.run_seed = seed;
-  context.step_samples = micro_batches * batch;
+  context.step_labels = micro_batches * batch;
   context.learning_rate = 0.05;
   context.momentum = 0.9;
   context.weight_decay = 0.01;

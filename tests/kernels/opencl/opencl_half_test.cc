@@ -195,7 +195,7 @@ std::vector<double> Losses(Backend& backend, const char* recipe) {
   std::vector<double> losses;
   for (uint64_t step = 0; step < 8; ++step) {
     StepContext context;
-    context.step_samples = kSamples;
+    context.step_labels = kSamples;
     context.learning_rate = 0.005F;
     context.momentum = 0.5F;
     const absl::Status trained = pipeline->ForwardBackward(x.data(), labels.data(), context);

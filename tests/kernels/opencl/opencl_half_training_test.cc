@@ -54,7 +54,7 @@ Trained Train(const Training& t, Backend& backend) {
       TestPipeline::Make(t.model, t.cuts, t.batch, &backend, 3, t.checks, t.steps, t.recipe);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return result;
-  StepContext context = {.run_seed = 3, .step_samples = t.batch, .learning_rate = t.rate};
+  StepContext context = {.run_seed = 3, .step_labels = t.batch, .learning_rate = t.rate};
   context.momentum = 0.5;
   const std::vector<float> x = RandomValues(3, 1, t.batch * t.model.input.elements());
   const std::vector<int32_t> labels = RandomLabels(3, 1, t.batch, t.model.classes);

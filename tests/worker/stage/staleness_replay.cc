@@ -190,7 +190,7 @@ class Replay {
     StepContext context;
     context.run_seed = options_.training.seed;
     context.sequence = place.sequence;
-    context.step_samples = place.step_samples;
+    context.step_labels = place.step_samples;
     context.accumulate = !place.first_in_step;
     context.learning_rate = RunRate(options_.training, place.epoch, place.step);
     const int64_t staleness = options_.plan.stages[i].cap - 1;

@@ -7,6 +7,7 @@ absl::Span<const cpu::KernelRow> KernelRows() {
   static constexpr cpu::KernelRow kRows[] = {
       {OpCode::kConvForward, LayoutRule::kChannelsLast, ConvForward},
       {OpCode::kLinearForward, LayoutRule::kRowMajor, LinearForward},
+      {OpCode::kEmbeddingForward, LayoutRule::kRowMajor, EmbeddingForward},
       {OpCode::kBatchNormForward, LayoutRule::kChannelsLast, BatchNormForward},
       {OpCode::kBatchNormEval, LayoutRule::kChannelsLast, BatchNormForward},
       {OpCode::kBatchNormAgain, LayoutRule::kChannelsLast, BatchNormForward},
@@ -32,6 +33,7 @@ absl::Span<const cpu::KernelRow> KernelRows() {
       {OpCode::kAccumulate, LayoutRule::kSame, Add},
       {OpCode::kConvWeightGradient, LayoutRule::kChannelsLast, ConvBackward},
       {OpCode::kLinearWeightGradient, LayoutRule::kRowMajor, LinearWeightGradient},
+      {OpCode::kEmbeddingWeightGradient, LayoutRule::kRowMajor, EmbeddingWeightGradient},
       {OpCode::kBatchNormWeightGradient, LayoutRule::kRowMajor, BatchNormWeightGradient},
       {OpCode::kFakeQuantizeWeight, LayoutRule::kRowMajor, FakeQuantizeWeight},
       {OpCode::kFakeQuantizeWeightGradient, LayoutRule::kRowMajor, FakeQuantizeWeightGradient},

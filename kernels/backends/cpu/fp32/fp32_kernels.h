@@ -26,6 +26,8 @@ absl::Status ConvBackward(Calls calls);  // either gradient, or both
 absl::Status LinearForward(Calls calls);
 absl::Status LinearInputGradient(Calls calls);
 absl::Status LinearWeightGradient(Calls calls);
+absl::Status EmbeddingForward(Calls calls);
+absl::Status EmbeddingWeightGradient(Calls calls);
 absl::Status BatchNormForward(Calls calls);
 absl::Status BatchNormInputGradient(Calls calls);
 absl::Status BatchNormWeightGradient(Calls calls);

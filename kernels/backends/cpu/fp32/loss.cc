@@ -25,7 +25,7 @@ double CrossEntropy(const float* logits, int64_t classes, int32_t label, double 
 absl::Status Loss(const Call& call, float* gradient, double* metrics) {
   const int64_t samples = call.in_shape(0)[0], classes = call.in_shape(0)[1];
   const int32_t* labels = call.in<int32_t>(1);
-  const double divisor = static_cast<double>(call.context->step_samples);
+  const double divisor = static_cast<double>(call.context->step_labels);
   double loss = 0, correct = 0;
   for (int64_t n = 0; n < samples; ++n) {
     if (labels[n] < 0 || labels[n] >= classes) {

@@ -116,6 +116,23 @@ TEST_F(BarrierTest, EvaluationsHaveSequencesOfTheirOwn) {
   }
 }
 
+TEST(BarrierOfTokens, AccuracyIsByLabelAndTheLossBySample) {
+  Barrier barrier({.rule = {.every = 40, .steps_per_epoch = 100, .epochs = 3},
+                   .stop_step = 250,
+                   .eval_samples = 25,
+                   .eval_batch_size = 10,
+                   .labels_per_sample = 4},
+                  Batching::Create(1000, 10, 1, 1).value(), 0);
+  const ActivePlan active = ActiveFor(PlanOf({0, 1}, {2, 5}));
+  RunEffects effects;
+  barrier.BeginEvaluation(active, effects);
+  EXPECT_FALSE(
+      barrier.AddEvaluation({Generation(1), Sequence(0), 5, 101, 25}, active, effects).ok());
+  ASSERT_TRUE(*barrier.AddEvaluation({Generation(1), Sequence(0), 5, 75, 25}, active, effects));
+  EXPECT_DOUBLE_EQ(RecordsOf<EvaluationRecorded>(effects)[0].accuracy, 0.75);
+  EXPECT_DOUBLE_EQ(RecordsOf<EvaluationRecorded>(effects)[0].loss, 0.2);
+}
+
 TEST_F(BarrierTest, AnEvaluationOfOtherSamplesIsAnError) {
   barrier_.BeginEvaluation(active_, effects_);
   EXPECT_THAT(

@@ -1,0 +1,67 @@
+// Rows of a table, looked up by tokens, and the table's gradient.
+
+#include <algorithm>
+
+#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include "kernels/backends/host/plain_kernels.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::fp32 {
+namespace {
+
+absl::Span<const int32_t> Tokens(const Call& call, size_t operand) {
+  return {call.in<int32_t>(operand), static_cast<size_t>(call.in_shape(operand).elements())};
+}
+
+}  // namespace
+
+absl::Status EmbeddingForward(Calls calls) {
+  const Call& call = calls[0];
+  const Shape& table = call.in_shape(1);
+  const int64_t width = table[1];
+  const absl::Span<const int32_t> tokens = Tokens(call, 0);
+  RUNNEL_RETURN_IF_ERROR(host::CheckTokens(tokens, table[0]));
+  ParallelFor(call.machine, static_cast<int64_t>(tokens.size()),
+              [&](int, int64_t begin, int64_t end) {
+                float* y = call.out(0) + begin * width;
+                for (int64_t i = begin; i < end; ++i)
+                  y = std::copy_n(call.in(1) + tokens[static_cast<size_t>(i)] * width, width, y);
+              });
+  return absl::OkStatus();
+}
+
+// A row's places are collected first (a counting sort), so that each row is one thread's sum, in
+// ascending order of places: the same bytes with any number of threads.
+absl::Status EmbeddingWeightGradient(Calls calls) {
+  const Call& call = calls[0];
+  const Shape& table = call.out_shape(0);
+  const int64_t rows = table[0], width = table[1];
+  const absl::Span<const int32_t> tokens = Tokens(call, 1);
+  RUNNEL_RETURN_IF_ERROR(host::CheckTokens(tokens, rows));
+  const auto count = static_cast<int64_t>(tokens.size());
+  int64_t* const begins = call.Take<int64_t>(rows + 1);  // of each row's places
+  int64_t* const places = call.Take<int64_t>(count);
+  std::fill_n(begins, rows + 1, int64_t{0});
+  for (const int32_t token : tokens) ++begins[token];
+  for (int64_t row = 0; row < rows; ++row) begins[row + 1] += begins[row];
+  for (int64_t i = count - 1; i >= 0; --i) places[--begins[tokens[static_cast<size_t>(i)]]] = i;
+  double* const sums = call.Take<double>(call.machine.workers() * width);
+  ParallelFor(call.machine, rows, [&](int worker, int64_t begin, int64_t end) {
+    double* const sum = sums + worker * width;
+    for (int64_t row = begin; row < end; ++row) {
+      std::fill_n(sum, width, 0.0);
+      for (int64_t at = begins[row]; at < begins[row + 1]; ++at) {
+        const float* const dy = call.in(0) + places[at] * width;
+        for (int64_t i = 0; i < width; ++i) sum[i] += static_cast<double>(dy[i]);
+      }
+      float* const dweight = call.out(0) + row * width;
+      for (int64_t i = 0; i < width; ++i) {
+        const auto gradient = static_cast<float>(sum[i]);
+        dweight[i] = call.context->accumulate ? dweight[i] + gradient : gradient;
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace runnel::fp32

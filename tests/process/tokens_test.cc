@@ -1,0 +1,134 @@
+// Texts on real workers: each byte predicts the next, on one to three stages, over a check-point and
+// again from the journal; what does not fit together is one line.
+
+#include <cmath>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/process/central_runs.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Of ten words, by a generator of its own: the byte behind a byte is far from random.
+std::string Text(uint32_t seed, size_t bytes) {
+  constexpr const char* kWords[] = {"the ", "river ", "runs ", "from ", "hills ",
+                                    "to ",  "sea ",   "and ",  "back ", "again.\n"};
+  std::string text;
+  while (text.size() < bytes) {
+    seed = seed * 1664525 + 1013904223;
+    text += kWords[(seed >> 16) % std::size(kWords)];
+  }
+  return text;
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+class Tokens : public testing::Test {
+ protected:
+  void SetUp() override {
+    Write(dir_ / "train.txt", Text(1, 40'000));
+    Write(dir_ / "test.txt", Text(2, 4'000));
+  }
+  void ExpectRefused(const Words& words, const std::string& message) {
+    Process central(With({"runnel-central"}, words));
+    EXPECT_EQ(central.Wait(), 2) << central.out();
+    const std::string err = central.err();
+    EXPECT_THAT(err, HasSubstr(message));
+    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  }
+  std::string Show(const std::string& model) {
+    Process show({"runnel-central", "show", model});
+    EXPECT_EQ(show.Wait(), 0) << show.err();
+    return show.out();
+  }
+
+  ScratchDir dir_;
+  const Words data_ = {"--data", "wikitext2", "--data-dir", dir_.path()};
+  const Words run_ =
+      With({"train", "--model", "bigram", "--batch-size", "16", "--epochs", "3", "--schedule",
+            "sync_1f1b", "--micro-batches", "2", "--backend", "cpu", "--barrier-every", "20"},
+           data_);
+};
+
+TEST_F(Tokens, AreLearnedWithTheSameBytesOnOneToThreeStages) {
+  const nlohmann::json plain = RunCentral(With(run_, {"--local-workers", "0"}));
+  // Words have 5 letters; a byte alone leaves the next word's first letter open.
+  EXPECT_LT(plain["loss"], 1.2);
+  EXPECT_GT(plain["accuracy"], 0.5);
+  EXPECT_LT(plain["accuracy"], 1);
+  for (const char* workers : {"1", "2", "3"}) {
+    const nlohmann::json cut = RunCentral(With(run_, {"--local-workers", workers}));
+    EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]) << workers << " stages";
+    EXPECT_EQ(cut["accuracy"], plain["accuracy"]) << workers << " stages";
+    EXPECT_EQ(cut["loss"], plain["loss"]) << workers << " stages";
+  }
+  Words reference = With(run_, {"--local-workers", "1"});
+  *std::find(reference.begin(), reference.end(), "cpu") = "ref";
+  EXPECT_NEAR(RunCentral(reference)["loss"].get<double>(), plain["loss"].get<double>(), 1e-3);
+}
+
+TEST_F(Tokens, ResumeAndReplayGiveTheSameBytes) {
+  const Words on_three = With(run_, {"--local-workers", "3"});
+  const std::string whole = Weights(With(on_three, {"--journal", dir_ / "j"}));
+  RunCentral(With(on_three, {"--max-batches", "40", "--checkpoint-dir", dir_ / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir_ / "c", "--max-batches", "1000000",
+                     "--local-workers", "2"}),
+            whole);
+  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Process quantize({"runnel-central", "quantize", "--checkpoint-dir", dir_ / "c"});
+  EXPECT_EQ(quantize.Wait(), 2) << quantize.out();
+  EXPECT_THAT(quantize.err(), HasSubstr("model bigram has tokens"));
+}
+
+TEST_F(Tokens, CrossLinksAsynchronouslyAndCompressed) {
+  const Words run =
+      With({"train", "--model", "bigram", "--batch-size", "16", "--epochs", "3", "--local-workers",
+            "3", "--codec-forward", "mbq:4", "--codec-backward", "stochastic:8"},
+           data_);
+  EXPECT_LT(RunCentral(run)["loss"], 1.4);
+}
+
+TEST_F(Tokens, AModelFromAFile) {
+  const std::string file = dir_ / "net.json";
+  const std::string text = Show("bigram");
+  EXPECT_THAT(text, HasSubstr("\"embedding\""));
+  Write(file, text);
+  EXPECT_EQ(Show(absl::StrCat("json:", file)), text);
+  std::string small = text;
+  small.replace(small.find("\"rows\": 256"), 11, "\"rows\": 128");
+  Write(file, small);
+  ExpectRefused(With({"train", "--model", absl::StrCat("json:", file)}, data_),
+                "--dataset wikitext2: has tokens below 256, the embedding of model bigram has 128 "
+                "rows; give it as many");
+  std::string few = text;
+  few.replace(few.find("\"classes\": 256"), 14, "\"classes\": 99");
+  Write(file, few);
+  ExpectRefused(With({"train", "--model", absl::StrCat("json:", file)}, data_), "needs (batch, 99");
+}
+
+TEST_F(Tokens, WhatDoesNotFitIsOneLine) {
+  ExpectRefused(
+      With({"train", "--model", "lenet"}, data_),
+      "--dataset wikitext2: its samples are tokens 64, model lenet takes numbers 1x28x28");
+  ExpectRefused({"train", "--model", "bigram", "--data", "synthetic_digits"},
+                "--dataset synthetic_digits: its samples are numbers 1x28x28, model bigram takes "
+                "tokens 64");
+  Write(dir_ / "t.csv", "1,2,a\n2,1,b\n3,1,a\n1,1,b\n");
+  ExpectRefused({"train", "--model", "bigram", "--data", absl::StrCat("csv:", dir_ / "t.csv")},
+                "its samples are numbers 2, model bigram takes tokens 2");
+  ExpectRefused(With(run_, {"--recipe", "niti"}),
+                "layer embedding, op 0 (embedding): tables are FP32; take --recipe fp32");
+  ExpectRefused(With(run_, {"--augment", "flip"}), "--augment flip: ");
+  Write(dir_ / "test.txt", "short");
+  ExpectRefused(run_, "test.txt: has 5 bytes, one sample needs 65");
+}
+
+}  // namespace
+}  // namespace runnel
