@@ -483,17 +483,15 @@ std::optional<Case> Maker::Make() {
     case OpCode::kReluForward:
     case OpCode::kRelu6Forward:
     case OpCode::kCopy:
-      Elementwise(1);
-      break;
-    case OpCode::kDropoutForward:
-    case OpCode::kDropoutInputGradient:
-      DropoutCase();
-      break;
     case OpCode::kAddForward:
     case OpCode::kAccumulate:
     case OpCode::kReluInputGradient:
     case OpCode::kRelu6InputGradient:
-      Elementwise(2);
+      Elementwise(TraitsOf(case_.code).min_inputs);
+      break;
+    case OpCode::kDropoutForward:
+    case OpCode::kDropoutInputGradient:
+      DropoutCase();
       break;
     case OpCode::kMaxPoolForward:
     case OpCode::kAvgPoolForward:
@@ -510,10 +508,8 @@ std::optional<Case> Maker::Make() {
       Loss();
       break;
     case OpCode::kFakeQuantizeWeight:
-      GridWeight();
-      break;
     case OpCode::kFakeQuantizeWeightGradient:
-      GridWeightGradient();
+      case_.code == OpCode::kFakeQuantizeWeight ? GridWeight() : GridWeightGradient();
       break;
     case OpCode::kFakeQuantizeActivation:
     case OpCode::kFakeQuantizeError:
