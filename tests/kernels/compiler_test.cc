@@ -32,12 +32,14 @@ class CompilerTest : public ::testing::Test {
   CompilerTest() : backend_(*MakeRefBackend(1)) {}
 
   // Three steps of two micro-batches, then an evaluation.
-  Outcome Train(const ModelSpec& model, std::vector<int> cuts, uint64_t seed, Checks checks) {
+  Outcome Train(const ModelSpec& model, std::vector<int> cuts, uint64_t seed, Checks checks,
+                int64_t batch = kBatch) {
     Outcome outcome;
-    auto made = TestPipeline::Make(model, std::move(cuts), kBatch, backend_.get(), seed, checks);
+    auto made = TestPipeline::Make(model, std::move(cuts), batch, backend_.get(), seed, checks);
     EXPECT_TRUE(made.ok()) << made.status();
     if (!made.ok()) return outcome;
     TestPipeline& pipeline = *made;
+    const int64_t each = *LabelsPerSample(model);
     StepContext context = {.run_seed = seed,
                            .step_labels = 2 * kBatch,
                            .learning_rate = 0.001,
@@ -46,8 +48,8 @@ class CompilerTest : public ::testing::Test {
     for (int64_t sequence = 0; sequence < 6; ++sequence) {
       context.sequence = Sequence(sequence);
       context.accumulate = sequence % 2 == 1;
-      const auto x = RandomValues(seed, sequence, kBatch * model.input.elements());
-      const auto labels = RandomLabels(seed, sequence, kBatch, model.classes);
+      const auto x = RandomValues(seed, sequence, batch * model.input.elements());
+      const auto labels = RandomLabels(seed, sequence, batch * each, model.classes);
       absl::Status status = pipeline.ForwardBackward(x.data(), labels.data(), context);
       EXPECT_TRUE(status.ok()) << status;
       outcome.losses.push_back(pipeline.Loss());
@@ -56,8 +58,8 @@ class CompilerTest : public ::testing::Test {
       if (context.accumulate) status = pipeline.Update(context);
       EXPECT_TRUE(status.ok()) << status;
     }
-    const auto x = RandomValues(seed, 99, kBatch * model.input.elements());
-    const auto labels = RandomLabels(seed, 99, kBatch, model.classes);
+    const auto x = RandomValues(seed, 99, batch * model.input.elements());
+    const auto labels = RandomLabels(seed, 99, batch * each, model.classes);
     const absl::Status status =
         pipeline.Forward(Part::kForwardEval, x.data(), labels.data(), context);
     EXPECT_TRUE(status.ok()) << status;
@@ -156,6 +158,38 @@ TEST_F(CompilerTest, PoisonBetweenPartsChangesNothing) {
     std::vector<int> all_cuts;
     for (int cut = 1; cut < model.layer_count(); ++cut) all_cuts.push_back(cut);
     ASSERT_EQ(Train(model, all_cuts, seed, Checks::kOn), plain);
+  }
+}
+
+// Linear operators on rows, a residual sum over rows, cuts between them.
+TEST_F(CompilerTest, RowsOfASampleAreWhatSamplesWouldBe) {
+  constexpr int64_t kRows = 7;
+  const auto linear = [](int32_t input, int64_t features, bool bias) {
+    return OpSpec{
+        .kind = OpKind::kLinear, .inputs = {input}, .out_channels = features, .bias = bias};
+  };
+  const auto relu = [](int32_t input) { return OpSpec{.kind = OpKind::kRelu, .inputs = {input}}; };
+  const OpSpec add = {.kind = OpKind::kAdd, .inputs = {1, 3}};
+  ModelSpec rows{"rows", {kRows, 6}, 5, {}};
+  rows.layers = {{"a", {linear(0, 8, true), relu(1), linear(2, 8, false), add}},
+                 {"b", {relu(0), linear(1, 9, true)}},
+                 {"c", {linear(0, 5, true)}}};
+  ModelSpec samples = rows;
+  samples.input = {6};
+  const Outcome plain = Train(samples, {}, 4, Checks::kOn, kRows * kBatch);
+  for (const std::vector<int>& cuts : {std::vector<int>(), {1}, {1, 2}})
+    EXPECT_EQ(Train(rows, cuts, 4, Checks::kOn), plain) << cuts.size() + 1 << " stages";
+  for (const char* recipe : {"fp32", "niti", "dorefa:2,2,4"}) {
+    ModelSpec model = rows;
+    for (LayerSpec& layer : model.layers) {
+      for (OpSpec& op : layer.ops) op.bias = false;
+    }
+    const auto program = CompileStage(model, 0, 2, kBatch, **FindRecipe(recipe));
+    ASSERT_TRUE(program.ok()) << program.status();
+    for (const Part part : {Part::kForward, Part::kForwardEval, Part::kInputGradient}) {
+      for (const Instruction& instruction : program->part(part))
+        EXPECT_NE(instruction.code, OpCode::kCopy) << recipe << "\n" << ToString(*program);
+    }
   }
 }
 

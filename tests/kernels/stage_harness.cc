@@ -56,7 +56,8 @@ std::array<int64_t, kStorageCount> AreaBytes(const Program& p) {
   const int64_t parameters = p.state.parameter_bytes;
   const int64_t input = p.input.elements() * static_cast<int64_t>(sizeof(float));
   const int64_t output = p.output.elements() * static_cast<int64_t>(sizeof(float));
-  const int64_t labels = p.batch * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t labels =
+      p.batch * LabelsPerSample(p.output) * static_cast<int64_t>(sizeof(int32_t));
   return {input,
           output,
           output,
