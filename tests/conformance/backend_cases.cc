@@ -222,7 +222,9 @@ void Maker::Embedding() {
   } else {
     In(Floats(Storage::kOutputGradient, y));
     In(std::move(tokens));
-    Out(Result(Storage::kGradients, {rows, width}, Sum(static_cast<double>(x.elements() + 1))));
+    // Flat where each update comes right behind its gradient.
+    const Shape table = Pick(0, 1) == 0 ? Shape({rows, width}) : Shape({rows * width});
+    Out(Result(Storage::kGradients, table, Sum(static_cast<double>(x.elements() + 1))));
   }
 }
 

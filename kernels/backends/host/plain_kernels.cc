@@ -38,24 +38,24 @@ absl::Status CheckTokens(absl::Span<const int32_t> tokens, int64_t rows) {
   return absl::OkStatus();
 }
 
+// Tables may be flat: how wide they are is what a token becomes.
 absl::Status EmbeddingForward(const Call& call) {
-  const Shape& table = call.in_shape(1);
-  const int64_t width = table[1];
   const absl::Span<const int32_t> tokens(call.in<int32_t>(0),
                                          static_cast<size_t>(call.in_shape(0).elements()));
-  RUNNEL_RETURN_IF_ERROR(CheckTokens(tokens, table[0]));
+  const int64_t width = call.out_shape(0).elements() / call.in_shape(0).elements();
+  RUNNEL_RETURN_IF_ERROR(CheckTokens(tokens, call.in_shape(1).elements() / width));
   float* y = call.out(0);
   for (const int32_t token : tokens) y = std::copy_n(call.in(1) + token * width, width, y);
   return absl::OkStatus();
 }
 
 absl::Status EmbeddingWeightGradient(const Call& call) {
-  const Shape& table = call.out_shape(0);
-  const int64_t width = table[1];
   const absl::Span<const int32_t> tokens(call.in<int32_t>(1),
                                          static_cast<size_t>(call.in_shape(1).elements()));
-  RUNNEL_RETURN_IF_ERROR(CheckTokens(tokens, table[0]));
-  std::vector<double> sums(static_cast<size_t>(table.elements()));
+  const int64_t width = call.in_shape(0).elements() / call.in_shape(1).elements();
+  const int64_t elements = call.out_shape(0).elements();
+  RUNNEL_RETURN_IF_ERROR(CheckTokens(tokens, elements / width));
+  std::vector<double> sums(static_cast<size_t>(elements));
   const float* dy = call.in(0);
   for (const int32_t token : tokens) {
     for (int64_t i = 0; i < width; ++i) sums[static_cast<size_t>(token * width + i)] += *dy++;

@@ -17,10 +17,9 @@ absl::Span<const int32_t> Tokens(const Call& call, size_t operand) {
 
 absl::Status EmbeddingForward(Calls calls) {
   const Call& call = calls[0];
-  const Shape& table = call.in_shape(1);
-  const int64_t width = table[1];
   const absl::Span<const int32_t> tokens = Tokens(call, 0);
-  RUNNEL_RETURN_IF_ERROR(host::CheckTokens(tokens, table[0]));
+  const int64_t width = call.out_shape(0).elements() / call.in_shape(0).elements();
+  RUNNEL_RETURN_IF_ERROR(host::CheckTokens(tokens, call.in_shape(1).elements() / width));
   ParallelFor(call.machine, static_cast<int64_t>(tokens.size()),
               [&](int, int64_t begin, int64_t end) {
                 float* y = call.out(0) + begin * width;
@@ -34,9 +33,9 @@ absl::Status EmbeddingForward(Calls calls) {
 // ascending order of places: the same bytes with any number of threads.
 absl::Status EmbeddingWeightGradient(Calls calls) {
   const Call& call = calls[0];
-  const Shape& table = call.out_shape(0);
-  const int64_t rows = table[0], width = table[1];
   const absl::Span<const int32_t> tokens = Tokens(call, 1);
+  const int64_t width = call.in_shape(0).elements() / call.in_shape(1).elements();
+  const int64_t rows = call.out_shape(0).elements() / width;
   RUNNEL_RETURN_IF_ERROR(host::CheckTokens(tokens, rows));
   const auto count = static_cast<int64_t>(tokens.size());
   int64_t* const begins = call.Take<int64_t>(rows + 1);  // of each row's places
