@@ -222,13 +222,22 @@ absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placeme
   return total_ns * 1e-9 / static_cast<double>(every) + pause_seconds;
 }
 
+double AddedNoise(const PipelineModel& model, const Placement& placement) {
+  double noise = 0;
+  for (const int codec : placement.codecs) noise += model.codecs[codec].noise;
+  return noise;
+}
+
 double ChargedPeriod(const PipelineModel& model, const Placement& placement,
                      double period_seconds) {
   const auto devices = static_cast<int64_t>(placement.order.size());
   int64_t beyond = 0;
   if (model.drain_every == 0) beyond = std::max<int64_t>(0, placement.caps[0] - devices);
+  double learning = 1 + AddedNoise(model, placement);
+  for (const int codec : placement.codecs)
+    learning += model.loss_charge * model.codecs[codec].lossy_directions;
   return period_seconds * (1 + model.staleness_charge * static_cast<double>(beyond)) *
-         std::pow(1 + model.device_charge, static_cast<double>(devices - 1));
+         std::pow(1 + model.device_charge, static_cast<double>(devices - 1)) * learning;
 }
 
 absl::Status CheckPipelineModel(const PipelineModel& model) {
@@ -248,6 +257,7 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
       return wrong(absl::StrCat("codecs ", codec.forward.text(), " and ", codec.backward.text(),
                                 " have no size for every layer"));
     }
+    if (!IsSeconds(codec.noise)) return wrong("a codec's noise must be at least 0");
   }
   if (model.speeds.size() != devices) return wrong("needs the links of every device");
   for (const std::vector<LinkSpeed>& row : model.speeds) {
@@ -266,7 +276,8 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
       !IsSeconds(model.barrier_pause_seconds)) {
     return wrong("max_cap must be at least 1; drains, barriers and their pause at least 0");
   }
-  if (!IsSeconds(model.staleness_charge) || !IsSeconds(model.device_charge)) {
+  if (!IsSeconds(model.staleness_charge) || !IsSeconds(model.device_charge) ||
+      !IsSeconds(model.loss_charge)) {
     return wrong("charges must be at least 0");
   }
   return absl::OkStatus();

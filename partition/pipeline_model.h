@@ -31,6 +31,8 @@ struct LinkSpeed {
 
   // Seconds for which these bytes occupy the direction, or its medium.
   double SendSeconds(double bytes) const { return hops * rate.Seconds(bytes); }
+
+  friend bool operator==(const LinkSpeed&, const LinkSpeed&) = default;
 };
 
 // Bytes and coding work of a pair of codecs on a link.
@@ -43,6 +45,10 @@ struct CodecCost {
   // Whether coding takes time at all.
   bool forward_works = false;
   bool backward_works = false;
+  // What the link's coding adds to the noise of gradients, as a share of the noise that mini-batches
+  // have anyway, and how many of its directions lose something: 0 to 2.
+  double noise = 0;
+  int lossy_directions = 0;
 };
 
 struct DeviceCost {
@@ -61,6 +67,8 @@ struct DeviceCost {
   double frame_seconds = 0;
   double link_byte_seconds = 0;
   double feed_byte_seconds = 0;
+
+  friend bool operator==(const DeviceCost&, const DeviceCost&) = default;
 };
 
 // Bytes that a layer takes on the device that has it.
@@ -109,6 +117,9 @@ struct PipelineModel {
   // For each device beyond the first: predictions are right to a few percent, so a smaller gain may
   // be none, and each device is one more that can fail.
   double device_charge = 0.04;
+  // For each direction of a link that loses something, beside what it adds to the noise: a gain that
+  // small may be none.
+  double loss_charge = 0.01;
 
   int layers() const { return static_cast<int>(raw_bytes.size()); }
 };
@@ -193,8 +204,14 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
 // steady pipeline where there is none.
 absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placement& placement);
 
+// What the placement's codecs add to the noise of gradients: the sum over its links.
+double AddedNoise(const PipelineModel& model, const Placement& placement);
+
 // The objective of `runnel`: period * (1 + staleness_charge * (micro-batches in flight at stage 0
-// beyond one a stage; 0 on synchronous schedules)) * (1 + device_charge)^(devices - 1).
+// beyond one a stage; 0 on synchronous schedules)) * (1 + device_charge)^(devices - 1) *
+// (1 + AddedNoise + loss_charge * directions that lose something). Where noise is what limits learning,
+// a loss is reached in steps in proportion to it (McCandlish et al., "An empirical model of
+// large-batch training", 2018); elsewhere it costs less, so the charge is an upper estimate.
 double ChargedPeriod(const PipelineModel& model, const Placement& placement, double period_seconds);
 
 // InvalidArgument names the member that is missing or inconsistent.

@@ -76,13 +76,12 @@ std::vector<CodecChoice> Choices(const PlanRequest& request, int& own) {
   std::vector<CodecChoice> choices = request.codec_choices;
   for (size_t i = 0; i < choices.size(); ++i) {
     own = static_cast<int>(i);
-    if (choices[i].forward == request.codec_forward &&
-        choices[i].backward == request.codec_backward)
+    if (choices[i].forward == request.codecs.forward &&
+        choices[i].backward == request.codecs.backward)
       return choices;
   }
   own = static_cast<int>(choices.size());
-  choices.push_back({request.codec_forward, request.codec_backward, request.encoded_forward,
-                     request.encoded_backward});
+  choices.push_back(request.codecs);
   return choices;
 }
 
@@ -155,7 +154,8 @@ absl::Status Complete(const PlanRequest& request, int own, Placement& placement)
 
 absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<std::vector<LinkSpeed>> speeds, LinkSpeeds(request));
-  if (request.model == nullptr || !request.encoded_forward || !request.encoded_backward) {
+  if (request.model == nullptr || !request.codecs.encoded_forward ||
+      !request.codecs.encoded_backward) {
     return absl::InvalidArgumentError("plan: link times need a model and the codecs' sizes");
   }
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
@@ -163,8 +163,8 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
   std::vector<Bytes> forward;
   std::vector<Bytes> backward;
   for (const LayerInfo& info : infos) {
-    forward.push_back(request.encoded_forward(info.output));
-    backward.push_back(request.encoded_backward(info.output));
+    forward.push_back(request.codecs.encoded_forward(info.output));
+    backward.push_back(request.codecs.encoded_backward(info.output));
   }
   return [forward = std::move(forward), backward = std::move(backward), speeds = std::move(speeds),
           front = request.model->frozen_front()](int layer, int from, Direction direction) {
@@ -177,7 +177,8 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
 absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   PipelineModel model;
   RUNNEL_ASSIGN_OR_RETURN(model.speeds, LinkSpeeds(request));
-  if (request.model == nullptr || !request.encoded_forward || !request.encoded_backward) {
+  if (request.model == nullptr || !request.codecs.encoded_forward ||
+      !request.codecs.encoded_backward) {
     return absl::InvalidArgumentError("plan: a pipeline needs a model and the codecs' sizes");
   }
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
@@ -214,6 +215,8 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     cost.backward = choice.backward;
     cost.forward_works = !choice.forward.is_identity();
     cost.backward_works = !choice.backward.is_identity();
+    cost.noise = choice.noise;
+    cost.lossy_directions = choice.lossy_directions;
     for (const LayerInfo& info : infos) {
       cost.down_bytes.push_back(choice.encoded_forward(info.output).value() + kFrameHeaderBytes);
       cost.up_bytes.push_back(choice.encoded_backward(info.output).value() + kFrameHeaderBytes);

@@ -26,6 +26,8 @@ struct CodecChoice {
   CodecSchedule backward;
   EncodedBytesFn encoded_forward;
   EncodedBytesFn encoded_backward;
+  double noise = 0;  // this and the next one: CodecCost
+  int lossy_directions = 0;
 };
 
 // model, policy and schedule are borrowed for the call.
@@ -37,12 +39,8 @@ struct PlanRequest {
   NumberFormat format = {};       // number format of the recipe: decides memory
   int64_t micro_batches = 1;      // M, micro-batches a step
   int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
-  CodecSchedule codec_forward;
-  CodecSchedule codec_backward;
-  // payload size of codec_forward; both may be null if the policy is not costed
-  EncodedBytesFn encoded_forward;
-  EncodedBytesFn encoded_backward;
-  LinkSpeed link_speed;  // speed of every link, each way
+  CodecChoice codecs;             // its sizes may be null if the policy is not costed
+  LinkSpeed link_speed;           // speed of every link, each way
   // Speeds by position in `devices`, [from][to], with the media that directions share, in place of
   // link_speed. Empty: all links alike.
   std::vector<std::vector<LinkSpeed>> link_speeds;
@@ -53,7 +51,7 @@ struct PlanRequest {
   // State copies at barriers (its own and a neighbour's, assumed as large) that each device must
   // have room for in a pipeline of several stages.
   int64_t state_copies = 0;
-  // Codecs that `runnel` may choose, the most exact first; empty: the two above only.
+  // Codecs that `runnel` may choose, the most exact first; empty: those above only.
   std::vector<CodecChoice> codec_choices;
   std::vector<DeviceCost> device_costs;  // by position in `devices`; empty: DeviceCost's defaults
   int64_t max_cap = 16;                  // largest cap that `runnel` may choose

@@ -10,27 +10,15 @@
 namespace runnel {
 namespace {
 
-// Periods within 0.5 % tie; the more exact codec wins. On a shared processor fewer bytes always
-// save a little time, so that without a tie the fewest bits would win everywhere.
-constexpr double kEqualPeriods = 5e-3;
-// Budgets to try for one link direction, as shares of the slowest stage: with low caps a faster
-// link shortens the round trip and so the period.
-constexpr double kBudgetShares[] = {1, 1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
 constexpr double kForever = std::numeric_limits<double>::infinity();
+// A change that is charged that much less is made.
+constexpr double kGain = 1e-4;
+// So many of the pairs that all links may begin with are improved.
+constexpr size_t kStarts = 3;
 
 // Bits forward and backward that `runnel` chooses among, link by link, together with the cut.
 // Single directions are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
-
-absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
-                                            const NumberFormat& format) {
-  CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
-  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward,
-                          MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
-  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward,
-                          MeanEncodedBytes(choice.backward, epochs, format, Direction::kBackward));
-  return choice;
-}
 
 // The position of the link's codecs in `choices`, where they are added if they are not there.
 absl::StatusOr<int> AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
@@ -49,11 +37,10 @@ absl::StatusOr<int> AddChoice(const LinkPlan& link, int64_t epochs, const Number
 // The most exact first, as `runnel` wants them.
 absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bits,
                                                          const NumberFormat& format) {
-  const Shape any = {1};  // names do not depend on it
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> down,
-                          BitsChoices(bits.family_forward, any, bits.exact));
+                          BitsChoices(bits.family_forward, bits.exact));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> up,
-                          BitsChoices(bits.family_backward, any, bits.exact));
+                          BitsChoices(bits.family_backward, bits.exact));
   const std::vector<BitStep> down_floors =
       MinBitsByEpoch(bits.switches, Direction::kForward, bits.epochs);
   const std::vector<BitStep> up_floors =
@@ -69,107 +56,147 @@ absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bi
   return choices;
 }
 
-// The most exact codecs of each link whose frames cross within `available_seconds`, each direction
-// apart.
-absl::StatusOr<std::vector<LinkPlan>> MostExactCodecsInTime(const BandwidthBits& bits,
-                                                            const PlanRequest& request,
-                                                            const PipelineModel& model,
-                                                            const Placement& placement,
-                                                            double available_seconds) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
-                          InferShapes(*request.model, request.micro_batch_size));
-  std::vector<LinkPlan> links;
-  for (size_t i = 0; i + 1 < placement.order.size(); ++i) {
-    const int from = placement.order[i];
-    const int to = placement.order[i + 1];
-    const Shape& shape = infos[placement.last_layer[i]].output;
-    const double codec_seconds = static_cast<double>(model.raw_bytes[placement.last_layer[i]]) *
-                                 std::max(model.devices[from].codec_seconds_per_byte,
-                                          model.devices[to].codec_seconds_per_byte);
-    const auto choose = [&](Direction direction) -> absl::StatusOr<CodecSchedule> {
-      const bool forward = direction == Direction::kForward;
-      RUNNEL_ASSIGN_OR_RETURN(
-          const std::vector<BitsChoice> choices,
-          BitsChoices(forward ? bits.family_forward : bits.family_backward, shape, bits.exact));
-      const LinkSpeed& speed = forward ? model.speeds[from][to] : model.speeds[to][from];
-      return CodecsInTime(choices, {speed.rate, available_seconds, codec_seconds},
-                          MinBitsByEpoch(bits.switches, direction, bits.epochs));
-    };
-    LinkPlan& link = links.emplace_back();
-    RUNNEL_ASSIGN_OR_RETURN(link.codec_forward, choose(Direction::kForward));
-    RUNNEL_ASSIGN_OR_RETURN(link.codec_backward, choose(Direction::kBackward));
-  }
-  return links;
-}
-
-double SlowestStage(const PipelineModel& model, const Placement& placement) {
-  double slowest = 0;
-  for (const StageTimes& stage : ToPipeline(model, placement).stages)
-    slowest = std::max(slowest, static_cast<double>(stage.total_ns()) * 1e-9);
-  return slowest;
-}
-
-// Rates the plan by the request's pipeline model, which gets the codecs of its links.
-absl::StatusOr<FittedPlan> RatePlan(const BandwidthBits& bits, PlanRequest request,
-                                    PlacedPlan placed) {
-  FittedPlan fitted;
-  for (size_t i = 0; i < placed.plan.links.size(); ++i) {
-    RUNNEL_ASSIGN_OR_RETURN(
-        placed.placement.codecs[i],
-        AddChoice(placed.plan.links[i], bits.epochs, request.format, request.codec_choices));
-  }
-  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
-  RUNNEL_ASSIGN_OR_RETURN(fitted.period_seconds, SimulatedPeriod(model, placed.placement));
-  fitted.charged_seconds = ChargedPeriod(model, placed.placement, fitted.period_seconds);
-  fitted.fits_memory = FitsMemory(model, placed.placement);
-  RUNNEL_ASSIGN_OR_RETURN(fitted.coding_error, CodingError(placed.plan, bits.epochs));
-  fitted.plan = std::move(placed.plan);
-  return fitted;
-}
-
-// FitBits of a plan whose place in `model`, the request's pipeline model, is known.
-absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, const PlanRequest& request,
-                                         const PipelineModel& model, const PlacedPlan& placed) {
-  std::vector<FittedPlan> fitted;
-  RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), RatePlan(bits, request, placed));
-  if (placed.plan.links.empty()) return fitted.front();
-  const auto try_with = [&](double available_seconds) -> absl::Status {
-    PlacedPlan other = placed;
-    RUNNEL_ASSIGN_OR_RETURN(
-        other.plan.links,
-        MostExactCodecsInTime(bits, request, model, placed.placement, available_seconds));
-    RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), RatePlan(bits, request, std::move(other)));
-    return absl::OkStatus();
+// The choices of a direction: what the family has from `bits`, and the codecs that a plan has now.
+std::vector<CodecSchedule> SchedulesToTry(const BandwidthBits& bits, Direction direction,
+                                          absl::Span<const BitsChoice> choices, const Plan& plan) {
+  const std::vector<BitStep> floors = MinBitsByEpoch(bits.switches, direction, bits.epochs);
+  std::vector<CodecSchedule> schedules;
+  const auto add = [&schedules](CodecSchedule one) {
+    if (std::find(schedules.begin(), schedules.end(), one) == schedules.end())
+      schedules.push_back(std::move(one));
   };
-  RUNNEL_RETURN_IF_ERROR(try_with(kForever));
-  RUNNEL_RETURN_IF_ERROR(try_with(0));
-  const double slowest = SlowestStage(model, placed.placement);
-  for (double share : kBudgetShares) RUNNEL_RETURN_IF_ERROR(try_with(share * slowest));
+  for (const BitsChoice& choice : choices) add(CodecsWithBits(choices, choice.bits, floors));
+  for (const LinkPlan& link : plan.links)
+    add(direction == Direction::kForward ? link.codec_forward : link.codec_backward);
+  return schedules;
+}
+
+// Chooses the codecs of a placement's links among pairs: number down * ups + up.
+class CodecDescent {
+ public:
+  // must_fit: placements that do not fit the memory are charged infinitely.
+  CodecDescent(const PipelineModel& model, bool must_fit, size_t downs, size_t ups)
+      : model_(model), must_fit_(must_fit), downs_(downs), ups_(ups) {}
+
+  // What the placement is charged, if that is below `bar`; else some number that is not.
+  absl::StatusOr<double> Charge(const Placement& placement, double bar) const {
+    if (must_fit_ && !FitsMemory(model_, placement)) return kForever;
+    const double bound = ResourceBoundNs(ToPipeline(model_, placement)) * 1e-9;
+    if (const double least = ChargedPeriod(model_, placement, bound); least >= bar) return least;
+    RUNNEL_ASSIGN_OR_RETURN(const double period, SimulatedPeriod(model_, placement));
+    return ChargedPeriod(model_, placement, period);
+  }
+
+  // Changes one direction of one link after the other as long as that gains.
+  absl::Status Run(double& charged, Placement& placement) const {
+    for (bool gained = true; std::exchange(gained, false);) {
+      for (int& codec : placement.codecs) {
+        for (size_t i = 0; i < downs_ + ups_; ++i) {
+          const auto at = static_cast<size_t>(codec);
+          const size_t down = i < downs_ ? i : at / ups_;
+          const size_t up = i < downs_ ? at % ups_ : i - downs_;
+          const int before = std::exchange(codec, static_cast<int>(down * ups_ + up));
+          if (codec == before) continue;
+          const double bar = charged * (1 - kGain);
+          RUNNEL_ASSIGN_OR_RETURN(const double then, Charge(placement, bar));
+          if (then < bar) {
+            charged = then;
+            gained = true;
+          } else {
+            codec = before;
+          }
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The best that is reached from `placement` and from the same pair on all links, for each pair of
+  // about as exact codecs: one link alone gains nothing where another one is as slow.
+  absl::StatusOr<Placement> Best(const Placement& placement) const {
+    std::vector<Placement> starts = {placement};
+    for (size_t i = 0; i < std::max(downs_, ups_); ++i) {
+      const size_t pair = std::min(i, downs_ - 1) * ups_ + std::min(i, ups_ - 1);
+      starts.push_back(placement);
+      starts.back().codecs.assign(placement.codecs.size(), static_cast<int>(pair));
+    }
+    std::vector<std::pair<double, size_t>> charges;
+    for (size_t i = 0; i < starts.size(); ++i) {
+      RUNNEL_ASSIGN_OR_RETURN(const double charged, Charge(starts[i], kForever));
+      charges.emplace_back(charged, i);
+    }
+    std::sort(charges.begin(), charges.end());
+    charges.resize(std::min(charges.size(), kStarts));
+    for (auto& [charged, i] : charges) RUNNEL_RETURN_IF_ERROR(Run(charged, starts[i]));
+    return starts[std::min_element(charges.begin(), charges.end())->second];
+  }
+
+ private:
+  const PipelineModel& model_;
+  const bool must_fit_;
+  const size_t downs_;
+  const size_t ups_;
+};
+
+// FitBits of a plan whose place in the request's pipeline model is known, but for its codecs.
+absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, PlanRequest request,
+                                         PlacedPlan placed) {
+  const auto schedules =
+      [&](Direction direction,
+          const std::string& family) -> absl::StatusOr<std::vector<CodecSchedule>> {
+    RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> choices, BitsChoices(family, bits.exact));
+    return SchedulesToTry(bits, direction, choices, placed.plan);
+  };
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<CodecSchedule> downs,
+                          schedules(Direction::kForward, bits.family_forward));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<CodecSchedule> ups,
+                          schedules(Direction::kBackward, bits.family_backward));
+  request.codec_choices.clear();
+  for (const CodecSchedule& down : downs) {
+    for (const CodecSchedule& up : ups) {
+      RUNNEL_ASSIGN_OR_RETURN(request.codec_choices.emplace_back(),
+                              MakeCodecChoice({down, up}, bits.epochs, request.format));
+    }
+  }
+  request.codecs = request.codec_choices.front();
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
+  const auto place_of = [](const std::vector<CodecSchedule>& in, const CodecSchedule& one) {
+    return static_cast<size_t>(std::find(in.begin(), in.end(), one) - in.begin());
+  };
+  for (size_t i = 0; i < placed.plan.links.size(); ++i) {
+    const LinkPlan& link = placed.plan.links[i];
+    placed.placement.codecs[i] = static_cast<int>(place_of(downs, link.codec_forward) * ups.size() +
+                                                  place_of(ups, link.codec_backward));
+  }
   // Frames of more exact codecs take more memory.
-  const bool fits = fitted.front().fits_memory;
-  std::erase_if(fitted, [fits](const FittedPlan& one) { return fits && !one.fits_memory; });
-  double least = kForever;
-  for (const FittedPlan& one : fitted) least = std::min(least, one.period_seconds);
-  std::erase_if(fitted, [least](const FittedPlan& one) {
-    return one.period_seconds > least * (1 + kEqualPeriods);
-  });
-  return *std::min_element(fitted.begin(), fitted.end(),
-                           [](const FittedPlan& a, const FittedPlan& b) {
-                             return std::pair(a.coding_error, a.period_seconds) <
-                                    std::pair(b.coding_error, b.period_seconds);
-                           });
+  const CodecDescent descent(model, FitsMemory(model, placed.placement), downs.size(), ups.size());
+  RUNNEL_ASSIGN_OR_RETURN(const Placement best, descent.Best(placed.placement));
+  FittedPlan fitted;
+  RUNNEL_ASSIGN_OR_RETURN(fitted.period_seconds, SimulatedPeriod(model, best));
+  fitted.charged_seconds = ChargedPeriod(model, best, fitted.period_seconds);
+  fitted.plan = std::move(placed.plan);
+  for (size_t i = 0; i < best.codecs.size(); ++i) {
+    const CodecCost& cost = model.codecs[static_cast<size_t>(best.codecs[i])];
+    fitted.plan.links[i] = {cost.forward, cost.backward};
+  }
+  return fitted;
 }
 
 }  // namespace
 
-absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs) {
-  double sum = 0;
-  for (const LinkPlan& link : plan.links) {
-    RUNNEL_ASSIGN_OR_RETURN(const double forward, MeanRelativeError(link.codec_forward, epochs));
-    RUNNEL_ASSIGN_OR_RETURN(const double backward, MeanRelativeError(link.codec_backward, epochs));
-    sum += forward + backward;
-  }
-  return plan.links.empty() ? 0 : sum / (2 * static_cast<double>(plan.links.size()));
+absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
+                                            const NumberFormat& format) {
+  CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
+  RUNNEL_ASSIGN_OR_RETURN(const double down, MeanRelativeError(choice.forward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(const double up, MeanRelativeError(choice.backward, epochs));
+  // An error of an activation reaches a gradient twice: by the loss and by the product with it.
+  choice.noise = 2 * down + up;
+  choice.lossy_directions = (down > 0 ? 1 : 0) + (up > 0 ? 1 : 0);
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward,
+                          MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward,
+                          MeanEncodedBytes(choice.backward, epochs, format, Direction::kBackward));
+  return choice;
 }
 
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {
@@ -185,19 +212,15 @@ absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest&
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, bits.epochs, known));
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(known));
   RUNNEL_ASSIGN_OR_RETURN(Placement placement, PlacementOf(known, model, plan));
-  return FitPlacedPlan(bits, known, model, {plan, std::move(placement)});
+  return FitPlacedPlan(bits, std::move(known), {plan, std::move(placement)});
 }
 
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecChoice> pairs, CodecPairsToTry(bits, request.format));
   const auto plan_with = [&](const CodecChoice& own) -> absl::StatusOr<FittedPlan> {
-    request.codec_forward = own.forward;
-    request.codec_backward = own.backward;
-    request.encoded_forward = own.encoded_forward;
-    request.encoded_backward = own.encoded_backward;
-    RUNNEL_ASSIGN_OR_RETURN(const PlacedPlan placed, MakePlacedPlan(request));
-    RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
-    return FitPlacedPlan(bits, request, model, placed);
+    request.codecs = own;
+    RUNNEL_ASSIGN_OR_RETURN(PlacedPlan placed, MakePlacedPlan(request));
+    return FitPlacedPlan(bits, request, std::move(placed));
   };
   if (request.policy->chooses_devices) {
     request.codec_choices = pairs;
@@ -207,7 +230,7 @@ absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest r
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan exact, plan_with(pairs.front()));
   if (!request.policy->needs_profile()) return exact;
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fewest, plan_with(pairs.back()));
-  return fewest.charged_seconds < exact.charged_seconds * (1 - kEqualPeriods) ? fewest : exact;
+  return fewest.charged_seconds < exact.charged_seconds ? fewest : exact;
 }
 
 }  // namespace runnel

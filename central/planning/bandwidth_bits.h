@@ -28,26 +28,24 @@ struct BandwidthBits {
 struct FittedPlan {
   Plan plan;
   double period_seconds = 0;  // seconds of a micro-batch, mean over the run's epochs, by simulation
-  double charged_seconds = 0;  // the same with the price of staleness (ChargedPeriod)
-  double coding_error = 0;     // CodingError
-  bool fits_memory = true;     // FitsMemory
+  double charged_seconds = 0;  // ChargedPeriod
 };
 
-// `plan` with other codecs: among the codecs with which the pipeline is fastest (periods within 0.5
-// % tie), those with the least error. Never slower than `plan`, nor than `plan` without
-// compression; where `plan` fits the devices' memory, so does the answer. `request` needs a cost
-// model. Errors as MakePipelineModel and PlacementOf.
+// `plan` with the codecs with which it is charged least: never more than `plan` itself, nor than
+// `plan` without compression. Where `plan` fits the devices' memory, so does the answer. `request`
+// needs a cost model. Errors as MakePipelineModel and PlacementOf.
 absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest& request,
                                    const Plan& plan);
 
 // MakePlan with bits that follow the links. A policy that chooses codecs link by link cuts the
 // model once; any other one twice, without compression and with the fewest bits. FitBits refits
-// each cut; the faster one is returned, at a tie the first.
+// each cut; the one that is charged less is returned, at a tie the first.
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request);
 
-// The mean over links, directions and epochs of the relative error of a plan's codecs
-// (MeanRelativeError); 0 without links.
-absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs);
+// Codecs of a link with their mean sizes over a run, and what they add to the gradients' noise by the
+// table of codecs. Errors as MeanEncodedBytes.
+absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
+                                            const NumberFormat& format);
 
 // Adds the codecs of `plan` to those that the request knows, so that PlacementOf finds them.
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request);

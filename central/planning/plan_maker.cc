@@ -7,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/planning/memory_check.h"
-#include "compress/bit_schedule.h"
 #include "partition/plan_builder.h"
 #include "predictor/cost/measured_cost.h"
 #include "proto/base/status_macros.h"
@@ -129,14 +128,8 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   for (int device : devices) request.devices.push_back(DeviceId(device));
   request.micro_batches = inputs_.micro_batches;
   request.micro_batch_size = inputs_.micro_batch_size;
-  request.codec_forward = codecs.forward;
-  request.codec_backward = codecs.backward;
-  RUNNEL_ASSIGN_OR_RETURN(
-      request.encoded_forward,
-      MeanEncodedBytes(codecs.forward, codecs.bits.epochs, request.format, Direction::kForward));
-  RUNNEL_ASSIGN_OR_RETURN(
-      request.encoded_backward,
-      MeanEncodedBytes(codecs.backward, codecs.bits.epochs, request.format, Direction::kBackward));
+  RUNNEL_ASSIGN_OR_RETURN(request.codecs, MakeCodecChoice({codecs.forward, codecs.backward},
+                                                          codecs.bits.epochs, request.format));
   request.link_speeds = SpeedsBetween(devices, cluster.rates);
   request.caps = inputs_.caps;
   request.barrier_every = inputs_.barrier_every;
@@ -212,8 +205,8 @@ absl::StatusOr<Plan> PlanMaker::RefitCodecs(const Plan& plan,
 }
 
 template <typename CostFn>
-absl::StatusOr<double> PlanMaker::CostOf(const Plan& plan, const MeasuredCluster& cluster,
-                                         CostFn cost_of) const {
+std::invoke_result_t<CostFn, const PipelineModel&, const Placement&> PlanMaker::CostOf(
+    const Plan& plan, const MeasuredCluster& cluster, CostFn cost_of) const {
   const std::vector<int> devices = plan.sole_devices();
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
@@ -222,6 +215,16 @@ absl::StatusOr<double> PlanMaker::CostOf(const Plan& plan, const MeasuredCluster
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
   return cost_of(model, placement);
+}
+
+absl::StatusOr<PlanRating> PlanMaker::Rate(const Plan& plan, const MeasuredCluster& cluster) const {
+  const auto rate = [](const PipelineModel& model,
+                       const Placement& placement) -> absl::StatusOr<PlanRating> {
+    RUNNEL_ASSIGN_OR_RETURN(const double period_seconds, SimulatedPeriod(model, placement));
+    return PlanRating{period_seconds, ChargedPeriod(model, placement, period_seconds),
+                      AddedNoise(model, placement)};
+  };
+  return CostOf(plan, cluster, rate);
 }
 
 absl::StatusOr<double> PlanMaker::PeriodSeconds(const Plan& plan,
@@ -241,10 +244,6 @@ absl::StatusOr<double> PlanMaker::SecondsBetweenBarriers(const Plan& plan,
     return static_cast<double>(run.total_ns) * 1e-9 / static_cast<double>(pipeline.micro_batches);
   };
   return CostOf(plan, cluster, cost);
-}
-
-double PlanMaker::CodingErrorOf(const Plan& plan) const {
-  return CodingError(plan, inputs_.codecs.bits.epochs).value_or(0);
 }
 
 PlanBandwidth PlanMaker::AssumedBandwidth(const Plan& plan, const LinkRates& rates) const {

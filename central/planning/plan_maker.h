@@ -3,12 +3,14 @@
 // Makes plans from a run's request and measurements, and tells their cost.
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "central/planning/plan_source.h"
 #include "central/planning/planning_inputs.h"
 #include "central/records/summary.h"
+#include "partition/pipeline_model.h"
 
 namespace runnel {
 
@@ -24,13 +26,12 @@ class PlanMaker final : public PlanSource {
                                 const MeasuredCluster& cluster) const override;
   absl::StatusOr<Plan> NextPlan(const Plan& held, const MeasuredCluster& cluster) const override;
   absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster& cluster) const override;
-  // Period by simulation. Needs times.
-  absl::StatusOr<double> PeriodSeconds(const Plan& plan,
-                                       const MeasuredCluster& cluster) const override;
+  // By simulation. Needs times.
+  absl::StatusOr<PlanRating> Rate(const Plan& plan, const MeasuredCluster& cluster) const override;
+  absl::StatusOr<double> PeriodSeconds(const Plan& plan, const MeasuredCluster& cluster) const;
   // Seconds of a pipeline that fills and drains with this many micro-batches between two barriers.
   absl::StatusOr<double> SecondsBetweenBarriers(const Plan& plan, const MeasuredCluster& cluster,
                                                 int64_t micro_batches) const;
-  double CodingErrorOf(const Plan& plan) const override;
 
   // The bandwidth that `plan` assumes of its links with these rates.
   PlanBandwidth AssumedBandwidth(const Plan& plan, const LinkRates& rates) const;
@@ -38,8 +39,8 @@ class PlanMaker final : public PlanSource {
  private:
   // Calls `cost` with the pipeline of `plan`, which it borrows for the call.
   template <typename CostFn>
-  absl::StatusOr<double> CostOf(const Plan& plan, const MeasuredCluster& cluster,
-                                CostFn cost) const;
+  std::invoke_result_t<CostFn, const PipelineModel&, const Placement&> CostOf(
+      const Plan& plan, const MeasuredCluster& cluster, CostFn cost) const;
   std::vector<std::vector<LinkSpeed>> SpeedsBetween(const std::vector<int>& devices,
                                                     const LinkRates& rates) const;
   absl::StatusOr<PlanRequest> RequestFor(const std::vector<int>& devices,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "central/planning/live/plan_search.h"
 #include "central/planning/measured/measured_cluster.h"
 #include "proto/base/plan/plan.h"
 
@@ -22,11 +23,8 @@ class PlanSource {
   // `plan` with the codecs that its links have time for.
   virtual absl::StatusOr<Plan> RefitCodecs(const Plan& plan,
                                            const MeasuredCluster& cluster) const = 0;
-  // Seconds that the pipeline of `plan` needs for a micro-batch.
-  virtual absl::StatusOr<double> PeriodSeconds(const Plan& plan,
-                                               const MeasuredCluster& cluster) const = 0;
-  // Error of a plan's codecs (CodingError); 0 if they cannot be read.
-  virtual double CodingErrorOf(const Plan& plan) const = 0;
+  virtual absl::StatusOr<PlanRating> Rate(const Plan& plan,
+                                          const MeasuredCluster& cluster) const = 0;
 };
 
 }  // namespace runnel

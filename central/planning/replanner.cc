@@ -13,12 +13,10 @@
 namespace runnel {
 namespace {
 
-// Hysteresis of codecs: a more exact codec is wanted only if it still fits at 80 % of the measured
-// bandwidth and cuts the error to a quarter (one extra bit cuts the error to about a third).
+// Hysteresis of codecs: more exact ones are wanted only if they are charged that much less, and
+// still are with 80 % of the measured bandwidth.
 constexpr double kCautiousBandwidth = 0.8;
-constexpr double kWorthwhileErrorShare = 0.25;
-// Periods within 0.1 % count as equal.
-constexpr double kEqualPeriods = 1e-3;
+constexpr double kWorthwhileCharge = 0.01;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 MeasuredCluster WithTimes(MeasuredCluster cluster, std::vector<DeviceTimes> times) {
@@ -105,9 +103,10 @@ std::vector<int> Replanner::DevicesToMeasure(const BarrierReport& report,
 
 // 0: not known.
 double Replanner::SecondsLeft(const BarrierReport& report, const MeasuredCluster& cluster) const {
-  const absl::StatusOr<double> period =
-      plans_->PeriodSeconds(report.plan, WithTimes(cluster, corrections_.CorrectedTimes(report)));
-  return period.value_or(0) * static_cast<double>(MicroBatchesLeft(report));
+  const absl::StatusOr<PlanRating> rating =
+      plans_->Rate(report.plan, WithTimes(cluster, corrections_.CorrectedTimes(report)));
+  return rating.value_or(PlanRating()).period_seconds *
+         static_cast<double>(MicroBatchesLeft(report));
 }
 
 std::vector<int> Replanner::IdleDevicesToMeasure(const BarrierReport& report,
@@ -130,8 +129,8 @@ std::optional<ChangePlan> Replanner::Reconsider(const BarrierReport& report,
                                                 const std::vector<int>& remeasured) {
   corrections_.Remeasured(remeasured);
   MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
-  absl::StatusOr<TimedPlan> now = Time(*plans_, report.plan, corrected);
-  absl::StatusOr<TimedPlan> then = Time(*plans_, next, corrected);
+  absl::StatusOr<RatedPlan> now = Rate(*plans_, report.plan, corrected);
+  absl::StatusOr<RatedPlan> then = Rate(*plans_, next, corrected);
   if (!now.ok() || !then.ok()) return std::nullopt;
   const Question question = Ask(report, *std::move(now), std::move(corrected));
   const Gain gain = GainOf(question, *then);
@@ -154,7 +153,7 @@ std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
   if (!is_enough) return std::nullopt;
   MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
   if (options_.takes_next) return TakeNext(report, corrected);
-  absl::StatusOr<TimedPlan> now = Time(*plans_, report.plan, corrected);
+  absl::StatusOr<RatedPlan> now = Rate(*plans_, report.plan, corrected);
   if (!now.ok()) return std::nullopt;
   Question question = Ask(report, *std::move(now), std::move(corrected));
   std::optional<ChangePlan> change = Confirm(report, question);
@@ -175,7 +174,7 @@ std::optional<ChangePlan> Replanner::TakeNext(const BarrierReport& report,
                     corrected.times};
 }
 
-Replanner::Question Replanner::Ask(const BarrierReport& report, TimedPlan now,
+Replanner::Question Replanner::Ask(const BarrierReport& report, RatedPlan now,
                                    MeasuredCluster corrected) const {
   std::vector<bool> locals;
   for (const DeviceFacts& device : report.devices) locals.push_back(device.is_local);
@@ -198,14 +197,15 @@ void Replanner::TakeAnswer() {
 std::optional<ChangePlan> Replanner::Confirm(const BarrierReport& report,
                                              const Question& question) {
   if (!candidate_.has_value()) return std::nullopt;
-  absl::StatusOr<TimedPlan> next = Time(*plans_, candidate_->plan.plan, question.cluster);
+  absl::StatusOr<RatedPlan> next = Rate(*plans_, candidate_->plan.plan, question.cluster);
   const Gain gain = next.ok() ? GainOf(question, *next) : Gain();
   if (candidate_->devices != question.devices || !gain.is_worth_it()) {
     candidate_.reset();
     unsettled_reports_ = 0;
     return std::nullopt;
   }
-  const double apart = Apart(candidate_->cluster, question.cluster, question.now.period_seconds);
+  const double apart =
+      Apart(candidate_->cluster, question.cluster, question.now.rating.period_seconds);
   if (apart > options_.usable_share) {
     if (++unsettled_reports_ < options_.confirmations) {
       candidate_.reset();
@@ -219,27 +219,32 @@ std::optional<ChangePlan> Replanner::Confirm(const BarrierReport& report,
   return ChangeTo(*std::move(next), gain, report, question);
 }
 
-ChangePlan Replanner::ChangeTo(TimedPlan next, const Gain& gain, const BarrierReport& report,
+ChangePlan Replanner::ChangeTo(RatedPlan next, const Gain& gain, const BarrierReport& report,
                                const Question& question) const {
-  std::string why = absl::StrFormat(
-      "step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
-      "moving takes about %.2g s%s",
-      report.step, question.now.period_seconds, next.period_seconds, gain.saved_seconds,
-      gain.move_seconds, corrections_.RatioText(report));
-  if (gain.loses_less) why += "; its codecs lose less";
+  const PlanRating& now = question.now.rating;
+  std::string why = absl::StrFormat("step %d: %.4g -> %.4g s a micro-batch", report.step,
+                                    now.period_seconds, next.rating.period_seconds);
+  const double saved_seconds =
+      (now.period_seconds - next.rating.period_seconds) * question.micro_batches_left;
+  if (saved_seconds > 0) {
+    absl::StrAppendFormat(&why, " saves %.3g s until the end, moving takes about %.2g s",
+                          saved_seconds, gain.move_seconds);
+  }
+  absl::StrAppend(&why, corrections_.RatioText(report));
+  if (next.rating.noise < now.noise) absl::StrAppend(&why, "; its codecs lose less");
   return ChangePlan{std::move(next.plan), std::move(why), question.cluster.times};
 }
 
 // Not while a plan waits to be confirmed, and not for a gain that can no longer pay.
 void Replanner::SearchIfNeeded(Question question) {
-  const double seconds_left = question.now.period_seconds * question.micro_batches_left;
+  const double seconds_left = question.now.rating.period_seconds * question.micro_batches_left;
   if (search_->under_way() || candidate_.has_value()) return;
   const double search_seconds =
       searches_.done > 0 ? searches_.processor_seconds / static_cast<double>(searches_.done) : 0;
   if (seconds_left < options_.fixed_move_seconds + search_seconds) return;
-  const bool is_same =
-      asked_.has_value() && asked_->devices == question.devices &&
-      Apart(asked_->cluster, question.cluster, question.now.period_seconds) <= options_.same_share;
+  const bool is_same = asked_.has_value() && asked_->devices == question.devices &&
+                       Apart(asked_->cluster, question.cluster,
+                             question.now.rating.period_seconds) <= options_.same_share;
   if (is_same) {
     ++searches_.skipped;
     return;
@@ -250,61 +255,64 @@ void Replanner::SearchIfNeeded(Question question) {
   });
 }
 
-absl::StatusOr<TimedPlan> Replanner::Time(const PlanSource& plans, absl::StatusOr<Plan> plan,
+absl::StatusOr<RatedPlan> Replanner::Rate(const PlanSource& plans, absl::StatusOr<Plan> plan,
                                           const MeasuredCluster& cluster) {
   RUNNEL_RETURN_IF_ERROR(plan.status());
-  RUNNEL_ASSIGN_OR_RETURN(const double period_seconds, plans.PeriodSeconds(*plan, cluster));
-  return TimedPlan{*std::move(plan), period_seconds};
+  RUNNEL_ASSIGN_OR_RETURN(const PlanRating rating, plans.Rate(*plan, cluster));
+  return RatedPlan{*std::move(plan), rating};
 }
 
 // With fixed codecs: the policy's plan. With codecs that change: the policy's plan or the current
-// one with refitted codecs, whichever ends the run first; if neither saves the minimal share, the
-// current plan with codecs that lose less.
-absl::StatusOr<TimedPlan> Replanner::FindBetterPlan(const PlanSource& plans,
+// one with refitted codecs, whichever is charged less for the rest of the run; if neither saves the
+// minimal share, the current plan with codecs that lose less.
+absl::StatusOr<RatedPlan> Replanner::FindBetterPlan(const PlanSource& plans,
                                                     const ReplannerOptions& options,
                                                     const Question& question) {
-  const TimedPlan& now = question.now;
+  const RatedPlan& now = question.now;
   const MeasuredCluster& cluster = question.cluster;
   if (!options.codecs_change)
-    return Time(plans, plans.MakePlan(question.devices, cluster), cluster);
-  TimedPlan best = now;
+    return Rate(plans, plans.MakePlan(question.devices, cluster), cluster);
+  RatedPlan best = now;
   const auto consider = [&](absl::StatusOr<Plan> plan) {
-    absl::StatusOr<TimedPlan> timed = Time(plans, std::move(plan), cluster);
-    if (!timed.ok()) return;
+    absl::StatusOr<RatedPlan> rated = Rate(plans, std::move(plan), cluster);
+    if (!rated.ok()) return;
     const double saved =
-        (best.period_seconds - timed->period_seconds) * question.micro_batches_left;
+        (best.rating.charged_seconds - rated->rating.charged_seconds) * question.micro_batches_left;
     const double more_to_move =
-        MoveSeconds(options, question, timed->plan) - MoveSeconds(options, question, best.plan);
-    if (saved > more_to_move) best = *std::move(timed);
+        MoveSeconds(options, question, rated->plan) - MoveSeconds(options, question, best.plan);
+    if (saved > more_to_move) best = *std::move(rated);
   };
   consider(plans.RefitCodecs(now.plan, cluster));
   if (options.layers_move) consider(plans.MakePlan(question.devices, cluster));
-  if (best.period_seconds < now.period_seconds * (1 - options.min_gain)) return best;
-  absl::StatusOr<TimedPlan> cautious = Time(
+  if (best.rating.charged_seconds < now.rating.charged_seconds * (1 - options.min_gain))
+    return best;
+  absl::StatusOr<RatedPlan> cautious = Rate(
       plans, plans.RefitCodecs(now.plan, WithBandwidthShare(cluster, kCautiousBandwidth)), cluster);
-  if (cautious.ok() && LosesLess(plans, options, now, *cautious)) return cautious;
+  if (cautious.ok() && LosesLess(options, now, *cautious)) return cautious;
   return best;
 }
 
-bool Replanner::LosesLess(const PlanSource& plans, const ReplannerOptions& options,
-                          const TimedPlan& now, const TimedPlan& next) {
+bool Replanner::LosesLess(const ReplannerOptions& options, const RatedPlan& now,
+                          const RatedPlan& next) {
   return options.codecs_change && next.plan.stages == now.plan.stages &&
-         next.period_seconds <= now.period_seconds * (1 + kEqualPeriods) &&
-         plans.CodingErrorOf(next.plan) < plans.CodingErrorOf(now.plan) * kWorthwhileErrorShare;
+         next.rating.noise < now.rating.noise &&
+         next.rating.charged_seconds < now.rating.charged_seconds * (1 - kWorthwhileCharge);
 }
 
-Replanner::Gain Replanner::GainOf(const Question& question, const TimedPlan& next) const {
-  const TimedPlan& now = question.now;
+Replanner::Gain Replanner::GainOf(const Question& question, const RatedPlan& next) const {
+  const RatedPlan& now = question.now;
   Gain gain;
   if (IsSamePlan(now.plan, next.plan)) return gain;
-  gain.saved_seconds = (now.period_seconds - next.period_seconds) * question.micro_batches_left;
+  gain.saved_seconds =
+      (now.rating.charged_seconds - next.rating.charged_seconds) * question.micro_batches_left;
   gain.move_seconds = MoveSeconds(options_, question, next.plan);
-  gain.is_faster = next.period_seconds < now.period_seconds * (1 - options_.min_gain) &&
-                   gain.saved_seconds > gain.move_seconds;
-  // The change saves no time and takes some.
-  const double seconds_left = now.period_seconds * question.micro_batches_left;
+  gain.is_better =
+      next.rating.charged_seconds < now.rating.charged_seconds * (1 - options_.min_gain) &&
+      gain.saved_seconds > gain.move_seconds;
+  // The change may save no time, and takes some.
+  const double seconds_left = now.rating.period_seconds * question.micro_batches_left;
   gain.loses_less = gain.move_seconds < options_.max_codecs_share * seconds_left &&
-                    LosesLess(*plans_, options_, now, next);
+                    LosesLess(options_, now, next);
   return gain;
 }
 

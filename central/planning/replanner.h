@@ -4,8 +4,8 @@
 // anew from corrected times (device_corrections.h); it searches aside, while the stages train, and
 // a later barrier looks at the plan that came out. That plan is proposed if, by the figures of then
 // and by those of every report since,
-//   (period now - period then) * micro-batches left > seconds of moving
-// and the period falls by a minimal share: a short load on a device moves nothing, and the reports
+//   (charged period now - then) * micro-batches left > seconds of moving
+// and the charge (ChargedPeriod) falls by a minimal share: a short load on a device moves nothing, and the reports
 // that want a change want the same one.
 //
 // A policy that is built as published (PolicyRow::next) has its plan as soon as it differs.
@@ -33,7 +33,7 @@ struct ReplannerOptions {
   int64_t micro_batches_a_step = 1;
   int64_t stop_step = 0;
   double fixed_move_seconds = 1;  // seconds of a move without its bytes
-  double min_gain = 0.1;          // share of the period that a new plan must save
+  double min_gain = 0.1;          // share of the charged period that a new plan must save
   int confirmations = 2;          // reports in a row that must want a change
   // largest share of the time left that measuring a device again may take
   double max_measure_share = 0.1;
@@ -83,7 +83,7 @@ class Replanner {
  private:
   // The question of a search; it owns all its data.
   struct Question {
-    TimedPlan now;
+    RatedPlan now;
     MeasuredCluster cluster;  // cluster with corrected times
     std::vector<int> devices;
     double micro_batches_left = 0;
@@ -92,38 +92,38 @@ class Replanner {
   };
   // A plan that would be better, and how many reports in a row wanted it.
   struct Candidate {
-    TimedPlan plan;
+    RatedPlan plan;
     MeasuredCluster cluster;  // figures that it was made from, of these devices
     std::vector<int> devices;
     int reports = 0;
   };
   // Gain of a change from `now` to `next`.
   struct Gain {
-    double saved_seconds = 0;  // until the end
+    double saved_seconds = 0;  // until the end, by what plans are charged
     double move_seconds = 0;
-    bool is_faster = false;
+    bool is_better = false;
     bool loses_less = false;
 
-    bool is_worth_it() const { return is_faster || loses_less; }
+    bool is_worth_it() const { return is_better || loses_less; }
   };
 
-  static absl::StatusOr<TimedPlan> Time(const PlanSource& plans, absl::StatusOr<Plan> plan,
+  static absl::StatusOr<RatedPlan> Rate(const PlanSource& plans, absl::StatusOr<Plan> plan,
                                         const MeasuredCluster& cluster);
-  static absl::StatusOr<TimedPlan> FindBetterPlan(const PlanSource& plans,
+  static absl::StatusOr<RatedPlan> FindBetterPlan(const PlanSource& plans,
                                                   const ReplannerOptions& options,
                                                   const Question& question);
-  static bool LosesLess(const PlanSource& plans, const ReplannerOptions& options,
-                        const TimedPlan& now, const TimedPlan& next);
+  static bool LosesLess(const ReplannerOptions& options, const RatedPlan& now,
+                        const RatedPlan& next);
   static LinkRate PathRate(const ReplannerOptions& options, const Question& question, int device,
                            bool is_up);
   static double MoveSeconds(const ReplannerOptions& options, const Question& question,
                             const Plan& next);
-  Question Ask(const BarrierReport& report, TimedPlan now, MeasuredCluster corrected) const;
-  Gain GainOf(const Question& question, const TimedPlan& next) const;
+  Question Ask(const BarrierReport& report, RatedPlan now, MeasuredCluster corrected) const;
+  Gain GainOf(const Question& question, const RatedPlan& next) const;
   std::optional<ChangePlan> TakeNext(const BarrierReport& report,
                                      const MeasuredCluster& corrected) const;
   double SecondsLeft(const BarrierReport& report, const MeasuredCluster& cluster) const;
-  ChangePlan ChangeTo(TimedPlan next, const Gain& gain, const BarrierReport& report,
+  ChangePlan ChangeTo(RatedPlan next, const Gain& gain, const BarrierReport& report,
                       const Question& question) const;
   void TakeAnswer();
   // The candidate is wanted by this report too, or is none any more.

@@ -162,9 +162,10 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   made_from_ = cluster;
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker_.MakePlan(numbers, cluster));
   if (cluster.times.empty()) return plan;
-  RUNNEL_ASSIGN_OR_RETURN(const double period_s, maker_.PeriodSeconds(plan, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const PlanRating rating, maker_.Rate(plan, cluster));
   const auto samples = static_cast<double>(inputs().micro_batch_size);
-  forecast_.samples_per_s = samples / period_s;
+  forecast_.samples_per_s = samples / rating.period_seconds;
+  forecast_.noise = rating.noise;
   for (const int number : numbers) {
     if (!plan.Uses(number)) forecast_.unused.push_back(devices[static_cast<size_t>(number)].name);
   }
@@ -185,6 +186,10 @@ std::string RunPlanner::Explanation() const {
     absl::StrAppendFormat(&text, "; an even cut without compression (--quick) %.0f: %.2f times",
                           forecast_.even_samples_per_s,
                           forecast_.samples_per_s / forecast_.even_samples_per_s);
+  }
+  if (forecast_.noise > 0) {
+    absl::StrAppendFormat(&text, "; its codecs add about %.2g %% to the gradients' noise",
+                          100 * forecast_.noise);
   }
   if (!forecast_.unused.empty()) {
     absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),

@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "compress/bit_schedule.h"
-#include "compress/link_bits.h"
+#include "central/planning/bandwidth_bits.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
 #include "proto/base/status_macros.h"
@@ -31,11 +30,6 @@ SimulatedMethod MethodFor(const std::string& name) {
     if (method.name == name) return method;
   }
   return {name, name};
-}
-
-// Codecs do not change here: any number of epochs has the same mean.
-absl::StatusOr<EncodedBytesFn> SizesOf(const CodecSchedule& codecs) {
-  return MeanEncodedBytes(codecs, 1);
 }
 
 // Of times at speed 1.
@@ -212,10 +206,11 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
   RUNNEL_ASSIGN_OR_RETURN(request.policy, FindPolicy(method.policy));
   request.micro_batches = scenario_.training.micro_batches;
   request.micro_batch_size = MicroBatchSize(scenario_.training);
-  request.codec_forward = method.codec_forward;
-  request.codec_backward = method.codec_backward;
-  RUNNEL_ASSIGN_OR_RETURN(request.encoded_forward, SizesOf(method.codec_forward));
-  RUNNEL_ASSIGN_OR_RETURN(request.encoded_backward, SizesOf(method.codec_backward));
+  // Codecs do not change here: any number of epochs has the same mean.
+  const auto choice = [&request](const LinkPlan& codecs) {
+    return MakeCodecChoice(codecs, 1, request.format);
+  };
+  RUNNEL_ASSIGN_OR_RETURN(request.codecs, choice({method.codec_forward, method.codec_backward}));
   if (method.chooses_codecs) {
     for (const std::string& pair : options_.codecs) {
       const std::vector<std::string> names = absl::StrSplit(pair, '/');
@@ -223,12 +218,13 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
         return absl::InvalidArgumentError(
             absl::StrCat("--codecs ", pair, ": must be FORWARD/BACKWARD, e.g. mbq:4/stochastic:8"));
       }
-      CodecChoice& choice = request.codec_choices.emplace_back();
-      RUNNEL_ASSIGN_OR_RETURN(choice.forward, CodecSchedule::Parse(names[0]));
-      RUNNEL_ASSIGN_OR_RETURN(choice.backward, CodecSchedule::Parse(names[1]));
-      RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, SizesOf(choice.forward));
-      RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, SizesOf(choice.backward));
+      LinkPlan codecs;
+      RUNNEL_ASSIGN_OR_RETURN(codecs.codec_forward, CodecSchedule::Parse(names[0]));
+      RUNNEL_ASSIGN_OR_RETURN(codecs.codec_backward, CodecSchedule::Parse(names[1]));
+      RUNNEL_ASSIGN_OR_RETURN(request.codec_choices.emplace_back(), choice(codecs));
     }
+    // No other codecs than these.
+    request.codecs = request.codec_choices.front();
   }
   request.barrier_every = scenario_.training.barrier_every;
   request.max_cap = options_.max_cap;

@@ -44,7 +44,7 @@ absl::Status CheckCodecs(const CodecSchedule& codecs, const NumberFormat& format
 // Choices of a direction whose bits follow its link; names do not depend on the shape.
 absl::StatusOr<std::vector<BitsChoice>> ChoicesFor(const CodecSchedule& codecs,
                                                    const NumberFormat& format) {
-  return BitsChoices(CodecFamilyOf(codecs, kBandwidthFamily), Shape({1}), LosslessCodec(format));
+  return BitsChoices(CodecFamilyOf(codecs, kBandwidthFamily), LosslessCodec(format));
 }
 
 // The fewest bits that a link may have.

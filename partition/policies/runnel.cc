@@ -23,10 +23,11 @@ constexpr double kNearDrained = 1.2;
 constexpr int64_t kRefiningSteps = 5'000'000;
 // Layers of a model, or runs of them, between which orders are compared.
 constexpr int kCoarseBlocks = 48;
-// Micro-batches that may be simulated for each stage of the plans that are improved last.
-constexpr int64_t kPolishedMicroBatches = 40'000;
+// Micro-batches that may be simulated for each stage of a plan that is improved, and of those that
+// are the best then and are improved again.
+constexpr int64_t kPolishedMicroBatches = 1'500;
+constexpr int64_t kPolishedAgain = 7'000;
 constexpr int64_t kPolishedStages = 8;
-// Half of that for all of them, and the rest for so many that are the best then.
 constexpr size_t kPolishedTwice = 3;
 // The published policies' plans are made for no more devices than this: it takes them devices times
 // layers^2.
@@ -50,24 +51,59 @@ absl::StatusOr<std::optional<Candidate>> CandidateOf(
   return Candidate{std::move(placement), charged};
 }
 
-// The best placements by the closed form, the best one first, no two of one order.
+// Each stage computes for about as long as the others, on links that lose nothing, with twice the
+// usual caps: another place to improve from.
+Candidate EvenlyCut(const PipelineModel& model, const std::vector<int>& order, int64_t max_cap) {
+  const int layers = model.layers();
+  const int stages = static_cast<int>(order.size());
+  const auto speed = [&](int device) {
+    return 1 / std::max(1e-12, model.compute->StageSeconds(device, 0, layers - 1));
+  };
+  double all = 0;
+  for (const int device : order) all += speed(device);
+  Placement placement;
+  placement.order = order;
+  double share = 0;
+  int last = -1;
+  for (int i = 0; i < stages; ++i) {
+    share += speed(order[i]) / all;
+    const int most = layers - stages + i;
+    last = std::min(last + 1, most);
+    while (last < most && model.compute->StageSeconds(0, 0, last) <
+                              share * model.compute->StageSeconds(0, 0, layers - 1)) {
+      ++last;
+    }
+    placement.last_layer.push_back(last);
+    placement.caps.push_back(std::min<int64_t>(2 * (stages - i) - 1, max_cap));
+  }
+  placement.last_layer.back() = layers - 1;
+  placement.codecs.assign(stages - 1, 0);
+  const double charged = EstimatedCharge(model, placement);
+  return {std::move(placement), charged};
+}
+
+// Placements of the best orders by the closed form, and even cuts of them, the best ones first.
 std::vector<Candidate> BestOrders(const PipelineModel& model, int64_t max_cap) {
   std::vector<std::vector<int>> orders;
   {
-    SearchTables coarse(model, CoarseEnds(model, kCoarseBlocks));
+    TablesByNoise coarse = MakeTablesByNoise(model, CoarseEnds(model, kCoarseBlocks));
     orders = OrderClimb(coarse, max_cap).Run();
   }
-  SearchTables tables(model, AllEnds(model));
+  TablesByNoise tables = MakeTablesByNoise(model, AllEnds(model));
   OrderRating rating(tables, max_cap);
   std::vector<Candidate> candidates;
   double least = std::numeric_limits<double>::infinity();
   const double near = DrainsEvery(model) > 0 ? kNearDrained : kNear;
   for (const std::vector<int>& order : orders) {
-    if (tables.steps > kRefiningSteps) break;
-    std::optional<Candidate> best = rating.Beat(order, least * near, kPrecision);
-    if (!best.has_value()) continue;
-    least = std::min(least, best->charged);
-    candidates.push_back(*std::move(best));
+    if (StepsOf(tables) > kRefiningSteps) break;
+    Candidate evenly = EvenlyCut(model, order, max_cap);
+    if (FitsMemory(model, evenly.placement)) candidates.push_back(std::move(evenly));
+    for (SearchTables& of_noise : tables) {
+      std::optional<Candidate> best = rating.BeatWith(of_noise, order, least * near, kPrecision);
+      if (!best.has_value()) continue;
+      least = std::min(least, best->charged);
+      candidates.push_back(*std::move(best));
+    }
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.charged < b.charged; });
@@ -81,23 +117,26 @@ std::vector<Candidate> Improved(const PipelineModel& model, std::vector<Candidat
   for (const Candidate& one : candidates) {
     stages = std::max(stages, static_cast<int64_t>(one.placement.order.size()));
   }
-  const int64_t budget = kPolishedMicroBatches * std::min(stages, kPolishedStages);
-  const auto improve = [&](size_t count) {
+  const auto improve = [&](size_t count, int64_t micro_batches) {
     for (size_t i = 0; i < count; ++i) {
-      if (IsExact(model, candidates[i].placement)) continue;
-      Polish polish(model, max_cap, budget / 2 / static_cast<int64_t>(count));
+      Polish polish(model, max_cap, micro_batches * std::min(stages, kPolishedStages));
       candidates[i] = polish.Improve(std::move(candidates[i]));
     }
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.charged < b.charged; });
+    const auto same = [](const Candidate& a, const Candidate& b) {
+      return a.placement == b.placement;
+    };
+    candidates.erase(std::unique(candidates.begin(), candidates.end(), same), candidates.end());
   };
-  improve(candidates.size());
-  improve(std::min(candidates.size(), kPolishedTwice));
+  improve(candidates.size(), kPolishedMicroBatches);
+  improve(std::min(candidates.size(), kPolishedTwice), kPolishedAgain);
   return candidates;
 }
 
 absl::StatusOr<Candidate> Choose(const PipelineModel& model, std::vector<Candidate> candidates,
                                  const std::vector<Candidate>& others, int64_t max_cap) {
+  candidates.insert(candidates.end(), others.begin(), others.end());
   std::vector<Candidate> improved = Improved(model, std::move(candidates), max_cap);
   for (const Candidate& other : others) improved.push_back(other);
   if (improved.empty()) {

@@ -1,8 +1,10 @@
 #include "partition/policies/runnel_orders.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace runnel::policies {
@@ -13,6 +15,9 @@ constexpr int kEnumeratedDevices = 6;
 constexpr size_t kBestOrders = 16;
 // Precision of the closed form while orders are compared; moves that gain less are not made.
 constexpr double kPrecision = 1e-3;
+// Devices whose times and rates differ by less count as one where orders are kept: measured ones are
+// never equal.
+constexpr double kAlike = 0.1;
 // Where the closed form is only a bound, orders this near are simulated too, and more of them if
 // pipelines fill and drain.
 constexpr double kNear = 1.06;
@@ -44,21 +49,23 @@ bool MayWait(const PipelineModel& model) {
 
 }  // namespace
 
-OrderClimb::OrderClimb(SearchTables& tables, int64_t max_cap)
+OrderClimb::OrderClimb(TablesByNoise& tables, int64_t max_cap)
     : tables_(tables),
-      model_(tables.model()),
+      model_(tables.front().model()),
       rating_(tables, max_cap),
       limits_(rating_.limits_memory()),
       near_(DrainsEvery(model_) > 0 ? kNearDrained
             : MayWait(model_)       ? kNear
                                     : 1) {
   pool_ = Pool();
+  equal_ = FirstAlike(0);
+  alike_ = FirstAlike(kAlike);
 }
 
-bool OrderClimb::BudgetIsSpent() const { return tables_.steps > kBudget; }
+bool OrderClimb::BudgetIsSpent() const { return StepsOf(tables_) > kBudget; }
 
 int OrderClimb::MostStages() const {
-  return std::min({tables_.blocks(), static_cast<int>(pool_.size()) + 1, kMostStages});
+  return std::min({tables_.front().blocks(), static_cast<int>(pool_.size()) + 1, kMostStages});
 }
 
 // The fastest devices, and those that make the fastest pair with device 0.
@@ -97,6 +104,56 @@ std::vector<int> OrderClimb::Pool() const {
   std::sort(pool.begin(), pool.end());
   pool.erase(std::unique(pool.begin(), pool.end()), pool.end());
   return pool;
+}
+
+// By device, the first one of the pool that is like it: whose computation and links differ by no
+// more than `share`. With a share of 0, exchanging the two changes nothing in whatever order.
+std::vector<int> OrderClimb::FirstAlike(double share) const {
+  std::vector<int> others = pool_;
+  others.push_back(0);
+  const auto near = [share](double a, double b) {
+    return std::abs(a - b) <= share * std::max(a, b);
+  };
+  const auto are_links_alike = [&](const LinkSpeed& a, const LinkSpeed& b) {
+    return a.medium == b.medium && a.hops == b.hops && near(a.rate.mbps(), b.rate.mbps()) &&
+           near(a.delay_seconds, b.delay_seconds);
+  };
+  const auto are_alike = [&](int a, int b) {
+    const std::vector<double>& seconds_a = tables_.front().StagesOf(a).seconds;
+    const std::vector<double>& seconds_b = tables_.front().StagesOf(b).seconds;
+    if (!(model_.devices[a] == model_.devices[b]) ||
+        !are_links_alike(model_.speeds[a][b], model_.speeds[b][a]) ||
+        !std::equal(seconds_a.begin(), seconds_a.end(), seconds_b.begin(), near)) {
+      return false;
+    }
+    return std::all_of(others.begin(), others.end(), [&](int other) {
+      return other == a || other == b ||
+             (are_links_alike(model_.speeds[a][other], model_.speeds[b][other]) &&
+              are_links_alike(model_.speeds[other][a], model_.speeds[other][b]));
+    });
+  };
+  std::vector<int> first(model_.devices.size());
+  std::iota(first.begin(), first.end(), 0);
+  for (size_t i = 0; i < pool_.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (first[pool_[j]] != pool_[j] || !are_alike(pool_[j], pool_[i])) continue;
+      first[pool_[i]] = pool_[j];
+      break;
+    }
+  }
+  return first;
+}
+
+std::vector<int> OrderClimb::Representative(std::vector<int> order) const {
+  std::map<int, std::vector<int>::const_iterator> next;  // by class: where its search goes on
+  for (int& device : order) {
+    if (device == 0) continue;
+    const int first = equal_[device];
+    auto& from = next.try_emplace(first, pool_.begin()).first->second;
+    from = std::find_if(from, pool_.end(), [&](int one) { return equal_[one] == first; });
+    device = *from++;
+  }
+  return order;
 }
 
 std::vector<std::vector<int>> OrderClimb::Starts() const {
@@ -138,15 +195,28 @@ std::vector<std::vector<int>> OrderClimb::Starts() const {
 }
 
 void OrderClimb::Record(const std::vector<int>& order, const Value& value) {
-  const auto same = [&](const auto& one) { return one.second == order; };
-  std::erase_if(best_, same);
+  const auto are_alike = [this](int a, int b) { return alike_[a] == alike_[b]; };
+  const auto same = [&](const auto& one) {
+    return std::equal(one.second.begin(), one.second.end(), order.begin(), order.end(), are_alike);
+  };
+  const auto known = std::find_if(best_.begin(), best_.end(), same);
+  if (known != best_.end() && known->first < value) return;
+  if (known != best_.end()) best_.erase(known);
   best_.emplace_back(value, order);
   std::stable_sort(best_.begin(), best_.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (best_.size() > kBestOrders) best_.pop_back();
+  if (best_.size() <= kBestOrders) return;
+  // The worst one that is not the best of its length goes.
+  std::set<size_t> lengths;
+  size_t worst = best_.size();
+  for (size_t i = 0; i < best_.size(); ++i) {
+    if (!lengths.insert(best_[i].second.size()).second) worst = i;
+  }
+  if (worst < best_.size()) best_.erase(best_.begin() + static_cast<std::ptrdiff_t>(worst));
 }
 
-std::optional<OrderClimb::Value> OrderClimb::Try(const std::vector<int>& order, const Value& bar) {
+std::optional<OrderClimb::Value> OrderClimb::Try(const std::vector<int>& given, const Value& bar) {
+  const std::vector<int> order = Representative(given);
   const auto rated = rated_.find(order);
   if (rated != rated_.end()) {
     return rated->second < bar ? std::optional<Value>(rated->second) : std::nullopt;

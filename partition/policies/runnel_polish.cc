@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,43 @@ void RaiseCap(size_t stage, std::vector<int64_t>& caps) {
 void LowerCap(size_t stage, std::vector<int64_t>& caps) {
   for (size_t i = stage + 1; i < caps.size(); ++i) caps[i] = std::min(caps[i], caps[stage] - 1);
   --caps[stage];
+}
+
+// Adds placements with one cut elsewhere, the nearest places first, where the link has `codec` if
+// that is given.
+void AddOtherCuts(const Placement& placement, std::optional<int> codec,
+                  std::vector<Placement>& changes) {
+  const auto stages = static_cast<int>(placement.order.size());
+  for (int distance = 1; distance < placement.last_layer.back(); ++distance) {
+    for (int i = 0; i + 1 < stages; ++i) {
+      const int last = placement.last_layer[i];
+      const int least = i > 0 ? placement.last_layer[i - 1] + 1 : 0;
+      for (const int to : {last + distance, last - distance}) {
+        if (to < least || to >= placement.last_layer[i + 1]) continue;
+        Placement& one = changes.emplace_back(placement);
+        one.last_layer[i] = to;
+        one.codecs[i] = codec.value_or(placement.codecs[i]);
+      }
+    }
+  }
+}
+
+// Adds placements with two neighbouring cuts elsewhere.
+void AddOtherPairsOfCuts(const Placement& placement, std::vector<Placement>& changes) {
+  const auto stages = static_cast<int>(placement.order.size());
+  for (int i = 0; i + 2 < stages; ++i) {
+    for (const int first : {-2, -1, 1, 2}) {
+      for (const int second : {-2, -1, 1, 2}) {
+        Placement one = placement;
+        one.last_layer[i] += first;
+        one.last_layer[i + 1] += second;
+        const int before = i > 0 ? one.last_layer[i - 1] : -1;
+        if (one.last_layer[i] > before && one.last_layer[i + 1] > one.last_layer[i] &&
+            one.last_layer[i + 1] < one.last_layer[i + 2])
+          changes.push_back(std::move(one));
+      }
+    }
+  }
 }
 
 // Adds placements with one stage less, two devices exchanged, or one device replaced.
@@ -62,19 +100,19 @@ std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
     if (std::max(placement.caps[0], placement.caps[i] + 1) > max_cap) continue;
     RaiseCap(i, changes.emplace_back(placement).caps);
   }
-  Placement deeper = placement;
-  for (size_t i = 0; i < stages; ++i) deeper.caps[i] += static_cast<int64_t>(stages - 1 - i);
-  if (stages > 2 && deeper.caps[0] <= max_cap) changes.push_back(std::move(deeper));
+  // All at once: that much for each stage behind, or for all of them.
+  for (const auto& [by_stage, by] : {std::pair<int64_t, int64_t>{1, 0}, {0, 1}, {2, 0}, {0, 2}}) {
+    Placement deeper = placement;
+    for (size_t i = 0; i < stages; ++i) {
+      deeper.caps[i] += by_stage * static_cast<int64_t>(stages - 1 - i) + by;
+      deeper.caps[i] = std::min(deeper.caps[i], max_cap);
+    }
+    if (deeper.caps != placement.caps) changes.push_back(std::move(deeper));
+  }
   for (size_t i = 0; i < stages; ++i) {
     if (placement.caps[i] > 1) LowerCap(i, changes.emplace_back(placement).caps);
   }
-  for (size_t i = 0; i + 1 < stages; ++i) {
-    const int last = placement.last_layer[i];
-    if (last + 1 < placement.last_layer[i + 1]) ++changes.emplace_back(placement).last_layer[i];
-    if (last > (i > 0 ? placement.last_layer[i - 1] + 1 : 0)) {
-      --changes.emplace_back(placement).last_layer[i];
-    }
-  }
+  AddOtherCuts(placement, std::nullopt, changes);
   for (size_t i = 0; i + 1 < stages; ++i) {
     for (size_t codec = 0; codec < model.codecs.size(); ++codec) {
       if (placement.codecs[i] == static_cast<int>(codec)) continue;
@@ -82,6 +120,9 @@ std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
     }
   }
   AddOtherDevices(model, placement, changes);
+  AddOtherPairsOfCuts(placement, changes);
+  for (size_t codec = 0; codec < model.codecs.size() && model.codecs.size() > 1; ++codec)
+    AddOtherCuts(placement, static_cast<int>(codec), changes);
   return changes;
 }
 

@@ -22,7 +22,7 @@ class Polish {
   // The charged period, by shorter simulations than SimulatedPeriod's. Infinite if the memory is
   // short.
   double Charge(const Placement& placement);
-  // Moves cuts by a layer, caps by one, changes codecs, leaves a device out or takes another one,
+  // Moves cuts, caps by one, changes codecs, leaves a device out or takes another one,
   // as long as that gains.
   Candidate Improve(Candidate candidate);
 

@@ -97,33 +97,32 @@ double EstimatedCharge(const PipelineModel& model, const Placement& placement) {
   return ChargedPeriod(model, placement, period);
 }
 
-OrderRating::OrderRating(SearchTables& tables, int64_t max_cap)
-    : tables_(tables), max_cap_(max_cap) {
-  for (const DeviceCost& device : tables.model().devices) {
+OrderRating::OrderRating(TablesByNoise& tables, int64_t max_cap)
+    : tables_(tables), model_(tables.front().model()), max_cap_(max_cap) {
+  for (const DeviceCost& device : model_.devices) {
     limits_memory_ |= device.memory_limit_bytes > 0;
   }
 }
 
 double OrderRating::MissingBytes(const std::vector<int>& order) {
-  return OrderSearch(tables_, order).MissingBytes();
+  return OrderSearch(tables_.front(), order).MissingBytes();
 }
 
 // Finds the least caps that reach the period which `charged` leaves with them.
 std::optional<Candidate> OrderRating::ReachCharge(OrderSearch& search, double charged,
                                                   double lowest_period) {
-  const PipelineModel& model = tables_.model();
   for (int64_t cap = std::min<int64_t>(search.stages(), max_cap_); cap <= max_cap_;) {
-    const double period = charged / ChargeFactor(model, search.stages(), cap);
+    const double period = charged / ChargeFactor(model_, search.stages(), cap);
     if (period < lowest_period) return std::nullopt;
     std::optional<Placement> placement = search.Reach(period, max_cap_);
-    if (!placement.has_value() && model.deferred != nullptr && limits_memory_) {
+    if (!placement.has_value() && model_.deferred != nullptr && limits_memory_) {
       placement = search.Reach(period, cap);
       if (!placement.has_value()) placement = search.Reach(period, 1);
     }
     if (!placement.has_value()) return std::nullopt;
     const int64_t needed = placement->caps[0];
-    if (needed <= cap || model.drain_every > 0) {
-      const double estimated = EstimatedCharge(model, *placement);
+    if (needed <= cap || model_.drain_every > 0) {
+      const double estimated = EstimatedCharge(model_, *placement);
       return Candidate{*std::move(placement), estimated};
     }
     cap = needed;
@@ -132,14 +131,13 @@ std::optional<Candidate> OrderRating::ReachCharge(OrderSearch& search, double ch
 }
 
 std::optional<Candidate> OrderRating::BeatDrained(OrderSearch& search, double bar) {
-  const PipelineModel& model = tables_.model();
-  const int64_t every = DrainsEvery(model);
+  const int64_t every = DrainsEvery(model_);
   std::optional<Candidate> best;
   for (const int64_t cap : CapLimits(search.stages())) {
     const std::optional<Placement> soonest = search.SoonestDrained(every, cap);
     if (!soonest.has_value()) continue;
-    for (Placement& placement : WithUsualCaps(model, *soonest)) {
-      const double charged = EstimatedCharge(model, placement);
+    for (Placement& placement : WithUsualCaps(model_, *soonest)) {
+      const double charged = EstimatedCharge(model_, placement);
       if (charged < bar && (!best.has_value() || charged < best->charged)) {
         best = {std::move(placement), charged};
       }
@@ -151,11 +149,10 @@ std::optional<Candidate> OrderRating::BeatDrained(OrderSearch& search, double ba
 // Candidates for stage 0's cap. In a synchronous step a cap costs only memory; deferred
 // weight-gradients take more of it the higher the cap is.
 std::vector<int64_t> OrderRating::CapLimits(int64_t stages) const {
-  const PipelineModel& model = tables_.model();
-  if (model.drain_every > 0 && model.deferred == nullptr) return {max_cap_};
+  if (model_.drain_every > 0 && model_.deferred == nullptr) return {max_cap_};
   std::vector<int64_t> limits = {max_cap_};
   for (const int64_t limit : {2 * stages, stages, int64_t{1}}) {
-    const bool is_useful = limit > 1 || (limits_memory_ && model.deferred != nullptr);
+    const bool is_useful = limit > 1 || (limits_memory_ && model_.deferred != nullptr);
     if (limit < limits.back() && is_useful) limits.push_back(limit);
   }
   return limits;
@@ -163,12 +160,22 @@ std::vector<int64_t> OrderRating::CapLimits(int64_t stages) const {
 
 std::optional<Candidate> OrderRating::Beat(const std::vector<int>& order, double bar,
                                            double precision) {
-  const PipelineModel& model = tables_.model();
-  OrderSearch search(tables_, order);
+  std::optional<Candidate> best;
+  for (SearchTables& tables : tables_) {
+    std::optional<Candidate> one =
+        BeatWith(tables, order, best.has_value() ? best->charged : bar, precision);
+    if (one.has_value()) best = std::move(one);
+  }
+  return best;
+}
+
+std::optional<Candidate> OrderRating::BeatWith(SearchTables& tables, const std::vector<int>& order,
+                                               double bar, double precision) {
+  OrderSearch search(tables, order);
   const double lowest_period = search.LowestPeriod();
-  double low = lowest_period * ChargeFactor(model, search.stages(), 1);
+  double low = lowest_period * ChargeFactor(model_, search.stages(), 1);
   if (low >= bar) return std::nullopt;
-  const int64_t every = DrainsEvery(model);
+  const int64_t every = DrainsEvery(model_);
   if (every > 0 && every < kShortRun) return BeatDrained(search, bar);
   std::optional<Candidate> best = ReachCharge(search, bar, lowest_period);
   if (!best.has_value()) return std::nullopt;

@@ -24,13 +24,16 @@ double EstimatedCharge(const PipelineModel& model, const Placement& placement);
 // The best of one order.
 class OrderRating {
  public:
-  // `tables` must outlive it.
-  OrderRating(SearchTables& tables, int64_t max_cap);
+  // `tables`, of one model, must outlive it.
+  OrderRating(TablesByNoise& tables, int64_t max_cap);
 
   bool limits_memory() const { return limits_memory_; }
 
   // The order's best placement, to `precision` of its charged period, if that is below `bar`.
   std::optional<Candidate> Beat(const std::vector<int>& order, double bar, double precision);
+  // Beat with the codecs of one of the tables.
+  std::optional<Candidate> BeatWith(SearchTables& tables, const std::vector<int>& order, double bar,
+                                    double precision);
   // OrderSearch::MissingBytes.
   double MissingBytes(const std::vector<int>& order);
 
@@ -39,7 +42,8 @@ class OrderRating {
   std::vector<int64_t> CapLimits(int64_t stages) const;
   std::optional<Candidate> ReachCharge(OrderSearch& search, double charged, double lowest_period);
 
-  SearchTables& tables_;
+  TablesByNoise& tables_;
+  const PipelineModel& model_;
   int64_t max_cap_;
   bool limits_memory_ = false;  // some device does
 };

@@ -1,6 +1,7 @@
 #include "partition/policies/runnel_tables.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -34,8 +35,8 @@ SearchTables::Link LinkWith(const PipelineModel& model, int codec, int layer, in
 
 }  // namespace
 
-SearchTables::SearchTables(const PipelineModel& model, std::vector<int> ends)
-    : model_(model), ends_(std::move(ends)) {
+SearchTables::SearchTables(const PipelineModel& model, std::vector<int> ends, double most_noise)
+    : model_(model), ends_(std::move(ends)), most_noise_(most_noise) {
   memory_.emplace_back();
   int layer = 0;
   for (const int end : ends_) {
@@ -69,6 +70,7 @@ SearchTables::Links SearchTables::MakeLinks(int from, int to) const {
   for (size_t block = 0; block + 1 < ends_.size(); ++block) {
     std::vector<Link>& worth = links[block];
     for (size_t codec = 0; codec < model_.codecs.size(); ++codec) {
+      if (model_.codecs[codec].noise > most_noise_) continue;
       const Link link = LinkWith(model_, static_cast<int>(codec), ends_[block], from, to);
       const auto beats = [&link](const Link& other) { return IsNoWorse(other, link); };
       if (std::any_of(worth.begin(), worth.end(), beats)) continue;
@@ -99,6 +101,26 @@ StageHold SearchTables::Hold(int first, int last, const Link* above, const Link*
   hold.frame_bytes =
       (above != nullptr ? above->frame_bytes : 0) + (below != nullptr ? below->frame_bytes : 0);
   return hold;
+}
+
+TablesByNoise MakeTablesByNoise(const PipelineModel& model, const std::vector<int>& ends) {
+  std::vector<double> noises;
+  for (const CodecCost& codec : model.codecs) noises.push_back(codec.noise);
+  std::sort(noises.begin(), noises.end(), std::greater<>());
+  noises.erase(std::unique(noises.begin(), noises.end()), noises.end());
+  TablesByNoise tables;
+  const size_t most = noises.size() - 1;
+  for (size_t i = 0; i < noises.size(); ++i) {
+    // The ends and the middle; single links get what lies between when a plan is improved.
+    if (i == 0 || i == most || i == (most + 1) / 2) tables.emplace_back(model, ends, noises[i]);
+  }
+  return tables;
+}
+
+int64_t StepsOf(const TablesByNoise& tables) {
+  int64_t steps = 0;
+  for (const SearchTables& one : tables) steps += one.steps;
+  return steps;
 }
 
 std::vector<int> AllEnds(const PipelineModel& model) {

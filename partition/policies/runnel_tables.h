@@ -5,6 +5,8 @@
 // blocks make a coarse search of a long model fast.
 
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -49,7 +51,9 @@ class SearchTables {
   };
 
   // `model` must outlive it. ends: the last layer of each block, ascending to the last of all.
-  SearchTables(const PipelineModel& model, std::vector<int> ends);
+  // most_noise: links have no codecs with more.
+  SearchTables(const PipelineModel& model, std::vector<int> ends,
+               double most_noise = std::numeric_limits<double>::infinity());
   SearchTables(const SearchTables&) = delete;
 
   const PipelineModel& model() const { return model_; }
@@ -71,10 +75,17 @@ class SearchTables {
 
   const PipelineModel& model_;
   std::vector<int> ends_;
+  double most_noise_;
   std::vector<LayerMemory> memory_;  // sums over the blocks before each one, and over all
   std::unordered_map<int, Stages> stages_;
   std::unordered_map<int64_t, Links> links_;
 };
+
+// One for each limit of the noise that is worth a search of its own, the noisiest first. The
+// recurrence looks at times only: where links have time for any codec it takes the fewest bits.
+using TablesByNoise = std::deque<SearchTables>;
+TablesByNoise MakeTablesByNoise(const PipelineModel& model, const std::vector<int>& ends);
+int64_t StepsOf(const TablesByNoise& tables);
 
 // A block for every layer; or at most `most` of them, where the model is cut with least to send.
 std::vector<int> AllEnds(const PipelineModel& model);

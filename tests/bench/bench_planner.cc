@@ -1,10 +1,11 @@
 // How good and how fast the plans of the policy `runnel` are, on random networks:
 //
-//   bench_planner [--small N] [--large N] [--restarts N] [--changes N] [--seed N] [--verbose]
+//   bench_planner [--small N] [--large N] [--boards N] [--restarts N] [--changes N] [--seed N]
+//                 [--verbose]
 //
-// Small networks are compared with every placement there is, large ones with the best of many
-// climbs from random placements, all by simulation and by what a placement is charged. A gap is how
-// much more runnel's plan is charged. Prints tables, and JSON in the last line.
+// Small networks are compared with every placement there is, large ones and boards that are alike
+// with the best of many climbs from random placements, all by simulation and by what a placement is
+// charged. A gap is how much more runnel's plan is charged. One more board must not be charged more. Prints tables, and JSON in the last line.
 
 #include <algorithm>
 #include <cmath>
@@ -21,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "tests/partition/random_networks.h"
+#include "tests/partition/slow_searches.h"
 
 namespace runnel {
 namespace {
@@ -28,6 +30,7 @@ namespace {
 struct Options {
   int64_t small = 150;
   int64_t large = 100;
+  int64_t boards = 60;
   int64_t restarts = 40;
   int64_t changes = 400;
   int64_t seed = 1;
@@ -153,6 +156,25 @@ void Print(const char* name, const Gaps& gaps) {
   std::fflush(stdout);
 }
 
+// Half of the boards are equal, the others as measurements tell equal ones apart.
+double SpreadOf(uint64_t seed) { return seed % 2 == 0 ? 0 : 0.02; }
+
+double WorstOfOneMore(int64_t networks, uint64_t first_seed) {
+  double worst = 0;
+  for (uint64_t seed = first_seed; seed < first_seed + static_cast<uint64_t>(networks); ++seed) {
+    double before = HUGE_VAL;
+    for (int boards = 1; boards <= 7; ++boards) {
+      const std::unique_ptr<RandomNetwork> network = MakeBoards(boards, SpreadOf(seed), seed);
+      const absl::StatusOr<Partition> found = (*FindPolicy("runnel"))->plan(network->request);
+      if (!found.ok()) continue;
+      const double charged = SimulatedCharge(network->model, found->placement);
+      worst = std::max(worst, charged / before);
+      before = charged;
+    }
+  }
+  return worst;
+}
+
 // The longest of some networks of this size.
 double LongestSearch(int layers, int devices, int networks, uint64_t first_seed) {
   double longest = 0;
@@ -170,11 +192,10 @@ double LongestSearch(int layers, int devices, int networks, uint64_t first_seed)
 }
 
 int64_t* NumberOf(const char* flag, Options& options) {
-  const std::map<std::string, int64_t*> numbers = {{"--small", &options.small},
-                                                   {"--large", &options.large},
-                                                   {"--restarts", &options.restarts},
-                                                   {"--changes", &options.changes},
-                                                   {"--seed", &options.seed}};
+  const std::map<std::string, int64_t*> numbers = {
+      {"--small", &options.small},     {"--large", &options.large},
+      {"--boards", &options.boards},   {"--restarts", &options.restarts},
+      {"--changes", &options.changes}, {"--seed", &options.seed}};
   const auto found = numbers.find(flag);
   return found == numbers.end() ? nullptr : found->second;
 }
@@ -196,12 +217,21 @@ int Main(int argc, char** argv) {
       Compare(options, options.small, MakeSmallNetwork,
               [](const PipelineModel& model, uint64_t) { return BestByTryingAll(model); });
   Print("small networks, against all placements", small);
-  const Gaps large = Compare(options, options.large, MakeLargeNetwork,
-                             [&](const PipelineModel& model, uint64_t seed) {
-                               return BestOfRestarts(model, static_cast<int>(options.restarts),
-                                                     static_cast<int>(options.changes), seed);
-                             });
+  const Reference climbs = [&](const PipelineModel& model, uint64_t seed) {
+    return BestOfRestarts(model, static_cast<int>(options.restarts),
+                          static_cast<int>(options.changes), seed);
+  };
+  const Gaps large = Compare(options, options.large, MakeLargeNetwork, climbs);
   Print("large networks, against restarts", large);
+  const Gaps boards = Compare(
+      options, options.boards,
+      [](uint64_t seed) {
+        return MakeBoards(2 + static_cast<int>(seed % 6), SpreadOf(seed), seed);
+      },
+      climbs);
+  Print("boards, against restarts", boards);
+  std::printf("one more board is charged at most %.4f of what it was\n",
+              WorstOfOneMore(options.boards, static_cast<uint64_t>(options.seed)));
   const double three = LongestSearch(20, 3, 20, 1);
   const double ten = LongestSearch(20, 10, 20, 1);
   const double thousand = LongestSearch(200, 1000, 4, 1);

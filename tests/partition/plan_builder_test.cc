@@ -23,8 +23,8 @@ class PlanBuilder : public ::testing::Test {
     request_.schedule = *FindSchedule("async_1f1b");
     request_.devices = {DeviceId(4), DeviceId(7), DeviceId(2)};
     request_.micro_batch_size = 64;
-    request_.encoded_forward = Fp32;
-    request_.encoded_backward = Fp32;
+    request_.codecs.encoded_forward = Fp32;
+    request_.codecs.encoded_backward = Fp32;
     request_.generation = Generation(3);
   }
   void ExpectRefused(absl::string_view words) {
@@ -38,8 +38,8 @@ class PlanBuilder : public ::testing::Test {
 };
 
 TEST_F(PlanBuilder, PutsTheWholePlanTogether) {
-  request_.codec_forward = Codecs("mbq:2");
-  request_.codec_backward = Codecs("stochastic:8");
+  request_.codecs.forward = Codecs("mbq:2");
+  request_.codecs.backward = Codecs("stochastic:8");
   const auto plan = MakePlan(request_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(CheckPlan(*plan, model_).ok());
@@ -135,7 +135,7 @@ TEST_F(PlanBuilder, AStageKeepsItsInputAndItsFrames) {
       MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
   ASSERT_TRUE(compute.ok());
   request_.compute = &*compute;
-  request_.encoded_backward = [](const Shape&) { return Bytes(936); };
+  request_.codecs.encoded_backward = [](const Shape&) { return Bytes(936); };
   const auto model = MakePipelineModel(request_);
   ASSERT_TRUE(model.ok()) << model.status();
   const StageHold middle = HoldOf(*model, {2, 4, 0, 0});
@@ -193,7 +193,7 @@ TEST_F(PlanBuilder, EveryPolicyAndScheduleMakesACheckedPlan) {
 TEST_F(PlanBuilder, LinkSecondsComeFromBytesAndBandwidth) {
   request_.link_speed.rate = LinkRate::Mbps(8);
   request_.link_speed.delay_seconds = 0.25;
-  request_.encoded_backward = [](const Shape&) { return Bytes(936); };
+  request_.codecs.encoded_backward = [](const Shape&) { return Bytes(936); };
   const auto seconds = MakeLinkSeconds(request_);
   ASSERT_TRUE(seconds.ok()) << seconds.status();
   EXPECT_DOUBLE_EQ((*seconds)(0, 0, Direction::kForward), 0.25 + 2.949184);

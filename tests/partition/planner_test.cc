@@ -8,9 +8,13 @@
 #include "gtest/gtest.h"
 #include "partition/pipeline_model.h"
 #include "tests/partition/random_networks.h"
+#include "tests/partition/slow_searches.h"
 
 namespace runnel {
 namespace {
+
+// By how much a search may be worse that has more to look at.
+constexpr double kWorse = 0.01;
 
 absl::StatusOr<Partition> Planned(const RandomNetwork& network) {
   return (*FindPolicy("runnel"))->plan(network.request);
@@ -49,6 +53,25 @@ TEST(Planner, IsNotBeatenByRandomRestarts) {
     EXPECT_LE(SimulatedCharge(network->model, found->placement),
               1.05 * SimulatedCharge(network->model, best));
     EXPECT_EQ(Planned(*network)->placement, found->placement) << "the same request, another plan";
+  }
+}
+
+// Equal boards, and boards that measurements tell apart. bench_planner looks at more of them.
+TEST(Planner, OneMoreBoardIsHardlyEverWorse) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const double spread = seed % 2 == 0 ? 0 : 0.02;
+    double before = 0;
+    for (int boards = 1; boards <= 7; ++boards) {
+      const std::unique_ptr<RandomNetwork> network = MakeBoards(boards, spread, seed);
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", network->about));
+      const absl::StatusOr<Partition> found = Planned(*network);
+      ASSERT_TRUE(found.ok()) << found.status();
+      const double charged = SimulatedCharge(network->model, found->placement);
+      if (boards > 1) {
+        EXPECT_LE(charged, before * (1 + kWorse));
+      }
+      before = charged;
+    }
   }
 }
 

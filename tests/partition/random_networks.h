@@ -1,6 +1,6 @@
 #pragma once
 
-// Random networks of devices for the policy `runnel`, and slow searches that it is compared with.
+// Random networks of devices for the policy `runnel`.
 
 #include <cstdint>
 #include <memory>
@@ -34,11 +34,10 @@ struct RandomNetwork {
   PartitionRequest request;
   std::string about;  // for people, without the seed
 
+  // The rest follows from `model` and the seconds of each device's layers.
+  void Finish(const std::vector<std::vector<double>>& seconds);
+
  private:
-  friend std::unique_ptr<RandomNetwork> MakeSmallNetwork(uint64_t seed);
-  friend std::unique_ptr<RandomNetwork> MakeLargeNetwork(uint64_t seed);
-  friend std::unique_ptr<RandomNetwork> MakeNetwork(int layers, int devices, int64_t max_cap,
-                                                    uint64_t seed);
   std::unique_ptr<MeasuredCost> cost_;
 };
 
@@ -50,12 +49,8 @@ std::unique_ptr<RandomNetwork> MakeNetwork(int layers, int devices, int64_t max_
 std::unique_ptr<RandomNetwork> MakeSmallNetwork(uint64_t seed);
 // 4 to 12 devices, up to 24 layers.
 std::unique_ptr<RandomNetwork> MakeLargeNetwork(uint64_t seed);
-
-// ChargedPeriod of the simulation; infinite if it does not fit the memory.
-double SimulatedCharge(const PipelineModel& model, const Placement& placement);
-// All orders, subsets, cuts, caps and codecs; infinite if nothing fits.
-Placement BestByTryingAll(const PipelineModel& model);
-// The best of many climbs by simulation from random placements.
-Placement BestOfRestarts(const PipelineModel& model, int restarts, int changes, uint64_t seed);
+// A central and `boards` boards on links that are all alike. Boards differ in speed only, by up to
+// `spread` of it; those of fewer boards are the first of those of more.
+std::unique_ptr<RandomNetwork> MakeBoards(int boards, double spread, uint64_t seed);
 
 }  // namespace runnel

@@ -419,6 +419,48 @@ TEST(PipelineModel, DevicesAndCapsAreCharged) {
   EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, three, 2), 2 * 1.04 * 1.04);
 }
 
+TEST(PipelineModel, LossesOfCodecsAreCharged) {
+  std::mt19937 random(3);
+  Case c(6, 3, random);
+  c.model.drain_every = 8;
+  c.model.codecs[1].noise = 0.1;
+  c.model.codecs[1].lossy_directions = 2;
+  const Placement one = {{0, 1, 2}, {1, 3, 5}, {3, 2, 1}, {0, 1}};
+  const Placement both = {{0, 1, 2}, {1, 3, 5}, {3, 2, 1}, {1, 1}};
+  EXPECT_DOUBLE_EQ(AddedNoise(c.model, one), 0.1);
+  EXPECT_DOUBLE_EQ(AddedNoise(c.model, both), 0.2);
+  EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, one, 2), 2 * 1.04 * 1.04 * 1.12);
+  EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, both, 2), 2 * 1.04 * 1.04 * 1.24);
+}
+
+// Links that have time lose nothing, whatever bytes that would save.
+TEST(RunnelPolicy, LosesSomethingOnlyWhereThatPays) {
+  int exact = 0, lossy = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    Case c(6, 2 + seed % 2, random);
+    for (auto& row : c.model.speeds) {
+      for (LinkSpeed& speed : row) speed.rate = speed.rate * (seed % 4 < 2 ? 0.2 : 5);
+    }
+    c.model.codecs[1].noise = 0.08;
+    c.model.codecs[1].lossy_directions = 2;
+    const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
+    ASSERT_TRUE(found.ok()) << found.status();
+    const Placement& placement = found->placement;
+    for (size_t link = 0; link < placement.codecs.size(); ++link) {
+      Placement other = placement;
+      other.codecs[link] = 1 - placement.codecs[link];
+      (placement.codecs[link] == 0 ? exact : lossy) += 1;
+      if (!FitsMemory(c.model, other)) continue;
+      EXPECT_LE(ChargedPeriod(c.model, placement, *SimulatedPeriod(c.model, placement)),
+                ChargedPeriod(c.model, other, *SimulatedPeriod(c.model, other)) * 1.001);
+    }
+  }
+  EXPECT_GT(exact, 10);
+  EXPECT_GT(lossy, 10);
+}
+
 TEST(RunnelPolicy, LeavesOutADeviceThatOnlyCosts) {
   std::mt19937 random(1);
   Case c(6, 3, random);

@@ -13,21 +13,26 @@
 
 namespace runnel {
 
-// A plan, and seconds that it takes for a micro-batch.
-struct TimedPlan {
+struct PlanRating {
+  double period_seconds = 0;   // for a micro-batch
+  double charged_seconds = 0;  // ChargedPeriod: plans are compared by it
+  double noise = 0;            // AddedNoise of its codecs
+};
+
+struct RatedPlan {
   Plan plan;
-  double period_seconds = 0;
+  PlanRating rating;
 };
 
 struct SearchAnswer {
-  absl::StatusOr<TimedPlan> best;
+  absl::StatusOr<RatedPlan> best;
   double processor_seconds = 0;  // processor time of the search
 };
 
 // Runs one search at a time. One thread calls it.
 class PlanSearch {
  public:
-  using SearchFn = std::function<absl::StatusOr<TimedPlan>()>;
+  using SearchFn = std::function<absl::StatusOr<RatedPlan>()>;
 
   virtual ~PlanSearch() = default;
   // Begins a search; only when none is under way. `search` owns all data that it reads, except

@@ -13,8 +13,7 @@ constexpr double kTimedBits = 4;
 constexpr int64_t kElements = 1 << 16;
 
 absl::StatusOr<std::string> OfFamily(const std::string& family, const CodecId& exact) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> choices,
-                          BitsChoices(family, Shape{kElements}, exact));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> choices, BitsChoices(family, exact));
   const auto timed = std::find_if(choices.begin(), choices.end(), [](const BitsChoice& choice) {
     return choice.bits >= kTimedBits;
   });

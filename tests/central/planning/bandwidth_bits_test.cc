@@ -49,8 +49,8 @@ class Case {
     request_.micro_batch_size = 64;
     for (int i = 0; i < devices; ++i) request_.devices.push_back(DeviceId(i));
     request_.compute = &*cost_;
-    request_.encoded_forward = MeanEncodedBytes(CodecSchedule(), kEpochs).value();
-    request_.encoded_backward = request_.encoded_forward;
+    request_.codecs.encoded_forward = MeanEncodedBytes(CodecSchedule(), kEpochs).value();
+    request_.codecs.encoded_backward = request_.codecs.encoded_forward;
     request_.device_costs.resize(devices);
     for (DeviceCost& device : request_.device_costs) {
       device.codec_seconds_per_byte = kCodecSecondsPerByte;
@@ -71,17 +71,23 @@ class Case {
     return fitted.value_or(FittedPlan());
   }
 
-  double Period(const Plan& plan) const {
-    PlanRequest request = request_;
-    EXPECT_TRUE(AddCodecsOf(plan, kEpochs, request).ok());
-    const PipelineModel model = MakePipelineModel(request).value();
-    return SimulatedPeriod(model, PlacementOf(request, model, plan).value()).value();
-  }
+  double Period(const Plan& plan) const { return Rating(plan).first; }
+  double Charge(const Plan& plan) const { return Rating(plan).second; }
 
   // What the policy would do without codecs.
   Plan Uncompressed() const { return MakePlan(request_).value(); }
 
  private:
+  // Simulated and charged period.
+  std::pair<double, double> Rating(const Plan& plan) const {
+    PlanRequest request = request_;
+    EXPECT_TRUE(AddCodecsOf(plan, kEpochs, request).ok());
+    const PipelineModel model = MakePipelineModel(request).value();
+    const Placement placement = PlacementOf(request, model, plan).value();
+    const double period = SimulatedPeriod(model, placement).value();
+    return {period, ChargedPeriod(model, placement, period)};
+  }
+
   ModelSpec model_;
   std::optional<MeasuredCost> cost_;
   PlanRequest request_;
@@ -118,7 +124,8 @@ TEST(BandwidthBits, TwoStagesByBandwidth) {
   const Row rows[] = {
       {0, "identity", "identity"},
       {1000, "identity", "identity"},
-      {0.25, "0:hadamard:2,60:hadamard:3,160:hadamard:4", "hadamard:4"},
+      // Gradients have at least 4 bits, and fewer forward would save nothing.
+      {0.25, "hadamard:4", "hadamard:4"},
   };
   for (const Row& row : rows) {
     const Case run("uniform", 2, row.mbps);
@@ -130,21 +137,27 @@ TEST(BandwidthBits, TwoStagesByBandwidth) {
   }
 }
 
-// One cut: the less a link carries, the fewer bits it has, and each direction for itself.
-TEST(BandwidthBits, OnASlowerLinkThereAreNeverMoreBits) {
-  double down = 33, up = 33;
-  int changes = 0;
+// One cut: the less a link carries, the more the plan is charged, and the fewer bits it has. Where a
+// pipeline waits for other things than the link, a bit more may cost next to nothing.
+TEST(BandwidthBits, OnASlowerLinkThereAreFewerBits) {
+  double down = 33, up = 33, charged = 0;
+  int fewer = 0, more = 0;
   for (double mbps = 2048; mbps > 0.1; mbps /= 1.25) {
-    const Plan plan = Case("uniform", 2, mbps).Fitted().plan;
-    const double down_now = BitsIn(plan.links[0].codec_forward, 0);
-    const double up_now = BitsIn(plan.links[0].codec_backward, 0);
-    EXPECT_LE(down_now, down) << mbps;
-    EXPECT_LE(up_now, up) << mbps;
-    changes += down_now < down || up_now < up ? 1 : 0;
+    const FittedPlan fitted = Case("uniform", 2, mbps).Fitted();
+    const double down_now = BitsIn(fitted.plan.links[0].codec_forward, 0);
+    const double up_now = BitsIn(fitted.plan.links[0].codec_backward, 0);
+    EXPECT_LE(down_now, down + 1) << mbps;
+    EXPECT_LE(up_now, up + 1) << mbps;
+    EXPECT_GE(fitted.charged_seconds, charged * (1 - 1e-9)) << mbps;
+    fewer += down_now < down || up_now < up ? 1 : 0;
+    more += down_now > down || up_now > up ? 1 : 0;
     down = down_now;
     up = up_now;
+    charged = fitted.charged_seconds;
   }
-  EXPECT_GE(changes, 5);
+  EXPECT_GE(fewer, 5);
+  EXPECT_LE(more, 1);
+  EXPECT_EQ(down, 4);
   EXPECT_EQ(up, 4);
 }
 
@@ -152,7 +165,7 @@ TEST(BandwidthBits, DirectionsAndLinksAreApart) {
   Case run("uniform", 3, 1000);
   auto& speeds = run.request().link_speeds;
   speeds[0][1].rate = LinkRate::Mbps(2);
-  speeds[2][1].rate = LinkRate::Mbps(2);
+  speeds[2][1].rate = LinkRate::Mbps(0.5);
   const Plan plan = run.Fitted().plan;
   EXPECT_LT(BitsIn(plan.links[0].codec_forward, 0), 9);
   EXPECT_EQ(plan.links[0].codec_backward.text(), "identity");
@@ -190,14 +203,12 @@ TEST(BandwidthBits, ASlowCodecIsLeftOut) {
   EXPECT_EQ(fitted.plan.links[0].codec_forward.text(), "identity");
 }
 
-// As fast as the fastest pair of codecs, and no pair that is as fast loses less.
 TEST(BandwidthBits, OnOneLinkItIsAsGoodAsTryingEveryPair) {
-  const Shape any = {1};
-  const auto choices = BitsChoices("hadamard", any).value();
+  const auto choices = BitsChoices("hadamard").value();
   for (double mbps : {0.25, 1.0, 4.0, 8.0, 16.0, 64.0, 256.0}) {
     const Case run("uniform", 2, mbps);
     const FittedPlan fitted = run.Fitted();
-    double fastest = std::numeric_limits<double>::infinity();
+    double least = std::numeric_limits<double>::infinity();
     for (const BitsChoice& down : choices) {
       for (const BitsChoice& up : choices) {
         Plan plan = fitted.plan;
@@ -207,10 +218,10 @@ TEST(BandwidthBits, OnOneLinkItIsAsGoodAsTryingEveryPair) {
             CodecsWithBits(
                 choices, up.bits,
                 MinBitsByEpoch(BitSwitchesOf("har_cnn"), Direction::kBackward, kEpochs))};
-        fastest = std::min(fastest, run.Period(plan));
+        least = std::min(least, run.Charge(plan));
       }
     }
-    EXPECT_LE(fitted.period_seconds, fastest * 1.002) << mbps;
+    EXPECT_LE(fitted.charged_seconds, least * 1.0001) << mbps;
   }
 }
 

@@ -55,11 +55,11 @@ class TwoStagePlans final : public PlanSource {
   absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster&) const override {
     return plan;
   }
-  absl::StatusOr<double> PeriodSeconds(const Plan& plan,
-                                       const MeasuredCluster& cluster) const override {
-    return Slowest(plan, cluster.times);
+  absl::StatusOr<PlanRating> Rate(const Plan& plan,
+                                  const MeasuredCluster& cluster) const override {
+    const double slowest = Slowest(plan, cluster.times);
+    return PlanRating{slowest, slowest, 0};
   }
-  double CodingErrorOf(const Plan&) const override { return 0; }
 
  private:
   int layers_;
