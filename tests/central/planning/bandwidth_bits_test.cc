@@ -165,7 +165,7 @@ TEST(BandwidthBits, DirectionsAndLinksAreApart) {
   Case run("uniform", 3, 1000);
   auto& speeds = run.request().link_speeds;
   speeds[0][1].rate = LinkRate::Mbps(2);
-  speeds[2][1].rate = LinkRate::Mbps(0.5);
+  speeds[2][1].rate = LinkRate::Mbps(0.05);
   const Plan plan = run.Fitted().plan;
   EXPECT_LT(BitsIn(plan.links[0].codec_forward, 0), 9);
   EXPECT_EQ(plan.links[0].codec_backward.text(), "identity");
