@@ -202,7 +202,7 @@ absl::StatusOr<nlohmann::json> BenchSteps(const Flags& flags, Backend* backend) 
     const MicroBatch place = {.sequence = Sequence(step),
                               .step = step,
                               .samples = batch,
-                              .step_labels = batch,
+                              .step_samples = batch,
                               .first_in_step = true,
                               .last_in_step = true};
     for (Contender& contender : contenders) {
