@@ -62,11 +62,11 @@ absl::StatusOr<bool> Barrier::AddEvaluation(const EvaluationDone& done, const Ac
     return absl::InternalError(
         absl::StrCat("evaluated ", done.samples, " of ", options_.eval_samples, " samples"));
   }
-  state_ = State::kReached;
   const int64_t labels = done.samples * options_.labels_per_sample;
   if (done.correct > labels) {
     return absl::InternalError(absl::StrCat(done.correct, " of ", labels, " labels are correct"));
   }
+  state_ = State::kReached;
   effects.push_back(Persist{
       EvaluationRecorded{step_, static_cast<double>(done.correct) / static_cast<double>(labels),
                          done.loss_sum / static_cast<double>(done.samples)}});
