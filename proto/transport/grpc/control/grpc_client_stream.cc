@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kNanosPerMilli = 1'000'000;
 // Before a broken stream is dialled again.
 constexpr int64_t kRedialNs = 100 * kNanosPerMilli;
+// For a port that has answered to a call that is answered, over a slow way and encrypted.
+constexpr int64_t kConnectNs = 5'000 * kNanosPerMilli;
 constexpr int64_t kPortTimeoutMs = 1'000;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -65,8 +67,9 @@ void ClientStream::Dial() {
   call->Begin(stub_, metadata_, !is_first);
   Step();
   if (is_first) return;
-  // The call waits until central can be reached, but not for ever.
-  timers_->PostAfter(options_.resume_ms * kNanosPerMilli, [weak = std::weak_ptr(call)] {
+  // Behind a call that waits nobody asks the port, which may have answered as the last thing that
+  // central's host did for a central that was killed.
+  timers_->PostAfter(kConnectNs, [weak = std::weak_ptr(call)] {
     const std::shared_ptr<ClientCall> waiting = weak.lock();
     if (waiting != nullptr && !waiting->is_connected()) waiting->Cancel();
   });
