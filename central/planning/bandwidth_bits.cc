@@ -20,18 +20,16 @@ constexpr size_t kStarts = 3;
 // Single directions are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
-// The position of the link's codecs in `choices`, where they are added if they are not there.
-absl::StatusOr<int> AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
-                              std::vector<CodecChoice>& choices) {
-  const auto found =
-      std::find_if(choices.begin(), choices.end(), [&link](const CodecChoice& choice) {
-        return choice.forward == link.codec_forward && choice.backward == link.codec_backward;
-      });
-  const auto position = static_cast<int>(found - choices.begin());
-  if (found != choices.end()) return position;
+// Adds the link's codecs to `choices` if they are not there.
+absl::Status AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
+                       std::vector<CodecChoice>& choices) {
+  const auto has = [&link](const CodecChoice& choice) {
+    return choice.forward == link.codec_forward && choice.backward == link.codec_backward;
+  };
+  if (std::any_of(choices.begin(), choices.end(), has)) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, MakeCodecChoice(link, epochs, format));
   choices.push_back(std::move(choice));
-  return position;
+  return absl::OkStatus();
 }
 
 // The most exact first, as `runnel` wants them.
@@ -47,11 +45,11 @@ absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bi
       MinBitsByEpoch(bits.switches, Direction::kBackward, bits.epochs);
   std::vector<CodecChoice> choices;
   const LinkPlan exact = {CodecSchedule(bits.exact), CodecSchedule(bits.exact)};
-  RUNNEL_RETURN_IF_ERROR(AddChoice(exact, bits.epochs, format, choices).status());
+  RUNNEL_RETURN_IF_ERROR(AddChoice(exact, bits.epochs, format, choices));
   for (const auto& [forward, backward] : kPairs) {
     const LinkPlan pair = {CodecsWithBits(down, forward, down_floors),
                            CodecsWithBits(up, backward, up_floors)};
-    RUNNEL_RETURN_IF_ERROR(AddChoice(pair, bits.epochs, format, choices).status());
+    RUNNEL_RETURN_IF_ERROR(AddChoice(pair, bits.epochs, format, choices));
   }
   return choices;
 }
@@ -114,6 +112,7 @@ class CodecDescent {
   // The best that is reached from `placement` and from the same pair on all links, for each pair of
   // about as exact codecs: one link alone gains nothing where another one is as slow.
   absl::StatusOr<Placement> Best(const Placement& placement) const {
+    if (placement.codecs.empty()) return placement;
     std::vector<Placement> starts = {placement};
     for (size_t i = 0; i < std::max(downs_, ups_); ++i) {
       const size_t pair = std::min(i, downs_ - 1) * ups_ + std::min(i, ups_ - 1);
@@ -201,7 +200,7 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
 
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {
   for (const LinkPlan& link : plan.links) {
-    RUNNEL_RETURN_IF_ERROR(AddChoice(link, epochs, request.format, request.codec_choices).status());
+    RUNNEL_RETURN_IF_ERROR(AddChoice(link, epochs, request.format, request.codec_choices));
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/process/process.h"
@@ -47,6 +48,15 @@ inline std::string Weights(const Words& words) { return RunCentral(words)["weigh
 inline Words With(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+// Central's end with exit code 2 and one line that says this.
+inline void ExpectRefused(const Words& words, const std::string& message) {
+  Process central(With({"runnel-central"}, words));
+  EXPECT_EQ(central.Wait(), 2) << central.out();
+  const std::string err = central.err();
+  EXPECT_THAT(err, testing::HasSubstr(message));
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
 }
 
 // Trains on central's CPU and a worker with another backend, a stage on each: gives the weights

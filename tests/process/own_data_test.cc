@@ -40,14 +40,6 @@ void Write(const std::string& path, const std::string& text) {
 class OwnData : public testing::Test {
  protected:
   void SetUp() override { Write(dir_ / "flowers.csv", Flowers()); }
-  // Central's end with exit code 2 and one line that says this.
-  void ExpectRefused(const Words& words, const std::string& message) {
-    Process central(With({"runnel-central"}, words));
-    EXPECT_EQ(central.Wait(), 2) << central.out();
-    const std::string err = central.err();
-    EXPECT_THAT(err, HasSubstr(message));
-    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
-  }
 
   ScratchDir dir_;
   const Words table_ = {
@@ -96,8 +88,8 @@ TEST_F(OwnData, WeightsGoOutAndComeBack) {
   const nlohmann::json trained =
       RunCentral(With(table_, {"--local-workers", "2", "--checkpoint-dir", dir_ / "c"}));
   EXPECT_GT(trained["accuracy"], 0.95);
-  Process out({"runnel-central", "export", "--checkpoint-dir", dir_ / "c", "--onnx", dir_ / "m.onnx",
-               "--npz", dir_ / "m.npz"});
+  Process out({"runnel-central", "export", "--checkpoint-dir", dir_ / "c", "--onnx",
+               dir_ / "m.onnx", "--npz", dir_ / "m.npz"});
   ASSERT_EQ(out.Wait(), 0) << out.err();
   EXPECT_THAT(out.out(), AllOf(HasSubstr("m.onnx"), HasSubstr("m.npz")));
   // One step of nothing.

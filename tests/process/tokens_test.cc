@@ -35,13 +35,6 @@ class Tokens : public testing::Test {
     Write(dir_ / "train.txt", Text(1, 40'000));
     Write(dir_ / "test.txt", Text(2, 4'000));
   }
-  void ExpectRefused(const Words& words, const std::string& message) {
-    Process central(With({"runnel-central"}, words));
-    EXPECT_EQ(central.Wait(), 2) << central.out();
-    const std::string err = central.err();
-    EXPECT_THAT(err, HasSubstr(message));
-    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
-  }
   std::string Show(const std::string& model) {
     Process show({"runnel-central", "show", model});
     EXPECT_EQ(show.Wait(), 0) << show.err();
