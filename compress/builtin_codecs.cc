@@ -11,10 +11,11 @@
 #include "compress/mbq/learned.h"
 #include "compress/mbq/mbq.h"
 #include "compress/mbq/mbq_c.h"
+#include "compress/mx.h"
 #include "compress/normal_errors.h"
 #include "compress/stochastic.h"
 #include "compress/tile/tile.h"
-#include "compress/topk.h"
+#include "compress/topk/topk.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -36,6 +37,10 @@ Made MakeTile(double bits, const CodecKernels& kernels) {
   return MakeTileCodec({.bits = Int(bits)}, kernels);
 }
 
+Made MakeEden(double bits, const CodecKernels& kernels) {
+  return MakeTileCodec({.bits = Int(bits), .rotate = true, .unbiased = true}, kernels);
+}
+
 Made MakeHadamard(double bits, const CodecKernels& kernels) {
   return MakeTileCodec({.bits = Int(bits), .rotate = true}, kernels);
 }
@@ -54,6 +59,11 @@ constexpr CodecRow kRows[] = {
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeAmsgradMbqCodec(Int(bits), kernels);
      }},
+    {.family = "eden",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = EdenNormalError,
+     .make = MakeEden},
     {.family = "hadamard",
      .parameter = kTwoToEight,
      .bits = Bits,
@@ -62,6 +72,7 @@ constexpr CodecRow kRows[] = {
     {.family = "hadamard_ef",
      .parameter = kTwoToEight,
      .remembers = true,
+     .feeds_back = true,
      .bits = Bits,
      .relative_error = HadamardNormalError,
      .make = MakeHadamardFeedback},
@@ -95,6 +106,14 @@ constexpr CodecRow kRows[] = {
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMaskedMbqCodec(Int(bits), kernels);
      }},
+    {.family = "mx:fp",
+     .parameter = {Kind::kInteger, 4, 8, 2},
+     .floats_only = true,
+     .bits = Bits,
+     .relative_error = MxNormalError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeMxCodec(Int(bits), kernels);
+     }},
     {.family = "stochastic",
      .parameter = {Kind::kInteger, 4, 8, 4},
      .bits = Bits,
@@ -110,9 +129,17 @@ constexpr CodecRow kRows[] = {
     {.family = "topk",
      .parameter = {Kind::kRatio, 0.001, 0.9},
      .remembers = true,
+     .feeds_back = true,
      .bits = TopkBits,
      .relative_error = TopkNormalError,
      .make = MakeTopkCodec},
+    {.family = "topk8",
+     .parameter = {Kind::kRatio, 0.001, 0.9},
+     .remembers = true,
+     .feeds_back = true,
+     .bits = Topk8Bits,
+     .relative_error = TopkNormalError,
+     .make = MakeTopk8Codec},
     {.family = "uniform",
      .parameter = kTwoToEight,
      .remembers = true,
@@ -155,6 +182,29 @@ const CodecRow* FindCodecFamily(absl::string_view family) {
 absl::StatusOr<const CodecRow*> FindCodec(const CodecId& codec) {
   RUNNEL_RETURN_IF_ERROR(CheckHasCodec(CodecFamilies(), codec));
   return FindCodecFamily(codec.family);
+}
+
+absl::Status CheckCodecFits(const CodecId& codec, const NumberFormat& format, Direction direction) {
+  RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codec));
+  const auto refused = [&codec](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("codec ", codec.text(), why));
+  };
+  if (row->learns && (format.integer_boundaries() || direction == Direction::kBackward)) {
+    return refused(
+        " learns from the gradients of FP32 activations: it is for --codec-forward of a "
+        "floating-point recipe");
+  }
+  if (row->feeds_back && direction == Direction::kForward) {
+    return refused(
+        " adds the error of one tensor to the next, which holds other samples' activations: it is "
+        "for --codec-backward; forward take hadamard or eden");
+  }
+  if (row->floats_only && format.integer_boundaries()) {
+    return refused(absl::StrCat(" is for floating-point recipes, and this one's boundaries are ",
+                                Name(format.boundary(direction)),
+                                ": take int8, or tile for fewer bits"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(const CodecId& codec) {

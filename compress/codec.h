@@ -128,9 +128,14 @@ struct CodecRow {
   bool learns = false;
   // Its encoders mask the gradients of FP32 activations (Encoder::MaskGradient).
   bool masks = false;
-  // Bits an element by parameter (0 without one), headers left out; and mean squared error over the
-  // mean square of a normal tensor that goes down. Gradients, which tile and hadamard round at
-  // random, have a larger error.
+  // Its encoders add to a tensor what they lost of the one before (error feedback): for gradients
+  // only, since the next activations are those of other samples.
+  bool feeds_back = false;
+  // Not for the tensors of integer recipes.
+  bool floats_only = false;
+  // Bits an element by parameter (0 without one) that the levels need, headers left out; and mean
+  // squared error over the mean square of a normal tensor that goes down. Gradients, which tile and
+  // hadamard round at random, have a larger error.
   double (*bits)(double parameter);
   double (*relative_error)(double parameter);
   // A parameter of the range.
@@ -145,6 +150,9 @@ absl::Span<const CodecRow> BuiltinCodecs();
 // InvalidArgument lists what there is, for a family that is not known and for a parameter that is
 // not in its range.
 absl::StatusOr<const CodecRow*> FindCodec(const CodecId& codec);
+// InvalidArgument says for what the codec is, if not for tensors of this format and direction;
+// errors also as FindCodec.
+absl::Status CheckCodecFits(const CodecId& codec, const NumberFormat& format, Direction direction);
 // Null: not known.
 const CodecRow* FindCodecFamily(absl::string_view family);
 

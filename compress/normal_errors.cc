@@ -21,6 +21,11 @@ double HadamardNormalError(double bits) {
   return At(kErrors, bits);
 }
 
+double EdenNormalError(double bits) {
+  const double biased = HadamardNormalError(bits);
+  return biased / (1 - biased);
+}
+
 double MbqNormalError(double bits) {
   constexpr Errors kErrors = {0.1303, 0.05847, 0.03172, 0.0218, 0.01706, 0.01444, 0.01262};
   return At(kErrors, bits);

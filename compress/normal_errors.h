@@ -11,6 +11,8 @@ namespace runnel {
 // hadamard and hadamard_ef: close to the best uniform quantizer (J. Max, "Quantizing for minimum
 // distortion", 1960, table II), whatever is sent, since the rotation makes it normal.
 double HadamardNormalError(double bits);
+// Error of eden: without bias it is e / (1 - e), e being hadamard's.
+double EdenNormalError(double bits);
 // Error of mbq, mbq_c and amsgrad_mbq. Beyond 4 bits nearly all of it comes from values beyond the
 // largest level.
 double MbqNormalError(double bits);

@@ -49,13 +49,8 @@ absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const CodecSchedule& schedul
           "codec ", codec.text(), ": the boundary is ", runnel::Name(format_.activation),
           "; codec ", LosslessCodec(format_).text(), " sends it as it is"));
     }
-    RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codec));
+    RUNNEL_RETURN_IF_ERROR(CheckCodecFits(codec, format_, direction));
     RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(codec));
-    if (row->learns && (format_.integer_boundaries() || direction == Direction::kBackward)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "codec ", codec.text(), ": learns from the gradients of FP32 activations; ",
-          format_.integer_boundaries() ? "the boundary is in integers" : "it is no codec of them"));
-    }
   }
   return codecs;
 }

@@ -30,7 +30,7 @@ namespace runnel {
 class LinkCodecs {
  public:
   // InvalidArgument: a codec of the plan is not known here, is identity although the boundary is
-  // scaled (central says int8 then), or learns from the loss and stands where it cannot.
+  // scaled (central says int8 then), or does not fit (CheckCodecFits).
   static absl::StatusOr<std::unique_ptr<LinkCodecs>> Create(const Plan& plan, int stage,
                                                             uint64_t run_seed,
                                                             const NumberFormat& format = {});

@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/json/json_fields.h"
 #include "compress/codec.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/encoded_bytes.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel {
 namespace {
@@ -156,6 +156,10 @@ absl::StatusOr<std::vector<CodecReport>> ReportCodecs(const CodecReportOptions& 
     for (const LatentTensor& tensor : LatentTensors()) {
       report.frame_bytes.push_back(codec->EncodedBytes(tensor.shape).value() + kFrameHeaderBytes);
     }
+    RUNNEL_ASSIGN_OR_RETURN(const CodecId id, CodecId::Parse(name));
+    report.bits = static_cast<double>(8 * report.frame_bytes[kLargest]) /
+                  static_cast<double>(LatentTensors()[kLargest].shape.elements());
+    report.needed_bits = (*FindCodec(id))->BitsOf(id);
     RUNNEL_ASSIGN_OR_RETURN(
         report.activation, Quality(*codec, Activation, RandomPurpose::kCodecForward, options.seed));
     RUNNEL_ASSIGN_OR_RETURN(report.gradient,
@@ -181,6 +185,12 @@ std::string CodecReportText(const std::vector<CodecReport>& reports) {
       absl::StrAppend(&text, absl::StrFormat(" %-24s", cell));
     }
     text += "\n";
+  }
+  absl::StrAppend(&text, "\nBits an element, MobileNetV2's largest latent output\n",
+                  "codec             of the frame   of the levels   over them\n");
+  for (const CodecReport& r : reports) {
+    absl::StrAppend(&text, absl::StrFormat("%-16s %13.4f %15.4f %10.2f %%\n", r.codec, r.bits,
+                                           r.needed_bits, 100 * (r.bits / r.needed_bits - 1)));
   }
   absl::StrAppend(&text, "\nWhat is lost (relative) and speed on this machine\n",
                   "codec            activations: bias  gain  mean square   gradients: bias  gain  "
@@ -227,6 +237,8 @@ std::string CodecReportJson(const std::vector<CodecReport>& reports) {
                       {"frame_bytes", report.frame_bytes},
                       {"ratio", ratios},
                       {"paper_kb", paper},
+                      {"bits", report.bits},
+                      {"needed_bits", report.needed_bits},
                       {"activation", LossJson(report.activation)},
                       {"gradient", LossJson(report.gradient)},
                       {"encode_gb_per_s", report.encode_gb_per_s},

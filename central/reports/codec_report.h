@@ -34,8 +34,11 @@ struct CodecLoss {
 struct CodecReport {
   std::string codec;
   std::vector<int64_t> frame_bytes;  // of LatentTensors, with the frame's header
-  CodecLoss activation;              // of a normal tensor after ReLU, as a forward codec sends it
-  CodecLoss gradient;  // of a product of two normals (heavy-tailed), as a backward codec sends it
+  // Bits an element of the largest tensor: its frame's, and what the codec's levels need.
+  double bits = 0;
+  double needed_bits = 0;
+  CodecLoss activation;  // of a normal tensor after ReLU, as a forward codec sends it
+  CodecLoss gradient;    // of a product of two normals (heavy-tailed), as a backward codec sends it
   double encode_gb_per_s = 0;  // FP32 bytes of the largest tensor, median
   double decode_gb_per_s = 0;
 };
@@ -59,8 +62,8 @@ inline constexpr std::array<double, 6> kFigureMbps = {1, 2, 5, 10, 20, 50};
 double TransferMs(int64_t frame_bytes, double megabits_per_second);
 
 std::string CodecReportText(const std::vector<CodecReport>& reports);
-// One JSON object: "tensors", "codecs" (each: codec, frame_bytes, ratio, paper_kb, activation,
-// gradient, encode_gb_per_s, decode_gb_per_s), "figure_9" (mbps, and by codec the milliseconds of
+// One JSON object: "tensors", "codecs" (each: codec, frame_bytes, ratio, paper_kb, bits,
+// needed_bits, activation, gradient, encode_gb_per_s, decode_gb_per_s), "figure_9" (mbps, and by codec the milliseconds of
 // the largest and the smallest tensor of MobileNetV2).
 std::string CodecReportJson(const std::vector<CodecReport>& reports);
 

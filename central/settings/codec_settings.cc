@@ -31,12 +31,7 @@ absl::Status BadFlag(absl::string_view flag, absl::string_view value, const absl
 absl::Status CheckCodecs(const CodecSchedule& codecs, const NumberFormat& format,
                          Direction direction) {
   for (const CodecStep& step : codecs.steps()) {
-    RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(step.codec));
-    if (row->learns && (format.integer_boundaries() || direction == Direction::kBackward)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "codec ", step.codec.text(), " learns from the gradients of FP32 activations: it is ",
-          "for --codec-forward of a floating-point recipe"));
-    }
+    RUNNEL_RETURN_IF_ERROR(CheckCodecFits(step.codec, format, direction));
   }
   return absl::OkStatus();
 }

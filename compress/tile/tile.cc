@@ -27,6 +27,7 @@ constexpr char kStateVersion = 1;
 std::string NameOf(const TileOptions& options) {
   return absl::StrCat(!options.rotate    ? "tile:"
                       : options.feedback ? "hadamard_ef:"
+                      : options.unbiased ? "eden:"
                                          : "hadamard:",
                       options.bits);
 }
@@ -65,6 +66,30 @@ bool IsPossible(const std::byte* header) {
   return IsPossibleCentre(CentreOf(header)) && IsPossibleStep(StepOf(header));
 }
 
+// Both as bfloat16; the step is rounded to the nearest one.
+void StoreHeader(float centre, float step, std::byte* header) {
+  const uint32_t bits = std::bit_cast<uint32_t>(step);
+  const uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u;
+  StoreInt32(static_cast<int32_t>(rounded | std::bit_cast<uint32_t>(centre) >> 16), header);
+}
+
+// |y|^2 / <y, decoded> with y = x - centre; 1 where that says nothing. Products of floats are exact
+// in double, and the lanes of the sums are fixed: the same on all machines.
+double UnbiasingRatio(const float* x, const float* decoded, size_t count, float centre) {
+  constexpr size_t kLanes = 8;
+  double square[kLanes] = {}, product[kLanes] = {};
+  for (size_t e = 0; e < count; ++e) {
+    const double y = static_cast<double>(x[e] - centre);
+    square[e % kLanes] += y * y;
+    product[e % kLanes] += y * static_cast<double>(decoded[e]);
+  }
+  for (size_t lane = 1; lane < kLanes; ++lane) {
+    square[0] += square[lane];
+    product[0] += product[lane];
+  }
+  return square[0] > 0 && product[0] > 0 ? square[0] / product[0] : 1.0;
+}
+
 class TileEncoder final : public Encoder {
  public:
   TileEncoder(const TileOptions& options, const CodecKernels& kernels, const EncoderKey& key)
@@ -78,12 +103,17 @@ class TileEncoder final : public Encoder {
  private:
   // x plus the error of the micro-batch before (with feedback), clipped to the range of tiles.
   const float* Prepare(const float* x, size_t n, bool restart);
+  // Replaces the steps of encoded tiles by those with which x arrives without bias.
+  void Unbias(const float* x, size_t n, const TileCoding& coding, std::byte* tiles);
 
   const TileOptions options_;
   const CodecKernels& kernels_;
   const EncoderKey key_;
   std::vector<float> errors_;  // feedback: by element; empty before the first micro-batch
   std::vector<float> sum_;     // encoded in place of x
+  // unbiased: what the tiles say of x less its centre, and the centres.
+  std::vector<float> decoded_;
+  std::vector<float> centres_;
 };
 
 const float* TileEncoder::Prepare(const float* x, size_t n, bool restart) {
@@ -94,6 +124,27 @@ const float* TileEncoder::Prepare(const float* x, size_t n, bool restart) {
   }
   for (float& value : sum_) value = std::clamp(value, -kMaxTileMagnitude, kMaxTileMagnitude);
   return sum_.data();
+}
+
+void TileEncoder::Unbias(const float* x, size_t n, const TileCoding& coding, std::byte* tiles) {
+  const size_t tile_bytes = TileBytes(kTileElements, coding.bits);
+  decoded_.resize(n);
+  centres_.clear();
+  for (size_t first = 0; first < n; first += kTileElements) {
+    std::byte* header = tiles + first / kTileElements * tile_bytes;
+    centres_.push_back(CentreOf(header));
+    StoreHeader(0.0f, StepOf(header), header);
+  }
+  kernels_.tile->decode(tiles, n, coding, decoded_.data());
+  for (size_t tile = 0; tile < centres_.size(); ++tile) {
+    std::byte* header = tiles + tile * tile_bytes;
+    const size_t first = tile * kTileElements;
+    const double ratio = UnbiasingRatio(x + first, decoded_.data() + first,
+                                        std::min(kTileElements, n - first), centres_[tile]);
+    const float step = StepOf(header);
+    const float wanted = static_cast<float>(step * ratio);
+    StoreHeader(centres_[tile], step == 0.0f ? step : std::max(wanted, kMinTileStep), header);
+  }
 }
 
 absl::Status TileEncoder::Encode(const TensorView& x, Sequence sequence, bool restart,
@@ -108,14 +159,18 @@ absl::Status TileEncoder::Encode(const TensorView& x, Sequence sequence, bool re
       StoreInt32(static_cast<int32_t>(words[i]), payload.data() + 4 * i);
   }
   const TileCoding coding = CodingOf(options_, payload.data());
-  const bool stochastic = key_.purpose == RandomPurpose::kCodecBackward && !options_.feedback;
+  const bool stochastic =
+      key_.purpose == RandomPurpose::kCodecBackward && !options_.feedback && !options_.unbiased;
   const CounterRandom* rounding = stochastic ? &random : nullptr;
   std::byte* tiles = payload.data() + KeyBytes(options_);
   if (!options_.feedback && kernels_.tile->encode(x.f32(), n, coding, rounding, tiles)) {
+    if (options_.unbiased) Unbias(x.f32(), n, coding, tiles);
     return absl::OkStatus();
   }
   if (kernels_.max_abs_bits(x.f32(), n) >= kInfinityBits) return NonFiniteError(x.f32(), n);
-  kernels_.tile->encode(Prepare(x.f32(), n, restart), n, coding, rounding, tiles);
+  const float* held = Prepare(x.f32(), n, restart);
+  kernels_.tile->encode(held, n, coding, rounding, tiles);
+  if (options_.unbiased) Unbias(held, n, coding, tiles);
   if (options_.feedback) {
     kernels_.tile->decode(tiles, n, coding, errors_.data());
     for (size_t e = 0; e < n; ++e) errors_[e] = sum_[e] - errors_[e];

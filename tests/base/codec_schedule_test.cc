@@ -48,6 +48,8 @@ TEST(CodecSchedule, WhatIsWrongIsNamed) {
       {"mbq:2\n", "\"2\\n\""},
       {"mbq\n", "\"mbq\\n\" should be"},
       {"mbq:nan", "no number"},
+      {"mx:fp", "\"fp\" is no number"},
+      {"mx:fp08", "should be written 8"},
       {"mbq:2:3", "no number"},
       {"MBQ:2", "should be FAMILY"},
   };
@@ -85,17 +87,20 @@ TEST(CodecFamily, AParameterIsCheckedAgainstItsRange) {
   const std::vector<CodecFamily> families = {{"identity", {}},
                                              {"mbq", {Kind::kInteger, 2, 8}},
                                              {"stochastic", {Kind::kInteger, 4, 8, 4}},
+                                             {"mx:fp", {Kind::kInteger, 4, 8, 2}},
                                              {"topk", {Kind::kRatio, 0.001, 1}}};
-  for (const char* codec : {"identity", "mbq:2", "mbq:8", "stochastic:4", "stochastic:8",
+  for (const char* codec : {"identity", "mbq:2", "mbq:8", "stochastic:4", "stochastic:8", "mx:fp6",
                             "topk:0.001", "topk:0.0317", "topk:1"}) {
     EXPECT_TRUE(CheckHasCodec(families, OneCodec(codec)).ok()) << codec;
+    EXPECT_EQ(OneCodec(codec).text(), codec);
   }
-  for (const char* codec : {"identity:1", "mbq", "mbq:1", "mbq:2.5", "mbq:9", "stochastic:6",
-                            "topk", "topk:0", "topk:-1", "topk:1.5", "zip"}) {
+  for (const char* codec :
+       {"identity:1", "mbq", "mbq:1", "mbq:2.5", "mbq:9", "stochastic:6", "mx:6", "mx:fp7",
+        "mx:int8", "topk", "topk:0", "topk:-1", "topk:1.5", "zip"}) {
     const absl::Status status = CheckHasCodec(families, OneCodec(codec));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << codec;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("identity, mbq:2..8, stochastic:4|8, topk:0.001..1"));
+                HasSubstr("identity, mbq:2..8, stochastic:4|8, mx:fp4|6|8, topk:0.001..1"));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/tensor/encoded_bytes.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 namespace {
@@ -22,7 +23,7 @@ TEST(CodecTable, NamesAreExactlyWhatMakeCodecAccepts) {
     const std::string bare(row.family);
     EXPECT_EQ(MakeCodec(bare).ok(), listed.count(bare) == 1) << bare;
     for (int parameter = -1; parameter <= 100; ++parameter) {
-      const std::string name = absl::StrCat(bare, ":", parameter);
+      const std::string name = CodecId{bare, parameter}.text();
       EXPECT_EQ(MakeCodec(name).ok(), listed.count(name) == 1) << name;
     }
   }
@@ -34,15 +35,43 @@ TEST(CodecTable, NamesAreExactlyWhatMakeCodecAccepts) {
 }
 
 TEST(CodecTable, RefusesOtherNames) {
-  for (const char* name :
-       {"", ":", "mbq", "mbq:", "mbq:02", "mbq:+2", "mbq:2 ", "mbq:2:3", "MBQ:2",
-        "identity:", "identity:1", "int8:8", "stochastic:", "stochastic:48", "zip:1"}) {
+  for (const char* name : {"", ":", "mbq", "mbq:", "mbq:02", "mbq:+2", "mbq:2 ", "mbq:2:3", "MBQ:2",
+                           "identity:", "identity:1", "int8:8", "stochastic:", "stochastic:48",
+                           "mx:4", "mx:fp", "mx:fp5", "mx:int8", "zip:1"}) {
     const auto codec = MakeCodec(name);
     ASSERT_FALSE(codec.ok()) << name;
     EXPECT_EQ(codec.status().code(), absl::StatusCode::kInvalidArgument) << name;
   }
   EXPECT_THAT(std::string(MakeCodec("zip").status().message()), HasSubstr("mbq:2"));
   EXPECT_THAT(std::string(MakeCodec("mbq:9").status().message()), HasSubstr("2..8"));
+}
+
+TEST(CodecTable, SaysForWhichTensorsACodecIs) {
+  const NumberFormat floats, integers = ParseRecipeName("niti")->family->format;
+  const auto refusal = [](absl::string_view codec, const NumberFormat& format,
+                          Direction direction) {
+    const absl::Status status = CheckCodecFits(CodecId::Parse(codec).value(), format, direction);
+    EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  for (const CodecId& codec : ExampleCodecs()) {
+    const CodecRow& row = **FindCodec(codec);
+    for (const NumberFormat& format : {floats, integers}) {
+      const bool is_integer = format.integer_boundaries();
+      EXPECT_EQ(refusal(codec.text(), format, Direction::kForward).empty(),
+                !row.feeds_back && !(is_integer && (row.learns || row.floats_only)))
+          << codec.text();
+      EXPECT_EQ(refusal(codec.text(), format, Direction::kBackward).empty(),
+                !row.learns && !(is_integer && row.floats_only))
+          << codec.text();
+    }
+  }
+  EXPECT_THAT(refusal("uniform:4", floats, Direction::kBackward),
+              HasSubstr("learns from the gradi"));
+  EXPECT_THAT(refusal("hadamard_ef:2", floats, Direction::kForward),
+              HasSubstr("it is for --codec-backward; forward take hadamard or eden"));
+  EXPECT_THAT(refusal("topk:0.1", integers, Direction::kForward), HasSubstr("--codec-backward"));
+  EXPECT_THAT(refusal("zip:1", floats, Direction::kForward), HasSubstr("is not among"));
 }
 
 double FramedRatio(const std::string& codec, const Shape& shape) {

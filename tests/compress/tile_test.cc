@@ -177,6 +177,70 @@ TEST(Tile, GradientsArriveWithoutBias) {
   }
 }
 
+// How much of x arrives: the mean over the draws of <x, out> / <x, x>.
+double Gain(const std::string& name, RandomPurpose purpose, const std::vector<float>& x) {
+  constexpr int kDraws = 400;
+  double product = 0, square = 0;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const auto out = Crossed(name, purpose, x, draw);
+    for (size_t e = 0; e < x.size(); ++e) {
+      product += double{x[e]} * out[e];
+      square += double{x[e]} * x[e];
+    }
+  }
+  return product / square;
+}
+
+TEST(Tile, EdenArrivesWithoutBiasWhereHadamardShrinks) {
+  for (size_t n : {256u, 300u, 5u}) {
+    // Without a mean, which both send as it is.
+    std::vector<float> x = NormalTensor(n, kSeed + 3);
+    for (size_t e = 1; e < n; e += 2) x[e] = -x[e - 1];
+    for (RandomPurpose purpose : {RandomPurpose::kCodecForward, RandomPurpose::kCodecBackward}) {
+      for (int bits : {2, 3, 4}) {
+        EXPECT_NEAR(Gain(absl::StrCat("eden:", bits), purpose, x), 1, 0.003) << bits << ", " << n;
+      }
+    }
+  }
+  const std::vector<float> x = NormalTensor(1024, kSeed + 3);
+  EXPECT_LT(Gain("hadamard:2", RandomPurpose::kCodecForward, x), 0.9);
+}
+
+// By element, over the signs that the encoder draws. An outlier makes a tile's rotated values less
+// normal: it arrives a little too large.
+TEST(Tile, EdenHasNearlyNoBiasOfAnElement) {
+  for (float outlier : {0.0f, 9.0f}) {
+    std::vector<float> x = NormalTensor(256, kSeed + 4);
+    if (outlier != 0) x[17] = outlier;
+    for (float& value : x) value = std::max(0.0f, value) + 2.0f;
+    constexpr int kDraws = 4000;
+    std::vector<double> mean(x.size());
+    double squares = 0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const auto out = Crossed("eden:2", RandomPurpose::kCodecForward, x, draw);
+      for (size_t e = 0; e < x.size(); ++e) mean[e] += out[e] / double{kDraws};
+      squares += MeanSquaredError(x, out) / kDraws;
+    }
+    for (size_t e = 0; e < x.size(); ++e) {
+      EXPECT_NEAR(mean[e], x[e], 0.05 * outlier + 5 * std::sqrt(2 * squares / kDraws)) << e;
+    }
+  }
+}
+
+// Steps that the encoder raises are steps that the decoder takes.
+TEST(Tile, EdenOfTheLargestTilesIsDecoded) {
+  for (float most : {0x1p100f, 0x1p127f, 0x1p-99f, 0x1p-149f}) {
+    std::vector<float> x(300, 0.0f);
+    x[3] = most;
+    x[290] = -most;
+    for (int bits : {2, 4, 8}) {
+      for (float value : Crossed(absl::StrCat("eden:", bits), RandomPurpose::kCodecForward, x, 0)) {
+        EXPECT_TRUE(std::isfinite(value));
+      }
+    }
+  }
+}
+
 // What has arrived so far differs from what was sent so far by the last error only.
 TEST(Tile, FeedbackLosesNothingOverTime) {
   const auto codec = MakeCodec("hadamard_ef:2").value();
@@ -205,6 +269,7 @@ TEST(Tile, SizesAreKnown) {
   EXPECT_EQ(bytes("tile:2", 256), 4 + 64);
   EXPECT_EQ(bytes("hadamard:2", 256), 8 + 4 + 64);
   EXPECT_EQ(bytes("hadamard_ef:3", 512), 8 + 2 * (4 + 96));
+  EXPECT_EQ(bytes("eden:3", 512), 8 + 2 * (4 + 96));
   EXPECT_EQ(bytes("tile:4", 1), 4 + 4);
   EXPECT_EQ(bytes("tile:4", 257), 4 + 128 + 4 + 4);
   EXPECT_EQ(bytes("tile:4", 256 + 100), 4 + 128 + 4 + 64);

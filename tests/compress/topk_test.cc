@@ -1,4 +1,4 @@
-#include "compress/topk.h"
+#include "compress/topk/topk.h"
 
 #include <algorithm>
 #include <bit>

@@ -19,32 +19,6 @@
 namespace runnel::codec_conformance {
 namespace {
 
-// Of a tile codec: the step of element e's tile.
-double TileStep(const std::string& name, const Payload& payload, size_t e) {
-  const size_t tile = TilesAt(name) + e / 256 * (4 + 32 * Bits(name));
-  uint32_t step = 0;
-  std::memcpy(&step, payload.data() + tile, 4);
-  step &= 0xFFFF0000u;
-  float value;
-  std::memcpy(&value, &step, 4);
-  return value;
-}
-
-// Of a rotated tile an error spreads: at most 16 steps, or what was clipped, of which all of the
-// tile is a bound.
-double TileBound(const std::string& name, const Payload& payload, const std::vector<float>& x,
-                 size_t e) {
-  const double step = TileStep(name, payload, e) * (1 + 1e-3);
-  if (TilesAt(name) == 0) return step + 0x1p-90;
-  double spread = 0;
-  if (Remembers(name)) {
-    const size_t first = e / 256 * 256;
-    const size_t end = std::min(x.size(), first + 256);
-    for (size_t i = first; i < end; ++i) spread = std::max(spread, 2.0 * std::abs(x[i]));
-  }
-  return 16 * (step + spread) + 1e-4 * std::abs(x[e]) + 0x1p-90;
-}
-
 // One step of an int8 payload.
 double Step(const Payload& payload) {
   int32_t exponent;
@@ -52,51 +26,18 @@ double Step(const Payload& payload) {
   return std::ldexp(1.0, exponent);
 }
 
-// The largest error that a first micro-batch may have: 0, one step of the scale (an int8 value of
-// 127.5 steps or more becomes 127), or for mbq the distance to the nearest of the levels that were
-// sent.
-double ErrorBound(const std::string& name, const Payload& payload, double x) {
-  if (name == "identity") return 0;
-  if (IsInt8(name)) return std::max(Step(payload), 0x1p-149);
-  if (IsStochastic(name)) return Field(payload, 0) * (1 + 1e-5);
-  const int k = Bits(name);
-  if (IsUniform(name)) {  // half a step within the range, what is clipped beyond it
-    const double step = Field(payload, 0), half = 1 << (k - 1);
-    const double clipped = std::max({0.0, x - (half - 1) * step, -half * step - x});
-    return (clipped + step / 2) * (1 + 1e-6);
-  }
-  double nearest = std::numeric_limits<double>::infinity();
-  for (int code = 0; code < (1 << k); ++code) {
-    double level = 0;
-    for (int i = 0; i < k; ++i) level += (code >> i) & 1 ? Field(payload, i) : -Field(payload, i);
-    nearest = std::min(nearest, std::abs(level - x));
-  }
-  const double correction = std::abs(static_cast<double>(Field(payload, k)));
-  return (nearest + correction) * (1 + 1e-6) + 1e-6 * std::abs(x) + 1e-44;
-}
-
 TEST_P(CodecConformance, RoundTripWithinTheBound) {
   for (const Shape& shape : kShapes) {
     for (const NamedTensor& tensor : HardTensors(shape.elements(), kSeed)) {
       SCOPED_TRACE(absl::StrCat(tensor.name, ", ", shape.ToString()));
-      // The cap of the scale near the largest float is stochastic_test.cc's business.
-      if (IsStochastic(GetParam()) && tensor.name == "huge") continue;
-      // Beyond 2^100 tiles are held at it.
-      if (IsTile(GetParam()) && tensor.name == "huge") continue;
       const Payload payload = Encode(*codec_->NewEncoder(kKey), tensor.values, shape, 0);
       const std::vector<float> out = Decoded(payload, shape);
+      const Crossing crossing = {CodecId::Parse(GetParam()).value(), tensor.values, shape, payload};
+      const FamilyCase& family = CaseOf(GetParam());
       for (size_t e = 0; e < out.size(); ++e) {
-        const double x = tensor.values[e];
-        if (IsTile(GetParam())) {
-          ASSERT_LE(std::abs(out[e] - x), TileBound(GetParam(), payload, tensor.values, e)) << e;
-          continue;
-        }
-        if (IsTopk(GetParam())) {  // as it is or kept back; topk_test.cc says which
-          ASSERT_TRUE(out[e] == x || out[e] == 0) << e;
-          continue;
-        }
-        if (IsStochastic(GetParam()) && Field(payload, 0) < 0x1p-140f) break;  // a coarse scale
-        ASSERT_LE(std::abs(out[e] - x), ErrorBound(GetParam(), payload, x)) << "element " << e;
+        if (family.sparse && out[e] == 0) continue;
+        const double error = std::abs(double{out[e]} - double{tensor.values[e]});
+        ASSERT_LE(error, family.bound(crossing, e)) << "element " << e;
       }
     }
   }
@@ -218,9 +159,9 @@ TEST_P(CodecConformance, OnlyAdaptiveCodecsRemember) {
 
 TEST_P(CodecConformance, ZerosAndConstantsComeBack) {
   for (const Shape& shape : kShapes) {
-    for (float value : {0.0f, 1.0f, -2.5f}) {
-      if (IsUniform(GetParam()) && value != 0) continue;  // its range is what was learned
-      if (IsTopk(GetParam()) && value != 0) continue;     // keeps most of them back
+    for (float value : {0.0f, 1.0f, -1.5f}) {
+      if (IsUniform(GetParam()) && value != 0) continue;      // its range is what was learned
+      if (CaseOf(GetParam()).sparse && value != 0) continue;  // keeps most of them back
       const auto encoder = codec_->NewEncoder(kKey);
       for (int64_t sequence = 0; sequence < 3; ++sequence) {
         const std::vector<float> x(shape.elements(), value);
@@ -252,8 +193,7 @@ TEST_P(CodecConformance, RecoversFromZeros) {
     power += x[e] * x[e];
   }
   // Two or three bits that are rounded at random leave much, and so do a few large values.
-  const double kept_back = IsTopk(GetParam()) ? 1 : 0.25;
-  EXPECT_LT(error, (IsTile(GetParam()) && Bits(GetParam()) < 4 ? 1.5 : kept_back) * power);
+  EXPECT_LT(error, CaseOf(GetParam()).loss * power);
 }
 
 TEST_P(CodecConformance, KeysMatterForRandomCodecsOnly) {
@@ -268,7 +208,7 @@ TEST_P(CodecConformance, KeysMatterForRandomCodecsOnly) {
   add({kKey.run_seed + 1, kKey.purpose, kKey.boundary}, 5);
   add({kKey.run_seed, RandomPurpose::kCodecForward, kKey.boundary}, 5);
   add({kKey.run_seed, kKey.purpose, kKey.boundary + 1}, 5);
-  EXPECT_EQ(payloads.size(), IsStochastic(GetParam()) || IsTile(GetParam()) ? 5u : 1u);
+  EXPECT_EQ(payloads.size(), CaseOf(GetParam()).draws ? 5u : 1u);
 }
 
 TEST_P(CodecConformance, RandomRoundingIsUnbiased) {

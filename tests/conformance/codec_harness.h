@@ -18,16 +18,15 @@
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
 #include "tests/compress/test_tensors.h"
+#include "tests/conformance/codec_cases.h"
 
 namespace runnel::codec_conformance {
-
-using Payload = std::vector<std::byte>;
 
 inline constexpr uint64_t kSeed = 314159;
 inline constexpr EncoderKey kKey = {7, RandomPurpose::kCodecBackward, 3};
 inline const Shape kShapes[] = {{1}, {2}, {7}, {8}, {11}, {8, 4, 2, 2}, {5, 3, 7, 9}, {2, 33, 17}};
 
-// The row of a codec by name, and the layout of a family's payload: what distinguishes the cases.
+// The row of a codec by name, and the families that have cases of their own.
 inline const CodecRow& RowOf(const std::string& name) {
   return **FindCodec(CodecId::Parse(name).value());
 }
@@ -38,15 +37,14 @@ inline bool IsStochastic(const std::string& name) { return IsFamily(name, "stoch
 inline bool IsInt8(const std::string& name) { return IsFamily(name, "int8"); }
 inline bool IsMbq(const std::string& name) { return IsFamily(name, "mbq"); }
 inline bool IsTile(const std::string& name) {
-  return IsFamily(name, "tile") || IsFamily(name, "hadamard") || IsFamily(name, "hadamard_ef");
+  for (absl::string_view family : {"tile", "eden", "hadamard", "hadamard_ef"}) {
+    if (IsFamily(name, family)) return true;
+  }
+  return false;
 }
-inline bool IsTopk(const std::string& name) { return IsFamily(name, "topk"); }
 inline bool IsUniform(const std::string& name) { return IsFamily(name, "uniform"); }
-inline bool IsAmsgrad(const std::string& name) { return IsFamily(name, "amsgrad_mbq"); }
 inline bool Remembers(const std::string& name) { return RowOf(name).remembers; }
 inline bool LearnsFromLoss(const std::string& name) { return RowOf(name).learns; }
-// Where the first tile of a tile codec's payload begins.
-inline size_t TilesAt(const std::string& name) { return IsFamily(name, "tile") ? 0 : 8; }
 inline int Bits(const std::string& name) {
   return static_cast<int>(RowOf(name).BitsOf(CodecId::Parse(name).value()));
 }
@@ -89,12 +87,6 @@ class CodecConformance : public testing::TestWithParam<std::string> {
 
 inline std::vector<float> Input(const Shape& shape, uint64_t seed) {
   return NormalTensor(shape.elements(), kSeed + seed);
-}
-
-inline float Field(const Payload& payload, int index) {
-  float value;
-  std::memcpy(&value, payload.data() + 4 * index, 4);
-  return value;
 }
 
 // ---- scaled int8 tensors

@@ -48,9 +48,9 @@ TEST_P(CodecConformance, WrongArgumentsAreRefused) {
 TEST_P(CodecConformance, ImpossibleContentsAreRefused) {
   const Shape shape = {3, 7};
   const Payload good = Encode(*codec_->NewEncoder(kKey), Input(shape, 4), shape, 0);
-  const int fields = IsMbq(GetParam()) || IsAmsgrad(GetParam()) ? Bits(GetParam()) + 1
-                     : IsTile(GetParam())                       ? 0  // half-width fields, below
-                                                                : 1;
+  const int bits =
+      RowOf(GetParam()).parameter.kind == ParameterRange::Kind::kInteger ? Bits(GetParam()) : 0;
+  const int fields = CaseOf(GetParam()).fields(bits);
   const float bad[] = {std::numeric_limits<float>::quiet_NaN(),
                        std::numeric_limits<float>::infinity(),
                        -std::numeric_limits<float>::infinity()};
@@ -70,7 +70,7 @@ TEST_P(CodecConformance, ImpossibleContentsAreRefused) {
     }
   }
   if (IsTile(GetParam())) {
-    const size_t at = TilesAt(GetParam());
+    const size_t at = TilesAt(std::string(RowOf(GetParam()).family));
     for (int field = 0; field < 2; ++field) {
       for (uint16_t value : {0x7F80, 0x7FC1, 0xFF80, 0xFFFF, 0x7F7F, 0xFF7F}) {
         Payload payload = good;

@@ -48,6 +48,9 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--codec-backward", "zip"}, "zip");
   ExpectRefused({"train", "--codec-forward", "0:mbq:2,0:mbq:3"}, "--codec-forward");
   ExpectRefused({"train", "--codec-backward", "uniform:4"}, "learns from the gradients");
+  ExpectRefused({"train", "--codec-forward", "hadamard_ef:2"}, "it is for --codec-backward; ");
+  ExpectRefused({"train", "--recipe", "niti", "--codec-forward", "mx:fp8"},
+                "--codec-forward mx:fp8: codec mx:fp8 is for floating-point recipes");
   ExpectRefused({"train", "--bits", "2"}, "--bits 2: ");
   ExpectRefused({"train", "--bits", "2/3"}, "--bits 2/3: ");
   ExpectRefused({"train", "--policy", "magic"}, "magic");

@@ -25,6 +25,7 @@ constexpr char kScheduled[] = "0:mbq:2,1:mbq:3,2:identity";
 
 std::string Backward(const std::string& forward) {
   if (forward == kScheduled) return "0:stochastic:8,2:stochastic:4";
+  if (forward == "eden:2") return "hadamard_ef:2";
   return forward == "identity" ? "identity" : "stochastic:8";
 }
 
@@ -141,7 +142,7 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, SimulatedTraining,
-                         ::testing::Values("identity", "mbq:2", "hadamard_ef:2", "uniform:3",
+                         ::testing::Values("identity", "mbq:2", "eden:2", "uniform:3",
                                            "amsgrad_mbq:2", kScheduled),
                          [](const auto& info) {
                            return info.param == kScheduled

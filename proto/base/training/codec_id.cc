@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,6 +23,11 @@ bool IsFamilyName(absl::string_view name) {
          });
 }
 
+// "mbq:", or "mx:fp" of a family that has a word there.
+std::string BeforeParameter(absl::string_view family) {
+  return absl::StrCat(family, absl::StrContains(family, ':') ? "" : ":");
+}
+
 }  // namespace
 
 CodecId CodecId::Identity() { return {std::string(kIdentity), std::nullopt}; }
@@ -35,7 +41,14 @@ absl::StatusOr<CodecId> CodecId::Parse(absl::string_view text) {
   }
   CodecId codec{std::string(family), std::nullopt};
   if (colon == absl::string_view::npos) return codec;
-  const absl::string_view parameter = text.substr(colon + 1);
+  absl::string_view parameter = text.substr(colon + 1);
+  const auto* number = std::find_if_not(parameter.begin(), parameter.end(),
+                                        [](unsigned char c) { return absl::ascii_islower(c); });
+  if (number != parameter.begin() && number != parameter.end()) {  // "mx:fp8"
+    const size_t word = static_cast<size_t>(number - parameter.begin());
+    codec.family = std::string(text.substr(0, colon + 1 + word));
+    parameter.remove_prefix(word);
+  }
   double value = 0;
   if (!absl::SimpleAtod(parameter, &value) || !std::isfinite(value)) {
     return absl::InvalidArgumentError(absl::StrCat("codec ", family, ": parameter \"",
@@ -51,7 +64,7 @@ absl::StatusOr<CodecId> CodecId::Parse(absl::string_view text) {
 }
 
 std::string CodecId::text() const {
-  return parameter.has_value() ? absl::StrCat(family, ":", *parameter) : family;
+  return parameter.has_value() ? absl::StrCat(BeforeParameter(family), *parameter) : family;
 }
 
 CodecId LosslessCodec(const NumberFormat& format) {
@@ -76,8 +89,8 @@ std::string ParameterRange::text() const {
 }
 
 std::string CodecFamily::text() const {
-  return absl::StrCat(name, parameter.kind == ParameterRange::Kind::kNone ? "" : ":",
-                      parameter.text());
+  if (parameter.kind == ParameterRange::Kind::kNone) return name;
+  return absl::StrCat(BeforeParameter(name), parameter.text());
 }
 
 absl::Status CheckHasCodec(const std::vector<CodecFamily>& families, const CodecId& codec) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // The name of a codec: a family of the table in compress/ and its parameter. Text form, as users,
-// journals and check-points write it: "identity", "mbq:4", "topk:0.1".
+// journals and check-points write it: "identity", "mbq:4", "topk:0.1", "mx:fp8" (family "mx:fp").
 
 #include <optional>
 #include <string>

@@ -1,15 +1,17 @@
 #pragma once
 
 // Sparsification by magnitude with error feedback: of n elements the k = ceil(RATIO * n) largest
-// magnitudes are sent as they are, the rest counts as zero and is added to the next tensor.
+// magnitudes are sent, the rest counts as zero and is added to the next tensor.
 //
 //   y = x + r                    r: the residual, one value an element, 0 at first
 //   kept: the k largest |y|; of equal magnitudes those with the smaller index
-//   r = 0 where kept, else y     y is held within the finite floats
+//   r = y less what was sent     y is held within the finite floats
 //
-// Payload: which elements, then their k values in FP32, both in ascending order of the index.
-// Which: a bitmap of n bits (element 8i + j is bit j of byte i; unused bits are 0), or k indices of
-// 32 bits where these are fewer bytes. The size depends on n alone.
+//   topk:RATIO   kept values as they are (exact_values.cc): a bitmap of n bits or k indices of 32
+//                bits, whichever is less, then k values in FP32
+//   topk8:RATIO  kept values in 8 bits, their places by an arithmetic coder (coded_values.cc)
+//
+// The size depends on n alone.
 //
 // An encoder's state is r. The first micro-batch of an epoch and a tensor of another size begin
 // with r = 0: what the micro-batch before kept back is then lost.
@@ -25,9 +27,11 @@ namespace runnel {
 
 // 0 < ratio <= 1.
 std::unique_ptr<const Codec> MakeTopkCodec(double ratio, const CodecKernels& kernels);
+std::unique_ptr<const Codec> MakeTopk8Codec(double ratio, const CodecKernels& kernels);
 
-// Bits an element of a large tensor.
+// Bits an element of a large tensor; of topk8 what 8 bits a value and the choice of places need.
 double TopkBits(double ratio);
+double Topk8Bits(double ratio);
 // The mean squared error over the mean square, of normal values of which the largest are kept.
 double TopkNormalError(double ratio);
 

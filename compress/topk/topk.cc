@@ -1,0 +1,192 @@
+#include "compress/topk/topk.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compress/codec_checks.h"
+#include "compress/topk/kept_values.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr size_t kStateHeaderBytes = 12;
+constexpr size_t kStateTailBytes = sizeof(double);
+constexpr char kStateVersion = 1;
+
+size_t KeptOf(double ratio, size_t n) {
+  const double wanted = std::ceil(ratio * static_cast<double>(n));
+  return std::clamp<size_t>(static_cast<size_t>(wanted), 1, n);
+}
+
+Bytes TopkBytes(const KeptValues& form, double ratio, const Shape& shape) {
+  const auto n = static_cast<size_t>(shape.elements());
+  return Bytes(form.bytes(n, KeptOf(ratio, n)));
+}
+
+class TopkEncoder final : public Encoder {
+ public:
+  TopkEncoder(const KeptValues& form, double ratio, const CodecKernels& kernels)
+      : form_(form), ratio_(ratio), kernels_(kernels) {}
+
+  absl::Status Encode(const TensorView& x, Sequence, bool restart,
+                      absl::Span<std::byte> payload) override {
+    RUNNEL_RETURN_IF_ERROR(
+        CheckEncodeArguments(x, payload.size(), TopkBytes(form_, ratio_, x.shape)));
+    const auto n = static_cast<size_t>(x.shape.elements());
+    if (kernels_.max_abs_bits(x.f32(), n) >= kInfinityBits) return NonFiniteError(x.f32(), n);
+    if (restart || residual_.size() != n) residual_.assign(n, 0.0f);
+    constexpr float kMost = std::numeric_limits<float>::max();
+    float* y = residual_.data();
+    for (size_t e = 0; e < n; ++e) y[e] = std::clamp(y[e] + x.f32()[e], -kMost, kMost);
+    const size_t k = KeptOf(ratio_, n);
+    form_.write(FindTopkCut(y, n, k), n, k, y, payload.data());
+    return absl::OkStatus();
+  }
+
+  std::string SaveState() const override;
+  absl::Status RestoreState(absl::string_view state) override;
+
+ private:
+  const KeptValues& form_;
+  const double ratio_;
+  const CodecKernels& kernels_;
+  std::vector<float> residual_;  // empty before the first micro-batch
+};
+
+// 'K', version, the form's tag, zero, n as 64 bits, n floats, the ratio: of another ratio it is refused.
+std::string TopkEncoder::SaveState() const {
+  if (residual_.empty()) return "";
+  const size_t n = residual_.size();
+  std::string state = {'K', kStateVersion, form_.state_tag, 0};
+  state.resize(kStateHeaderBytes + n * sizeof(float) + kStateTailBytes);
+  auto* bytes = reinterpret_cast<std::byte*>(state.data());
+  const auto ratio = std::bit_cast<uint64_t>(ratio_);
+  std::byte* tail = bytes + state.size() - kStateTailBytes;
+  for (size_t i = 0; i < 8; ++i) {
+    bytes[4 + i] = static_cast<std::byte>(uint64_t{n} >> (8 * i));
+    tail[i] = static_cast<std::byte>(ratio >> (8 * i));
+  }
+  for (size_t e = 0; e < n; ++e) StoreFloat(residual_[e], bytes + kStateHeaderBytes + 4 * e);
+  return state;
+}
+
+absl::Status TopkEncoder::RestoreState(absl::string_view state) {
+  if (state.empty()) {
+    residual_.clear();
+    return absl::OkStatus();
+  }
+  const absl::Status refused = absl::InvalidArgumentError(absl::StrCat(
+      form_.family, ":", ratio_, ": not a state of this encoder (", state.size(), " bytes)"));
+  if (state.size() <= kStateHeaderBytes + kStateTailBytes || state[0] != 'K' ||
+      state[1] != kStateVersion || state[2] != form_.state_tag || state[3] != 0) {
+    return refused;
+  }
+  const size_t value_bytes = state.size() - kStateHeaderBytes - kStateTailBytes;
+  uint64_t n = 0, ratio = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    n |= uint64_t{static_cast<uint8_t>(state[4 + i])} << (8 * i);
+    ratio |= uint64_t{static_cast<uint8_t>(state[state.size() - kStateTailBytes + i])} << (8 * i);
+  }
+  if (ratio != std::bit_cast<uint64_t>(ratio_) || value_bytes % sizeof(float) != 0 ||
+      n != value_bytes / sizeof(float)) {
+    return refused;
+  }
+  std::vector<float> residual(n);
+  const auto* values = reinterpret_cast<const std::byte*>(state.data() + kStateHeaderBytes);
+  for (size_t e = 0; e < n; ++e) {
+    residual[e] = LoadFloat(values + sizeof(float) * e);
+    if (!std::isfinite(residual[e])) return refused;
+  }
+  residual_ = std::move(residual);
+  return absl::OkStatus();
+}
+
+class TopkCodec final : public Codec {
+ public:
+  TopkCodec(const KeptValues& form, double ratio, const CodecKernels& kernels)
+      : form_(form), ratio_(ratio), kernels_(kernels) {}
+
+  std::string name() const override { return absl::StrCat(form_.family, ":", ratio_); }
+  Bytes EncodedBytes(const Shape& shape) const override { return TopkBytes(form_, ratio_, shape); }
+  std::unique_ptr<Encoder> NewEncoder(const EncoderKey&) const override {
+    return std::make_unique<TopkEncoder>(form_, ratio_, kernels_);
+  }
+
+  absl::Status Decode(absl::Span<const std::byte> payload,
+                      const MutableTensorView& out) const override {
+    RUNNEL_RETURN_IF_ERROR(CheckDecodeArguments(payload.size(), EncodedBytes(out.shape), out));
+    const auto n = static_cast<size_t>(out.shape.elements());
+    const absl::Status read = form_.read(payload.data(), n, KeptOf(ratio_, n), out.f32());
+    if (read.ok()) return read;
+    return absl::InvalidArgumentError(absl::StrCat(name(), ": ", read.message()));
+  }
+
+ private:
+  const KeptValues& form_;
+  const double ratio_;
+  const CodecKernels& kernels_;
+};
+
+}  // namespace
+
+// From the top digit of the magnitude's 31 bits to the lowest: counts the values of the digit among
+// the elements that agree with the cut in the digits above, and finds the one in which the k-th is.
+TopkCut FindTopkCut(const float* x, size_t n, size_t k) {
+  struct Digit {
+    int shift;
+    int bits;
+  };
+  constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};
+  TopkCut cut;
+  cut.equal = k;
+  for (const auto& [shift, bits] : kDigits) {
+    size_t counts[size_t{1} << 11] = {};
+    const uint32_t mask = (1u << bits) - 1;
+    const int above = shift + bits;
+    const uint32_t prefix = cut.magnitude >> above;  // at 31: 0, as of every magnitude
+    for (size_t e = 0; e < n; ++e) {
+      const uint32_t magnitude = MagnitudeOf(x[e]);
+      if (magnitude >> above == prefix) ++counts[(magnitude >> shift) & mask];
+    }
+    uint32_t digit = mask;
+    while (counts[digit] < cut.equal) cut.equal -= counts[digit--];
+    cut.magnitude |= digit << shift;
+  }
+  return cut;
+}
+
+double TopkBits(double ratio) { return 32 * ratio + std::min(1.0, 32 * ratio); }
+
+double Topk8Bits(double ratio) {
+  return 8 * ratio - ratio * std::log2(ratio) - (1 - ratio) * std::log2(1 - ratio);
+}
+
+double TopkNormalError(double ratio) {
+  // |value| > t with probability `ratio`.
+  double low = 0, high = 10;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(middle / std::numbers::sqrt2) > ratio ? low : high) = middle;
+  }
+  const double t = (low + high) / 2;
+  const double density = std::exp(-t * t / 2) / std::sqrt(2 * std::numbers::pi);
+  return std::max(0.0, 1 - ratio - 2 * t * density);
+}
+
+std::unique_ptr<const Codec> MakeTopkCodec(double ratio, const CodecKernels& kernels) {
+  return std::make_unique<TopkCodec>(kExactValues, ratio, kernels);
+}
+
+std::unique_ptr<const Codec> MakeTopk8Codec(double ratio, const CodecKernels& kernels) {
+  return std::make_unique<TopkCodec>(kCodedValues, ratio, kernels);
+}
+
+}  // namespace runnel
