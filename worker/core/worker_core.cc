@@ -5,8 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/crypto/certificate.h"
-#include "proto/transport/link/address.h"
 #include "worker/out_of_memory.h"
 
 namespace runnel {
@@ -48,19 +46,25 @@ WorkerCore::WorkerCore(WorkerOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(parts),
       loop_(*parts.loop),
-      routes_({parts.transport,
-               &loop_.clock(),
-               {options_.central_address, CentralSubject().ToString()},
-               Subject{Role::kWorker, options_.name}.ToString()}),
-      refusals_(parts.logger, &loop_.clock()),
+      endpoint_({options_.listen_address, options_.advertised_address, options_.central_address,
+                 options_.name},
+                &loop_, parts.transport, parts.logger,
+                [this](const std::string& role, std::shared_ptr<LoopConnection> connection) {
+                  if (stages_.current() == nullptr) {
+                    connection->Refuse("has no stage yet");
+                  } else {
+                    stages_.current()->Attach(role, std::move(connection));
+                  }
+                }),
       observer_(std::make_unique<Observer>(this)),
       workshop_(std::make_unique<Workshop>(
           Workshop::Options{options_.state_folder, options_.device},
-          Workshop::Parts{&loop_, &pool_, &routes_, &limits_, parts.logger, &replicas_,
-                          parts.arithmetic, parts.make_lane, parts.energy,
+          Workshop::Parts{&loop_, &pool_, &endpoint_.routes(), &endpoint_.limits(), parts.logger,
+                          &replicas_, parts.arithmetic, parts.make_lane, parts.energy,
                           [this](std::vector<ProcessorFacts> processors) {
                             Send(ProcessorList{std::move(processors)});
-                          }})) {}
+                          }})),
+      stages_(workshop_.get()) {}
 
 WorkerCore::~WorkerCore() {
   // The end is said at once. The workshop may still be at a state that goes there. Then the stage,
@@ -68,16 +72,13 @@ WorkerCore::~WorkerCore() {
   if (control_ != nullptr) control_->Close();
   workshop_.reset();
   control_.reset();
-  aside_.reset();
-  host_.reset();
-  acceptor_.reset();
+  stages_.Clear();
 }
 
 WorkerHello WorkerCore::Hello() {
   WorkerHello hello;
   hello.name = options_.name;
-  hello.data_address =
-      options_.advertised_address.empty() ? acceptor_->address() : options_.advertised_address;
+  hello.data_address = endpoint_.address();
   hello.numerics_class = parts_.arithmetic->numerics_class();
   hello.backends = options_.backends;
   hello.recipes = options_.recipes;
@@ -93,54 +94,17 @@ WorkerHello WorkerCore::Hello() {
   return hello;
 }
 
-// Peers are told this address: it must lead here from wherever they are.
-absl::Status WorkerCore::CheckAddresses() const {
-  if (!options_.advertised_address.empty()) {
-    const absl::StatusOr<Address> advertised = ParseAddress(options_.advertised_address);
-    if (advertised.ok() && !advertised->is_wildcard() && advertised->port != 0)
-      return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("--advertise ", options_.advertised_address,
-                     ": give the host and the port by which other devices reach this one"));
-  }
-  if (options_.listen_address.empty()) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.listen_address));
-  if (!address.is_wildcard()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--listen ", options_.listen_address,
-                   ": other devices dial it, so it must be the address by which they reach this "
-                   "one (or give that one with --advertise)"));
-}
-
-absl::Status WorkerCore::ListenTowardsCentral() {
-  const absl::StatusOr<std::string> host = control_->LocalHost();
-  if (host.ok()) return acceptor_->Listen(&routes_, Address{*host, 0}.ToString());
-  return absl::Status(host.status().code(),
-                      absl::StrCat(host.status().message(),
-                                   ": give --listen, the address by which others reach this host"));
-}
-
 absl::Status WorkerCore::Connect() {
-  RUNNEL_RETURN_IF_ERROR(CheckAddresses());
+  RUNNEL_RETURN_IF_ERROR(endpoint_.CheckAddresses());
   if (const absl::Status made = parts_.arithmetic->Prepare(); !made.ok())
     return absl::Status(made.code(), absl::StrCat("--backend: ", made.message()));
-  acceptor_ = std::make_unique<LinkAcceptor>(
-      &loop_, &limits_,
-      [this](const std::string& role, std::shared_ptr<LoopConnection> connection) {
-        if (host_ == nullptr) {
-          connection->Refuse("has no stage yet");
-        } else {
-          host_->Attach(role, std::move(connection));
-        }
-      },
-      [this](absl::string_view why) { refusals_.Refused(why); });
   // An address that cannot be had is said before anybody waits for central.
-  const bool is_given = !options_.listen_address.empty();
-  if (is_given) RUNNEL_RETURN_IF_ERROR(acceptor_->Listen(&routes_, options_.listen_address));
+  RUNNEL_RETURN_IF_ERROR(endpoint_.Listen());
   RUNNEL_ASSIGN_OR_RETURN(
       control_, parts_.control->Connect(options_.central_address, options_.connect_timeout_ms,
                                         observer_.get()));
-  if (!is_given) RUNNEL_RETURN_IF_ERROR(ListenTowardsCentral());
+  if (!endpoint_.has_given_address())
+    RUNNEL_RETURN_IF_ERROR(endpoint_.ListenAt(control_->LocalHost()));
   return control_->Send(Hello());
 }
 
@@ -172,20 +136,20 @@ void WorkerCore::End(const absl::Status& status) {
 
 void WorkerCore::Send(WorkerMessage message) {
   const absl::Status status = control_->Send(std::move(message));
-  if (absl::IsResourceExhausted(status)) return Failed(generation_, status);
+  if (absl::IsResourceExhausted(status)) return Failed(stages_.generation(), status);
   if (!status.ok()) End(status);
 }
 
 void WorkerCore::SendTelemetry() {
-  if (host_ != nullptr) Send(host_->telemetry());
+  if (const StageHost* host = stage(); host != nullptr) Send(host->telemetry());
 }
 
 void WorkerCore::SendHeartbeat() {
   Heartbeat heartbeat{workshop_->phase(), workshop_->progress()};
-  if (heartbeat.phase == WorkerPhase::kIdle && host_ != nullptr) {
-    const Telemetry telemetry = host_->telemetry();
-    if (host_->computing()) heartbeat.phase = WorkerPhase::kTraining;
-    heartbeat.progress = telemetry.forwards + telemetry.backwards + host_->evaluated();
+  if (const StageHost* host = stage(); heartbeat.phase == WorkerPhase::kIdle && host != nullptr) {
+    const Telemetry telemetry = host->telemetry();
+    if (host->computing()) heartbeat.phase = WorkerPhase::kTraining;
+    heartbeat.progress = telemetry.forwards + telemetry.backwards + host->evaluated();
   }
   Send(heartbeat);
 }
@@ -211,7 +175,7 @@ void WorkerCore::CarryOut(CentralMessage& message) {
     std::visit([this](auto& one) { On(std::move(one)); }, message);
     return absl::OkStatus();
   });
-  if (!carried.ok()) Failed(generation_, carried);
+  if (!carried.ok()) Failed(stages_.generation(), carried);
 }
 
 void WorkerCore::CarryOutWaiting() {

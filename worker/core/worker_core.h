@@ -9,7 +9,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +16,12 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/backend_options.h"
 #include "proto/base/log.h"
-#include "proto/base/refusal_log.h"
 #include "proto/transport/control/control_channel.h"
-#include "proto/transport/relay/relay_transport.h"
+#include "worker/core/data_endpoint.h"
+#include "worker/core/held_stages.h"
 #include "worker/core/workshop.h"
+#include "worker/host/stage_host.h"
 #include "worker/membership/central_lives.h"
-#include "worker/stage_host.h"
 
 namespace runnel {
 
@@ -88,13 +87,11 @@ class WorkerCore {
   // Central has said that the worker takes part. On the loop, or when it no longer runs.
   bool welcomed() const { return welcomed_; }
   // The stage that it has; null: none.
-  const StageHost* stage() const { return host_.get(); }
+  const StageHost* stage() const { return stages_.current(); }
 
  private:
   class Observer;
 
-  absl::Status CheckAddresses() const;
-  absl::Status ListenTowardsCentral();
   absl::Status Connect();
   WorkerHello Hello();
   // Messages are carried out one after the other: while the workshop is at one, those behind it
@@ -107,7 +104,7 @@ class WorkerCore {
   void On(const ProbePiece& piece);
   void On(ProfileRequest request);
   // Whether a message about this plan comes too late, or is about one that does not hold here yet.
-  bool IsAboutAnother(Generation generation) const { return generation != generation_; }
+  bool IsAboutAnother(Generation generation) const { return generation != stages_.generation(); }
   void On(ProgramRequest request);
   void On(PrepareStage stage);
   void On(const RunUntil& grant);
@@ -117,15 +114,13 @@ class WorkerCore {
   void On(const CommitReplicas& commit) { replicas_.Commit(commit.id); }
   void On(const FetchLayers& request);
   void On(const CommitPlan& commit);
-  void On(const AbortPlan& abort);
-  void On(const RelayWanted& wanted) { routes_.Answer(wanted.ticket, wanted.from); }
+  void On(const AbortPlan& abort) { stages_.TakeBack(abort.generation); }
+  void On(const RelayWanted& wanted) { endpoint_.routes().Answer(wanted.ticket, wanted.from); }
   void On(const Release&);
   StageEvents Events(Generation generation);
   // Sends what `message` makes of the stage's state. generation: that a failure is about, if it is
   // too large for one message.
   void SendState(Generation generation, std::function<WorkerMessage(ModelState)> message);
-  void DropStage();
-  void DropAside();
   void Send(WorkerMessage message);
   void SendTelemetry();
   void SendHeartbeat();
@@ -141,26 +136,13 @@ class WorkerCore {
   EventLoop& loop_;
   EndFn on_end_;
   BufferPool pool_;
-  FrameLimits limits_;
-  RelayTransport routes_;  // routes of all data links
-  RefusalLog refusals_;
-  std::unique_ptr<LinkAcceptor> acceptor_;
+  DataEndpoint endpoint_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
   ReplicaStore replicas_;  // outlives the stages
   std::unique_ptr<Workshop> workshop_;
   std::deque<CentralMessage> waiting_;  // messages for the workshop
-  std::unique_ptr<StageHost> host_;
-  Generation generation_;
-  // A stage of the next plan, until its CommitPlan.
-  struct Aside {
-    std::unique_ptr<StageHost> host;
-    Generation generation;
-    LinkExpectation expectation;
-    LinkShaping shaping;
-  };
-  std::optional<Aside> aside_;
-  Generation aborted_;  // plans up to this one that were not committed are taken back
+  HeldStages stages_;
   bool welcomed_ = false;
   bool ended_ = false;
 };

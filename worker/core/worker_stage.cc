@@ -2,6 +2,7 @@
 // steps, asked for their state, dropped; and what it reports of that.
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,15 +28,6 @@ std::string ReasonOf(const absl::Status& status) {
 }
 
 }  // namespace
-
-void WorkerCore::DropStage() {
-  if (host_ != nullptr) workshop_->Retire(std::move(host_));
-}
-
-void WorkerCore::DropAside() {
-  if (aside_.has_value()) workshop_->Retire(std::move(aside_->host));
-  aside_.reset();
-}
 
 void WorkerCore::On(ProfileRequest request) {
   const Generation generation = request.generation;
@@ -65,10 +57,10 @@ void WorkerCore::On(ProgramRequest request) {
 }
 
 void WorkerCore::On(PrepareStage stage) {
-  DropAside();
-  if (stage.plan.generation <= aborted_) return;
+  stages_.DropAside();
+  if (stages_.IsTakenBack(stage.plan.generation)) return;
   // First, so that two stages are never in memory at once.
-  if (stage.starts_over) DropStage();
+  if (stage.starts_over) stages_.DropCurrent();
   const Generation generation = stage.plan.generation;
   const LinkExpectation expectation{stage.link_token, stage.upstream_peer,
                                     CentralSubject().ToString()};
@@ -85,15 +77,15 @@ void WorkerCore::On(PrepareStage stage) {
         !all.ok())
       return Failed(generation, all);
   }
-  workshop_->Make(std::move(stage), host_.get(), Events(generation),
+  workshop_->Make(std::move(stage), stages_.current(), Events(generation),
                   [=, this](absl::StatusOr<std::unique_ptr<StageHost>> host) {
                     if (!host.ok()) {
                       Failed(generation, host.status(), IsUnfit(host.status()));
-                    } else if (generation <= aborted_) {
+                    } else if (stages_.IsTakenBack(generation)) {
                       workshop_->Retire(*std::move(host));
                     } else {
                       const std::string numerics_class = (*host)->numerics_class();
-                      aside_ = Aside{*std::move(host), generation, expectation, shaping};
+                      stages_.PutAside({*std::move(host), generation, expectation, shaping});
                       Send(StagePrepared{generation, numerics_class});
                     }
                     CarryOutWaiting();
@@ -105,9 +97,9 @@ void WorkerCore::SendState(Generation generation,
   const auto hand_over = [this, message = std::move(message)](ModelState state) {
     return control_->Send(message(std::move(state)));
   };
-  workshop_->TakeState(host_.get(), hand_over,
+  workshop_->TakeState(stages_.current(), hand_over,
                        [this, generation](const absl::Status& taken, const absl::Status& handed) {
-                         if (!taken.ok()) Failed(generation_, taken);
+                         if (!taken.ok()) Failed(stages_.generation(), taken);
                          if (absl::IsResourceExhausted(handed)) {
                            Failed(generation, handed);
                          } else if (!handed.ok()) {
@@ -119,8 +111,9 @@ void WorkerCore::SendState(Generation generation,
 
 void WorkerCore::On(const Replicate& request) {
   if (IsAboutAnother(request.id.generation)) return;
-  if (host_ == nullptr) return FailWithoutStage("replicate its state");
-  if (absl::Status status = host_->Replicate(request.id); !status.ok()) Failed(generation_, status);
+  if (stage() == nullptr) return FailWithoutStage("replicate its state");
+  if (absl::Status status = stages_.current()->Replicate(request.id); !status.ok())
+    Failed(stages_.generation(), status);
 }
 
 void WorkerCore::On(const FetchLayers& request) {
@@ -135,7 +128,7 @@ void WorkerCore::On(const FetchLayers& request) {
     }
     return Send(std::move(fetched));
   }
-  if (host_ == nullptr) return FailWithoutStage("hand over layers");
+  if (stage() == nullptr) return FailWithoutStage("hand over layers");
   SendState(request.generation, [request](ModelState state) {
     std::erase_if(state.layers, [&](const LayerState& layer) {
       return std::none_of(
@@ -149,19 +142,11 @@ void WorkerCore::On(const FetchLayers& request) {
 
 void WorkerCore::On(const CommitPlan& commit) {
   // A worker without a stage in the new plan waits for another plan.
-  DropStage();
+  std::optional<HeldStages::Prepared> committed = stages_.Commit(commit.generation);
   replicas_.DropUncommitted();
-  generation_ = commit.generation;
-  if (!aside_.has_value() || aside_->generation != commit.generation) return;
-  host_ = std::move(aside_->host);
-  acceptor_->Expect(std::move(aside_->expectation), aside_->shaping);
-  aside_.reset();
-  host_->Start();
-}
-
-void WorkerCore::On(const AbortPlan& abort) {
-  aborted_ = std::max(aborted_, abort.generation);
-  if (aside_.has_value() && aside_->generation == abort.generation) DropAside();
+  if (!committed.has_value()) return;
+  endpoint_.Expect(std::move(committed->expectation), committed->shaping);
+  stages_.current()->Start();
 }
 
 StageEvents WorkerCore::Events(Generation generation) {
@@ -200,24 +185,26 @@ void WorkerCore::Failed(Generation generation, const absl::Status& status, bool 
       !sent.ok())
     return End(sent);
   loop_.Post([this, generation] {
-    if (generation_ == generation) DropStage();
+    if (stages_.generation() == generation) stages_.DropCurrent();
   });
 }
 
 void WorkerCore::FailWithoutStage(absl::string_view request) {
-  Send(StageFailed{generation_, absl::StrCat("was asked to ", request, " and has no stage")});
+  Send(StageFailed{stages_.generation(),
+                   absl::StrCat("was asked to ", request, " and has no stage")});
 }
 
 void WorkerCore::On(const RunUntil& grant) {
   if (IsAboutAnother(grant.generation)) return;
-  if (host_ == nullptr) return FailWithoutStage("train");
-  for (const TrainingChange& change : grant.changes) host_->ChangeTraining(change);
-  if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
+  if (stage() == nullptr) return FailWithoutStage("train");
+  for (const TrainingChange& change : grant.changes) stages_.current()->ChangeTraining(change);
+  if (absl::Status status = stages_.current()->RunUntil(grant.limit); !status.ok())
+    Failed(stages_.generation(), status);
 }
 
 void WorkerCore::On(const SnapshotRequest& request) {
   if (IsAboutAnother(request.generation)) return;
-  if (host_ == nullptr) return FailWithoutStage("report its state");
+  if (stage() == nullptr) return FailWithoutStage("report its state");
   SendState(request.generation, [request](ModelState state) {
     if (request.weights_only) KeepWeightsOnly(state);
     return Snapshot{request.generation, request.sequence, std::move(state)};
@@ -226,9 +213,10 @@ void WorkerCore::On(const SnapshotRequest& request) {
 
 void WorkerCore::On(const EvaluateRequest& request) {
   if (IsAboutAnother(request.generation)) return;
-  if (host_ == nullptr) return FailWithoutStage("evaluate");
-  if (absl::Status status = host_->Evaluate(request.first, request.micro_batches); !status.ok()) {
-    Failed(generation_, status);
+  if (stage() == nullptr) return FailWithoutStage("evaluate");
+  if (absl::Status status = stages_.current()->Evaluate(request.first, request.micro_batches);
+      !status.ok()) {
+    Failed(stages_.generation(), status);
   }
 }
 

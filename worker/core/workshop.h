@@ -16,7 +16,7 @@
 #include "worker/core/device_arithmetic.h"
 #include "worker/lane.h"
 #include "worker/measure/self_measurement.h"
-#include "worker/stage_host.h"
+#include "worker/host/stage_host.h"
 
 namespace runnel {
 

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +18,8 @@
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
+#include "worker/stage/compiled_stage.h"
+#include "worker/stage/mapped_state.h"
 #include "worker/stage/stage_engine.h"
 #include "worker/stage/stash.h"
 
@@ -69,37 +70,24 @@ class StageExecutor final : public StageEngine {
   }
 
   const Recipe& recipe() const { return *options_.recipe; }
-  std::string numerics_class() const override { return numerics_class_; }
+  std::string numerics_class() const override { return programs_.numerics_class(); }
   const NumberFormat& numbers() const override { return numbers_; }
   // What was allocated of the backend's memory: weight versions, optimizer, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
   int64_t memory_bytes() const override { return *memory_bytes_; }
-  double ModelJoules(int64_t samples) const override;
-  Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
-  Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
+  double ModelJoules(int64_t samples) const override {
+    return programs_.ModelJoules(samples, options_.training.micro_batches);
+  }
+  Shape input_shape(int64_t samples) const override { return programs_.input_shape(samples); }
+  Shape output_shape(int64_t samples) const override { return programs_.output_shape(samples); }
   const Stash& stash() const { return *stash_; }
   // What --batch-split auto found, for people; empty where nothing was measured.
-  const std::string& slices_found() const { return slices_found_; }
+  const std::string& slices_found() const { return programs_.slices_found(); }
 
  private:
-  struct Compiled {
-    Program program;
-    std::unique_ptr<Executable> executable;
-  };
-
-  struct StateMappings {
-    Mapping weights;  // the newest
-    Mapping statistics;
-    Mapping slots;
-  };
-
-  explicit StageExecutor(StageExecutorOptions options) : options_(std::move(options)) {}
-  absl::Status Compile(Backend* backend);
-  absl::Status MeasureSlices(Backend& backend, Program& program);
+  StageExecutor(StageExecutorOptions options, OptimizerChoice optimizer, CompiledStage programs,
+                BufferPool* pool);
   absl::Status AllocateState(Backend* backend);
-  absl::StatusOr<Compiled*> ForSamples(int64_t samples);
-  absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
-  absl::Status CheckLabels(const Payload& labels, int64_t samples) const;
   // Where the forward looks ahead, weights of its own; else the newest.
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
@@ -109,33 +97,21 @@ class StageExecutor final : public StageEngine {
   // Backend::Allocate.
   absl::StatusOr<Memory*> FreeScratch();
   Bindings StateBindings(const Memory& weights, const Memory& scratch) const;
-  TensorData Extract(const StateTensor& tensor, const std::byte* base) const;
-  void Put(const TensorData& from, const StateTensor& to, std::byte* base) const;
-  void PutLayer(const LayerState& layer, const StateMappings& to) const;
-  absl::StatusOr<StateMappings> MapState(MapAccess access) const;
+  absl::StatusOr<MappedState> MapState(MapAccess access) const;
 
   StageExecutorOptions options_;
-  std::string numerics_class_;
   NumberFormat numbers_;  // of the recipe and the settings
   OptimizerChoice optimizer_;
-  BufferPool* pool_ = nullptr;
-  StateLayout layout_;
-  Shape input_sample_;
-  Shape output_sample_;
-  bool has_loss_ = false;
-  int64_t labels_per_sample_ = 1;
-  bool forward_only_ = false;       // all layers lie in ModelSpec::frozen_front
-  bool steps_in_backward_ = false;  // CompileOptions
-  std::string slices_found_;
-  std::map<int64_t, Compiled> compiled_;  // by samples
+  CompiledStage programs_;
+  BufferPool* pool_;
+  bool forward_only_;  // all layers lie in ModelSpec::frozen_front
   std::unique_ptr<Stash> stash_;
   // The backend's memory.
   Stash::AllocateFn allocate_;
   std::unique_ptr<Memory> slots_;  // of the optimizer
   std::unique_ptr<Memory> gradients_;
   std::unique_ptr<Memory> statistics_;
-  int64_t scratch_bytes_ = 0;
-  std::shared_ptr<std::atomic<int64_t>> memory_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::shared_ptr<std::atomic<int64_t>> memory_bytes_;
   // One, and one more for each weight-gradient that is deferred.
   std::vector<std::unique_ptr<Memory>> free_scratch_;
 };

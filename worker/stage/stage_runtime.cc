@@ -36,7 +36,8 @@ StageRuntime::StageRuntime(StageRuntimeOptions options)
       limit_(options_.first_sequence.value()),
       done_{limit_, limit_, limit_},
       sent_(limit_),
-      version_(options_.batching.Locate(options_.first_sequence).step) {}
+      version_(options_.batching.Locate(options_.first_sequence).step),
+      evaluation_(first_stage(), has_loss(), options_.eval_batch_size, options_.eval_samples) {}
 
 bool StageRuntime::Decodes(Direction direction) const {
   if (direction == Direction::kForward) {
@@ -65,7 +66,7 @@ absl::Status StageRuntime::RunUntil(Sequence limit) {
   if (failed_) return absl::OkStatus();
   if (limit.value() < limit_)
     return Fail(absl::StrCat("grant ", limit.value(), " is behind ", limit_));
-  if (evaluation_.has_value()) return Fail("grant during an evaluation");
+  if (evaluation_.under_way()) return Fail("grant during an evaluation");
   limit_ = limit.value();
   barrier_reported_ = false;
   Advance();
@@ -76,8 +77,7 @@ absl::Status StageRuntime::Evaluate(Sequence first, int64_t micro_batches) {
   if (failed_) return absl::OkStatus();
   if (!barrier_reported_ || micro_batches < 1)
     return Fail("evaluation away from a barrier, or of nothing");
-  evaluation_ =
-      Evaluation{.first = first, .next = first.value(), .end = first.value() + micro_batches};
+  evaluation_.Begin(first, micro_batches);
   AdvanceEvaluation();
   return absl::OkStatus();
 }
@@ -128,10 +128,10 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
   const MicroBatch place = options_.batching.Locate(sequence);
   switch (kind) {
     case FrameKind::kInput:
-      inputs_[sequence.value()] = std::move(payload);
+      arrived_.AddInput(sequence.value(), std::move(payload));
       break;
     case FrameKind::kLabels:
-      labels_[sequence.value()] = std::move(payload);
+      arrived_.AddLabels(sequence.value(), std::move(payload));
       break;
     case FrameKind::kActivation:
     case FrameKind::kGradient: {
@@ -146,7 +146,11 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
       break;
     }
     default:
-      return EvaluationArrived(kind, sequence, samples, std::move(payload));
+      if (absl::Status status = evaluation_.Arrived(kind, sequence, samples, std::move(payload));
+          !status.ok())
+        return Fail(std::string(status.message()));
+      AdvanceEvaluation();
+      return absl::OkStatus();
   }
   Advance();
   return absl::OkStatus();
@@ -154,8 +158,11 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
 
 // A boundary tensor is here in the form that compute takes; its encoded bytes are no longer needed.
 void StageRuntime::Accept(Direction direction, MicroBatch place, Payload payload) {
-  (direction == Direction::kForward ? inputs_ : gradients_)[place.sequence.value()] =
-      std::move(payload);
+  if (direction == Direction::kForward) {
+    arrived_.AddInput(place.sequence.value(), std::move(payload));
+  } else {
+    gradients_[place.sequence.value()] = std::move(payload);
+  }
   if (direction == Direction::kForward && acknowledges_forwards()) return;
   effects_.push_back(AcknowledgeEffect{SenderOf(direction), KindOf(direction), place.sequence});
 }
@@ -220,7 +227,8 @@ absl::Status StageRuntime::ComputeDone(ComputeResult result) {
       FinishWeightGradient();
       break;
     case Running::kEvaluate:
-      FinishEvaluation(std::move(result));
+      evaluation_.Finish(std::move(result), effects_);
+      AdvanceEvaluation();
       return absl::OkStatus();
     case Running::kNothing:
       return Fail("a completion without an action");
@@ -279,25 +287,18 @@ void StageRuntime::Advance() {
 }
 
 void StageRuntime::StartForward() {
-  const auto input = inputs_.find(done_.forwards);
-  if (input == inputs_.end()) return;
-  const auto labels = labels_.find(done_.forwards);
-  if (has_loss() && labels == labels_.end()) return;
-
+  std::optional<Arrivals::Batch> arrived = arrived_.Take(done_.forwards, has_loss());
+  if (!arrived.has_value()) return;
   const MicroBatch place = options_.batching.Locate(Sequence(done_.forwards));
-  ForwardEffect effect{place, version_, std::move(input->second), {}};
-  inputs_.erase(input);
   if (first_stage())
     effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kInput, place.sequence});
   if (acknowledges_forwards())
     effects_.push_back(AcknowledgeEffect{Peer::kUpstream, FrameKind::kActivation, place.sequence});
-  if (has_loss()) {
-    effect.labels = std::move(labels->second);
-    labels_.erase(labels);
+  if (has_loss())
     effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kLabels, place.sequence});
-  }
   running_ = Running::kForward;
-  effects_.push_back(std::move(effect));
+  effects_.push_back(
+      ForwardEffect{place, version_, std::move(arrived->input), std::move(arrived->labels)});
 }
 
 void StageRuntime::StartInputGradient() {
@@ -318,72 +319,8 @@ void StageRuntime::StartWeightGradient() {
   effects_.push_back(WeightGradientEffect{place, place.last_in_step});
 }
 
-absl::Status StageRuntime::EvaluationArrived(FrameKind kind, Sequence sequence, int64_t samples,
-                                             Payload payload) {
-  // The feed may be ahead of the request that starts the evaluation, never behind.
-  const int64_t next = evaluation_.has_value() ? evaluation_->next : 0;
-  if (sequence.value() < next)
-    return Fail(absl::StrCat("evaluation micro-batch ", sequence.value(), " is out of order"));
-  if (samples < 1 || samples > options_.eval_batch_size) {
-    return Fail(absl::StrCat("evaluation micro-batch of ", samples, " samples"));
-  }
-  (kind == FrameKind::kEvalLabels ? eval_labels_ : eval_inputs_)[sequence.value()] =
-      std::move(payload);
-  AdvanceEvaluation();
-  return absl::OkStatus();
-}
-
 void StageRuntime::AdvanceEvaluation() {
-  if (!evaluation_.has_value() || running_ != Running::kNothing ||
-      evaluation_->next == evaluation_->end)
-    return;
-  const int64_t next = evaluation_->next;
-  const auto input = eval_inputs_.find(next);
-  if (input == eval_inputs_.end()) return;
-  const auto labels = eval_labels_.find(next);
-  if (has_loss() && labels == eval_labels_.end()) return;
-
-  const int64_t before = (next - evaluation_->first.value()) * options_.eval_batch_size;
-  EvaluateEffect effect{Sequence(next),
-                        std::min(options_.eval_batch_size, options_.eval_samples - before),
-                        std::move(input->second),
-                        {}};
-  eval_inputs_.erase(input);
-  effects_.push_back(AcknowledgeEffect{
-      first_stage() ? Peer::kFeed : Peer::kUpstream,
-      first_stage() ? FrameKind::kEvalInput : FrameKind::kEvalActivation, Sequence(next)});
-  if (has_loss()) {
-    effect.labels = std::move(labels->second);
-    eval_labels_.erase(labels);
-    effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kEvalLabels, Sequence(next)});
-  }
-  running_ = Running::kEvaluate;
-  effects_.push_back(std::move(effect));
-}
-
-void StageRuntime::FinishEvaluation(ComputeResult result) {
-  Evaluation& evaluation = *evaluation_;
-  ++evaluated_;
-  const Sequence sequence(evaluation.next++);
-  const int64_t before = (sequence.value() - evaluation.first.value()) * options_.eval_batch_size;
-  const int64_t samples = std::min(options_.eval_batch_size, options_.eval_samples - before);
-  if (has_loss()) {
-    evaluation.loss_sum += result.loss_sum;
-    evaluation.correct += result.correct;
-    evaluation.samples += samples;
-  } else {
-    effects_.push_back(SendEffect{Peer::kDownstream, FrameKind::kEvalActivation, sequence, samples,
-                                  std::move(result.tensor)});
-  }
-  if (evaluation.next == evaluation.end) {
-    if (has_loss()) {
-      effects_.push_back(EvaluationDoneEffect{evaluation.first, evaluation.loss_sum,
-                                              evaluation.correct, evaluation.samples});
-    }
-    evaluation_.reset();
-    return;
-  }
-  AdvanceEvaluation();
+  if (running_ == Running::kNothing && evaluation_.Start(effects_)) running_ = Running::kEvaluate;
 }
 
 }  // namespace runnel

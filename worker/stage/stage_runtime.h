@@ -1,17 +1,14 @@
 #pragma once
 
-// One stage's part in the pipeline as a state machine (AccEPT 2.1): events
-// in, effects out. No thread, no clock, no arithmetic: the shell (pipeline_host.h) carries effects
-// out on a compute lane and a codec lane and returns completions as events; the simulator runs the
-// same object over a virtual network. The order of compute effects is a function of the plan and
-// the grants, never of arrivals.
+// One stage's part in the pipeline as a state machine (AccEPT 2.1): events in, effects out. No
+// thread, no clock, no arithmetic: the shell (host/pipeline_host.h) carries effects out on a compute
+// lane and a codec lane and returns completions as events; the simulator runs the same object over
+// a virtual network. The order of compute effects is a function of the plan and the grants, never
+// of arrivals.
 
 #include <cstdint>
-#include <deque>
 #include <map>
-#include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,94 +18,11 @@
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
 #include "proto/transport/link/frame.h"
+#include "worker/stage/arrivals.h"
+#include "worker/stage/stage_effects.h"
+#include "worker/stage/stage_evaluation.h"
 
 namespace runnel {
-
-enum class Peer : uint8_t {
-  kUpstream,
-  kDownstream,
-  kFeed
-};  // kFeed: central, for samples and labels
-
-// ---- effects
-
-// Send a data frame. Emitted in ascending sequence within a kind.
-struct SendEffect {
-  Peer peer;
-  FrameKind kind;
-  Sequence sequence;
-  int64_t samples;
-  Payload payload;
-};
-// Tell the peer that everything of this kind up to `sequence` has been consumed.
-struct AcknowledgeEffect {
-  Peer peer;
-  FrameKind kind;
-  Sequence sequence;
-};
-// Compute effects: at most one is outstanding; each is answered by ComputeDone.
-struct ForwardEffect {
-  MicroBatch place;
-  int64_t version;  // optimizer steps that the weights to use have seen: the newest
-  Payload input;
-  Payload labels;  // labels, for the stage with the loss
-};
-struct InputGradientEffect {
-  MicroBatch place;
-  Payload output_gradient;  // empty where the loss is
-};
-// The weight-gradient of the oldest micro-batch that waits for one; then, if `step`, the optimizer
-// step.
-struct WeightGradientEffect {
-  MicroBatch place;
-  bool step;
-};
-struct EvaluateEffect {
-  Sequence sequence;
-  int64_t samples;
-  Payload input;
-  Payload labels;
-};
-// Codec effects: carried out first in, first out.
-struct EncodeEffect {
-  Direction direction;
-  MicroBatch place;
-  Payload tensor;
-};
-struct DecodeEffect {
-  Direction direction;
-  MicroBatch place;
-  Payload payload;
-};
-// All micro-batches below `sequence` are done and the lanes are empty.
-struct BarrierEffect {
-  Sequence sequence;
-};
-struct EvaluationDoneEffect {
-  Sequence first;
-  double loss_sum;
-  int64_t correct;
-  int64_t samples;
-};
-
-using Effect = std::variant<SendEffect, AcknowledgeEffect, ForwardEffect, InputGradientEffect,
-                            WeightGradientEffect, EvaluateEffect, EncodeEffect, DecodeEffect,
-                            BarrierEffect, EvaluationDoneEffect>;
-
-// Result of a compute effect.
-struct ComputeResult {
-  Payload tensor;  // forward, evaluate: the output (none where the loss is); input-gradient: the
-                   // gradient, if any
-  double loss_sum = 0;  // sum of losses at the stage with the loss
-  int64_t correct = 0;
-};
-
-// Sums since the start, where the loss is.
-struct LossCounters {
-  double loss_sum = 0;
-  int64_t correct = 0;
-  int64_t samples = 0;
-};
 
 struct StageRuntimeOptions {
   Plan plan;
@@ -157,18 +71,9 @@ class StageRuntime {
   int64_t version() const { return version_; }
   bool at_barrier() const { return barrier_reported_; }
   const LossCounters& loss() const { return loss_; }
-  int64_t evaluated() const { return evaluated_; }  // micro-batches, of all evaluations
+  int64_t evaluated() const { return evaluation_.evaluated(); }
 
  private:
-  struct Evaluation {
-    Sequence first;
-    int64_t next = 0;  // evaluation sequences
-    int64_t end = 0;
-    double loss_sum = 0;
-    int64_t correct = 0;
-    int64_t samples = 0;
-  };
-
   const StagePlan& plan() const { return options_.plan.stages[options_.stage]; }
   // The stage before gets no gradient; the acknowledgement of an activation, sent when its forward
   // begins, ends its micro-batch there.
@@ -179,8 +84,6 @@ class StageRuntime {
   int64_t Boundary() const;
   absl::Status Fail(std::string what);
   absl::Status CheckArrival(FrameKind kind, Sequence sequence, int64_t samples) const;
-  absl::Status EvaluationArrived(FrameKind kind, Sequence sequence, int64_t samples,
-                                 Payload payload);
   void Accept(Direction direction, MicroBatch place, Payload payload);
   void Advance();
   void StartForward();
@@ -190,7 +93,6 @@ class StageRuntime {
   void FinishForward(ComputeResult result);
   void FinishInputGradient(ComputeResult result);
   void FinishWeightGradient();
-  void FinishEvaluation(ComputeResult result);
   void Emit(Direction direction, const MicroBatch& place, Payload tensor);
   void Send(Direction direction, Sequence sequence, int64_t samples, Payload payload);
 
@@ -207,15 +109,10 @@ class StageRuntime {
   enum class Running : uint8_t { kNothing, kForward, kInputGradient, kWeightGradient, kEvaluate };
   Running running_ = Running::kNothing;
 
-  std::map<int64_t, Payload> inputs_;  // by sequence: arrived and decoded, forward not begun
-  std::map<int64_t, Payload> labels_;
-  std::map<int64_t, Payload> gradients_;
+  Arrivals arrived_;                      // and decoded
+  std::map<int64_t, Payload> gradients_;  // by sequence
   LossCounters loss_;
-
-  std::optional<Evaluation> evaluation_;
-  int64_t evaluated_ = 0;
-  std::map<int64_t, Payload> eval_inputs_;
-  std::map<int64_t, Payload> eval_labels_;
+  StageEvaluation evaluation_;
 };
 
 }  // namespace runnel

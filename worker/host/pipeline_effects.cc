@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "worker/host/pipeline_host.h"
 #include "worker/not_finite.h"
 #include "worker/out_of_memory.h"
-#include "worker/pipeline_host.h"
 
 namespace runnel {
 namespace {
@@ -29,53 +29,39 @@ void PipelineHost::Carry(SendEffect effect) {
   frame.header.samples = static_cast<uint32_t>(effect.samples);
   frame.payload = std::move(effect.payload);
   const int64_t bytes = kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
+  Telemetry& counts = meter_.counts();
   if (effect.kind == FrameKind::kGradient) {
-    ++telemetry_.frames_up;
-    telemetry_.bytes_up += bytes;
-    telemetry_.raw_bytes_up += engine_->input_shape(effect.samples).elements() * 4;
+    ++counts.frames_up;
+    counts.bytes_up += bytes;
+    counts.raw_bytes_up += engine_->input_shape(effect.samples).elements() * 4;
   } else if (effect.kind == FrameKind::kActivation || !engine_->trains()) {
-    ++telemetry_.frames_down;
-    telemetry_.bytes_down += bytes;
-    telemetry_.raw_bytes_down += engine_->output_shape(effect.samples).elements() * 4;
+    ++counts.frames_down;
+    counts.bytes_down += bytes;
+    counts.raw_bytes_down += engine_->output_shape(effect.samples).elements() * 4;
   }
-  LinkTo(effect.peer)->session().Send(std::move(frame));
+  links_.To(effect.peer)->session().Send(std::move(frame));
 }
 
 void PipelineHost::Carry(AcknowledgeEffect effect) {
-  LinkTo(effect.peer)->session().Acknowledge(effect.kind, generation_, effect.sequence);
+  links_.To(effect.peer)->session().Acknowledge(effect.kind, generation_, effect.sequence);
 }
 
 void PipelineHost::Compute(bool counts,
                            std::function<absl::StatusOr<StageCompute::Output>()> work) {
-  const int64_t now = environment_.loop->clock().NowNanos();
-  if (counts && idle_since_ns_ != 0) telemetry_.wait_ns += now - std::exchange(idle_since_ns_, 0);
-  computing_ = true;
-  compute_lane_->Post([this, counts, work = std::move(work), alive = alive_] {
-    const Clock& clock = environment_.loop->clock();
-    TaskTime time;
-    time.begin_ns = clock.NowNanos();
-    const int64_t processor_begin_ns = ThreadProcessorNs();
-    absl::StatusOr<StageCompute::Output> output = WithinMemory("it computed", work);
-    time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
-    time.end_ns = clock.NowNanos();
-    environment_.loop->Post([this, alive, output = std::move(output), counts, time]() mutable {
-      if (*alive) ComputeFinished(std::move(output), counts, time);
-    });
-  });
+  if (counts) meter_.BeginAction();
+  lanes_.Compute(std::move(work),
+                 [this, counts](absl::StatusOr<StageCompute::Output> output, const TaskTime& time) {
+                   ComputeFinished(std::move(output), counts, time);
+                 });
 }
 
 void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
                                    const TaskTime& time) {
-  computing_ = false;
   if (!output.ok()) {
     Fail(output.status());
     return;
   }
-  if (counts) {
-    telemetry_.busy_ns += time.end_ns - time.begin_ns;
-    telemetry_.busy_processor_ns += time.processor_ns;
-    idle_since_ns_ = time.end_ns;
-  }
+  if (counts) meter_.EndAction(time);
   const int64_t backwards = runtime_.backwards();
   const absl::Status status =
       runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct});
@@ -83,17 +69,15 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
 }
 
 void PipelineHost::PumpBackward(int64_t before, int64_t now_ns, const absl::Status& status) {
-  const bool is_backward = runtime_.backwards() != before;
-  const bool is_first = is_backward && telemetry_.last_backward_ns == 0;
-  if (is_backward) telemetry_.last_backward_ns = now_ns;
+  const bool is_first = runtime_.backwards() != before && meter_.EndBackward(now_ns);
   Pump(loss_from_ == NotFinite::kNothing ? status : MarkNotFinite(status, loss_from_));
   if (is_first) events_.on_first_backward();
 }
 
 void PipelineHost::ReportWaiting() {
   const int64_t backwards = runtime_.backwards();
-  const absl::Status status =
-      runtime_.Waiting(downstream_->session().unacknowledged(FrameKind::kActivation));
+  const absl::Status status = runtime_.Waiting(
+      links_.To(Peer::kDownstream)->session().unacknowledged(FrameKind::kActivation));
   PumpBackward(backwards, environment_.loop->clock().NowNanos(), status);
 }
 
@@ -156,62 +140,62 @@ void PipelineHost::Carry(EvaluateEffect effect) {
 }
 
 void PipelineHost::Carry(EncodeEffect effect) {
-  codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
-    const int64_t begin_ns = environment_.loop->clock().NowNanos();
-    const MicroBatch& place = effect.place;
-    const Shape shape = effect.direction == Direction::kForward
-                            ? engine_->output_shape(place.samples)
-                            : engine_->input_shape(place.samples);
-    Payload payload;
-    absl::Status status = WithinMemory("it encoded a tensor", [&] {
-      payload = environment_.pool->Allocate(
-          static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
-      return codecs_->Encode(effect.direction, place, shape, effect.tensor.bytes(),
-                             payload.mutable_bytes());
-    });
-    const DType boundary = engine_->numbers().boundary(effect.direction);
-    if (!status.ok() && !HasNumbers(boundary, shape, effect.tensor))
-      status = MarkNotFinite(std::move(status), NotFinite::kOwn);
-    const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
-    environment_.loop->Post([this, alive, status, direction = effect.direction, place,
-                             payload = std::move(payload), took_ns]() mutable {
-      if (!*alive) return;
-      telemetry_.codec_ns += took_ns;
-      Pump(status.ok()
-               ? runtime_.Encoded(direction, place.sequence, place.samples, std::move(payload))
-               : status);
-    });
-  });
+  const Direction direction = effect.direction;
+  const MicroBatch place = effect.place;
+  lanes_.Code([this, effect = std::move(effect)] { return Encode(effect); },
+              [this, direction, place](absl::StatusOr<Payload> payload, int64_t took_ns) {
+                meter_.counts().codec_ns += took_ns;
+                Pump(payload.ok() ? runtime_.Encoded(direction, place.sequence, place.samples,
+                                                     *std::move(payload))
+                                  : payload.status());
+              });
+}
+
+absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
+  const MicroBatch& place = effect.place;
+  const Shape shape = effect.direction == Direction::kForward ? engine_->output_shape(place.samples)
+                                                              : engine_->input_shape(place.samples);
+  absl::StatusOr<Payload> encoded =
+      WithinMemory("it encoded a tensor", [&]() -> absl::StatusOr<Payload> {
+        Payload payload = environment_.pool->Allocate(
+            static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
+        RUNNEL_RETURN_IF_ERROR(codecs_->Encode(effect.direction, place, shape,
+                                               effect.tensor.bytes(), payload.mutable_bytes()));
+        return payload;
+      });
+  const DType boundary = engine_->numbers().boundary(effect.direction);
+  if (!encoded.ok() && !HasNumbers(boundary, shape, effect.tensor))
+    return MarkNotFinite(encoded.status(), NotFinite::kOwn);
+  return encoded;
 }
 
 void PipelineHost::Carry(DecodeEffect effect) {
-  codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
-    const int64_t begin_ns = environment_.loop->clock().NowNanos();
-    const MicroBatch& place = effect.place;
-    const Shape shape = effect.direction == Direction::kForward
-                            ? engine_->input_shape(place.samples)
-                            : engine_->output_shape(place.samples);
-    Payload tensor;
-    const absl::Status status = WithinMemory("it decoded a tensor", [&] {
-      tensor = environment_.pool->Allocate(
-          static_cast<size_t>(codecs_->TensorBytes(effect.direction, shape)));
-      return codecs_->Decode(effect.direction, place, effect.payload.bytes(), shape,
-                             tensor.mutable_bytes());
-    });
-    const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
-    environment_.loop->Post([this, alive, status, direction = effect.direction,
-                             sequence = place.sequence, tensor = std::move(tensor),
-                             took_ns]() mutable {
-      if (!*alive) return;
-      telemetry_.codec_ns += took_ns;
-      Pump(status.ok() ? runtime_.Decoded(direction, sequence, std::move(tensor)) : status);
-    });
+  const Direction direction = effect.direction;
+  const Sequence sequence = effect.place.sequence;
+  lanes_.Code([this, effect = std::move(effect)] { return Decode(effect); },
+              [this, direction, sequence](absl::StatusOr<Payload> tensor, int64_t took_ns) {
+                meter_.counts().codec_ns += took_ns;
+                Pump(tensor.ok() ? runtime_.Decoded(direction, sequence, *std::move(tensor))
+                                 : tensor.status());
+              });
+}
+
+absl::StatusOr<Payload> PipelineHost::Decode(const DecodeEffect& effect) {
+  const MicroBatch& place = effect.place;
+  const Shape shape = effect.direction == Direction::kForward
+                          ? engine_->input_shape(place.samples)
+                          : engine_->output_shape(place.samples);
+  return WithinMemory("it decoded a tensor", [&]() -> absl::StatusOr<Payload> {
+    Payload tensor = environment_.pool->Allocate(
+        static_cast<size_t>(codecs_->TensorBytes(effect.direction, shape)));
+    RUNNEL_RETURN_IF_ERROR(codecs_->Decode(effect.direction, place, effect.payload.bytes(), shape,
+                                           tensor.mutable_bytes()));
+    return tensor;
   });
 }
 
 void PipelineHost::Carry(BarrierEffect effect) {
-  idle_since_ns_ = 0;
-  use_.Pause(environment_.loop->clock().NowNanos());
+  meter_.Pause();
   events_.on_barrier(effect.sequence);
 }
 

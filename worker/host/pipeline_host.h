@@ -8,14 +8,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "worker/energy/training_use.h"
-#include "worker/lane.h"
+#include "worker/host/stage_host.h"
+#include "worker/host/stage_lanes.h"
+#include "worker/host/stage_links.h"
+#include "worker/host/stage_meter.h"
 #include "worker/link_codecs.h"
 #include "worker/replication/stage_replication.h"
 #include "worker/stage/stage_engine.h"
 #include "worker/stage/stage_runtime.h"
-#include "worker/stage_host.h"
 
 namespace runnel {
 
@@ -25,7 +27,6 @@ class PipelineHost final : public StageHost {
   PipelineHost(const PrepareStage& stage, const StageEnvironment& environment,
                const Batching& batching, std::unique_ptr<StageEngine> engine,
                std::unique_ptr<LinkCodecs> codecs, StageEvents events);
-  ~PipelineHost() override;
 
   void Start() override;
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
@@ -37,16 +38,14 @@ class PipelineHost final : public StageHost {
   Telemetry telemetry() const override;
   std::string numerics_class() const override { return engine_->numerics_class(); }
   int64_t evaluated() const override { return runtime_.evaluated(); }
-  bool computing() const override { return computing_; }
+  bool computing() const override { return lanes_.computing(); }
   void Detach() override;
 
  private:
   bool has_upstream() const { return !runtime_.first_stage(); }
   bool has_downstream() const { return !runtime_.has_loss(); }
   bool needs_feed() const { return runtime_.first_stage() || runtime_.has_loss(); }
-  LinkShell* LinkTo(Peer peer);
-  Lane& codec_lane() { return codec_lane_ != nullptr ? *codec_lane_ : *compute_lane_; }
-  std::unique_ptr<LinkShell> MakeLink(Peer peer, const LinkTarget& target);
+  LinkShell& OpenLink(Peer peer);
   void SetLimits();
   void CheckReady();
   void Fail(const absl::Status& status);
@@ -65,6 +64,9 @@ class PipelineHost final : public StageHost {
   void Carry(BarrierEffect effect);
   void Carry(EvaluationDoneEffect effect);
 
+  // Both run where tensors are coded.
+  absl::StatusOr<Payload> Encode(const EncodeEffect& effect);
+  absl::StatusOr<Payload> Decode(const DecodeEffect& effect);
   // Runs `work` on the compute lane; its result becomes ComputeDone. counts: as busy time.
   void Compute(bool counts, std::function<absl::StatusOr<StageCompute::Output>()> work);
   // The forward's output; an error if it is no number, which says where that came from.
@@ -78,35 +80,19 @@ class PipelineHost final : public StageHost {
                        const TaskTime& time);
 
   StageEnvironment environment_;
-  LinkShaping shaping_;
-  std::string greeting_;
-  LinkTarget downstream_target_;
-  std::string upstream_peer_;
-  TrainingSettings training_;
-  int64_t eval_samples_ = 0;
-  Batching batching_;
-  Generation generation_;
+  const Generation generation_;
+  const std::vector<int64_t> micro_batch_sizes_;  // of training and evaluations, in samples
   StageRuntime runtime_;
   std::unique_ptr<StageEngine> engine_;
   std::unique_ptr<LinkCodecs> codecs_;
   StageEvents events_;
-  Telemetry telemetry_;
-  int64_t idle_since_ns_ = 0;  // 0: busy, or at a barrier
-  // Counts between a grant and its barrier. Telemetry, which is const, brings it up to date.
-  mutable TrainingUse use_;
+  StageMeter meter_;
   bool ready_ = false;
   bool failed_ = false;
-  bool computing_ = false;
   NotFinite loss_from_ = NotFinite::kNothing;  // of a loss that is no finite number
-  std::shared_ptr<bool> alive_;  // false once the host is gone: completions on their way check it
-
-  std::unique_ptr<LinkShell> upstream_;
-  std::unique_ptr<LinkShell> downstream_;
-  std::unique_ptr<LinkShell> feed_;
+  StageLinks links_;
   std::unique_ptr<StageReplication> replication_;
-  // Last: joined before what their tasks use goes.
-  std::unique_ptr<Lane> compute_lane_;
-  std::unique_ptr<Lane> codec_lane_;  // null: the compute lane codes too
+  StageLanes lanes_;  // last: joined before what their tasks use goes
 };
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-#include "worker/plain_host.h"
+#include "worker/host/plain_host.h"
 
 #include <cmath>
 #include <utility>
@@ -7,8 +7,6 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "worker/frame_limits.h"
-#include "worker/out_of_memory.h"
-#include "worker/peak_memory.h"
 
 namespace runnel {
 
@@ -21,10 +19,11 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
       generation_(stage.plan.generation),
       engine_(std::move(engine)),
       events_(std::move(events)),
-      use_(environment.energy, engine_->ModelJoules(batching_.Locate(stage.first_sequence).samples),
-           stage.first_sequence),
-      alive_(std::make_shared<bool>(true)),
-      lane_(MakeLane(environment.make_lane, LaneKind::kCompute)) {
+      meter_(
+          &environment.loop->clock(), generation_,
+          {environment.energy, engine_->ModelJoules(batching_.Locate(stage.first_sequence).samples),
+           stage.first_sequence}),
+      lanes_(environment.loop, environment.make_lane, /*codes_apart=*/false) {
   training_.next = training_.limit = stage.first_sequence.value();
   StageFrameSizes sizes;
   sizes.first_stage = true;
@@ -36,12 +35,8 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
   environment_.limits->Set(AllowedPayloads(sizes));
 }
 
-PlainHost::~PlainHost() {
-  if (alive_ != nullptr) *alive_ = false;
-}
-
 void PlainHost::Detach() {
-  *std::exchange(alive_, nullptr) = false;
+  lanes_.Detach();
   feed_.reset();
 }
 
@@ -71,8 +66,7 @@ void PlainHost::Fail(const absl::Status& status) {
 
 absl::Status PlainHost::RunUntil(Sequence limit) {
   training_.limit = limit.value();
-  idle_since_ns_ = environment_.loop->clock().NowNanos();
-  use_.Resume(environment_.loop->clock().NowNanos());
+  meter_.Resume();
   Advance();
   return absl::OkStatus();
 }
@@ -96,66 +90,53 @@ void PlainHost::Deliver(Frame frame) {
     return;
   }
   queue.samples[sequence] = header.samples;
-  (header.kind == queue.labels_kind ? queue.labels : queue.inputs)[sequence] =
-      std::move(frame.payload);
+  if (header.kind == queue.labels_kind) {
+    queue.arrived.AddLabels(sequence, std::move(frame.payload));
+  } else {
+    queue.arrived.AddInput(sequence, std::move(frame.payload));
+  }
   Advance();
 }
 
 void PlainHost::Advance() {
-  if (running_ || failed_) return;
+  if (computing() || failed_) return;
   for (Queue* queue : {&training_, &evaluating_}) {
-    const bool here = queue->next < queue->limit && queue->inputs.contains(queue->next) &&
-                      queue->labels.contains(queue->next);
-    if (here) {
-      Start(*queue);
-      return;
-    }
+    if (queue->next >= queue->limit) continue;
+    if (auto arrived = queue->arrived.Take(queue->next, /*has_labels=*/true))
+      return Start(*queue, *std::move(arrived));
   }
 }
 
-void PlainHost::Start(Queue& queue) {
+void PlainHost::Start(Queue& queue, Arrivals::Batch arrived) {
   const bool training = &queue == &training_;
   const Sequence sequence(queue.next);
-  const auto take = [&sequence](std::map<int64_t, Payload>& from) {
-    return from.extract(sequence.value()).mapped();
-  };
-  Payload input = take(queue.inputs);
-  Payload labels = take(queue.labels);
   const int64_t samples = queue.samples.extract(sequence.value()).mapped();
   feed_->session().Acknowledge(queue.input_kind, generation_, sequence);
   feed_->session().Acknowledge(queue.labels_kind, generation_, sequence);
-  running_ = true;
-  if (!training) evaluation_samples_ = samples;
-  if (training && idle_since_ns_ != 0) {
-    telemetry_.wait_ns += environment_.loop->clock().NowNanos() - std::exchange(idle_since_ns_, 0);
+  if (training) {
+    meter_.BeginAction();
+  } else {
+    evaluation_samples_ = samples;
   }
-  lane_->Post([this, training, sequence, samples, input = std::move(input),
-               labels = std::move(labels), alive = alive_]() mutable {
-    const Clock& clock = environment_.loop->clock();
-    TaskTime time;
-    time.begin_ns = clock.NowNanos();
-    const int64_t processor_begin_ns = ThreadProcessorNs();
-    const absl::StatusOr<LossResult> result =
-        WithinMemory("it computed", [&]() -> absl::StatusOr<LossResult> {
-          if (training) {
-            return TrainMicroBatch(*engine_, batching_.Locate(sequence), std::move(input),
-                                   std::move(labels));
-          }
-          RUNNEL_ASSIGN_OR_RETURN(const StageCompute::Output output,
-                                  engine_->Evaluate(samples, std::move(input), std::move(labels)));
-          return LossResult{output.loss_sum, output.correct};
-        });
-    time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
-    time.end_ns = clock.NowNanos();
-    environment_.loop->Post([this, alive, result, training, time] {
-      if (*alive) Finished(result, training, time);
-    });
-  });
+  lanes_.Compute(
+      [this, training, sequence, samples,
+       arrived = std::move(arrived)]() mutable -> absl::StatusOr<LossResult> {
+        if (training) {
+          return TrainMicroBatch(*engine_, batching_.Locate(sequence), std::move(arrived.input),
+                                 std::move(arrived.labels));
+        }
+        RUNNEL_ASSIGN_OR_RETURN(
+            const StageCompute::Output output,
+            engine_->Evaluate(samples, std::move(arrived.input), std::move(arrived.labels)));
+        return LossResult{output.loss_sum, output.correct};
+      },
+      [this, training](const absl::StatusOr<LossResult>& result, const TaskTime& time) {
+        Finished(result, training, time);
+      });
 }
 
 void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training,
                          const TaskTime& time) {
-  running_ = false;
   if (!result.ok()) {
     Fail(result.status());
     return;
@@ -170,18 +151,15 @@ void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training
     FinishedEvaluation(*result);
     return;
   }
-  telemetry_.busy_ns += time.end_ns - time.begin_ns;
-  telemetry_.busy_processor_ns += time.processor_ns;
-  telemetry_.loss_sum += result->loss_sum;
-  telemetry_.correct += result->correct;
-  telemetry_.loss_samples += batching_.Locate(Sequence(training_.next)).samples;
-  idle_since_ns_ = time.end_ns;
-  telemetry_.forwards = telemetry_.backwards = ++training_.next;
-  const bool is_first = std::exchange(telemetry_.last_backward_ns, time.end_ns) == 0;
-  if (is_first) events_.on_first_backward();
+  meter_.EndAction(time);
+  Telemetry& counts = meter_.counts();
+  counts.loss_sum += result->loss_sum;
+  counts.correct += result->correct;
+  counts.loss_samples += batching_.Locate(Sequence(training_.next)).samples;
+  counts.forwards = counts.backwards = ++training_.next;
+  if (meter_.EndBackward(time.end_ns)) events_.on_first_backward();
   if (training_.next == training_.limit) {
-    idle_since_ns_ = 0;
-    use_.Pause(environment_.loop->clock().NowNanos());
+    meter_.Pause();
     events_.on_barrier(Sequence(training_.limit));
   }
   Advance();
@@ -196,11 +174,9 @@ void PlainHost::FinishedEvaluation(const LossResult& result) {
 }
 
 Telemetry PlainHost::telemetry() const {
-  Telemetry telemetry = telemetry_;
-  telemetry.generation = generation_;
-  telemetry.peak_rss_bytes = PeakResidentBytes();
+  Telemetry telemetry = meter_.counts();
   telemetry.memory_bytes = engine_->memory_bytes();
-  use_.Fill(environment_.loop->clock().NowNanos(), telemetry);
+  meter_.Fill(telemetry);
   return telemetry;
 }
 

@@ -1,4 +1,4 @@
-#include "worker/stage_host.h"
+#include "worker/host/stage_host.h"
 
 #include <utility>
 
@@ -6,8 +6,8 @@
 #include "kernels/ir/recipe.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
-#include "worker/pipeline_host.h"
-#include "worker/plain_host.h"
+#include "worker/host/pipeline_host.h"
+#include "worker/host/plain_host.h"
 
 namespace runnel {
 

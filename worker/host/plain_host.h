@@ -8,11 +8,12 @@
 #include <memory>
 #include <string>
 
-#include "worker/energy/training_use.h"
-#include "worker/lane.h"
+#include "worker/host/stage_host.h"
+#include "worker/host/stage_lanes.h"
+#include "worker/host/stage_meter.h"
+#include "worker/stage/arrivals.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_engine.h"
-#include "worker/stage_host.h"
 
 namespace runnel {
 
@@ -21,7 +22,6 @@ class PlainHost final : public StageHost {
   // The engine has all layers and holds their state already.
   PlainHost(const PrepareStage& stage, const StageEnvironment& environment,
             const Batching& batching, std::unique_ptr<StageEngine> engine, StageEvents events);
-  ~PlainHost() override;
 
   void Start() override;
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
@@ -35,7 +35,7 @@ class PlainHost final : public StageHost {
   Telemetry telemetry() const override;
   std::string numerics_class() const override { return engine_->numerics_class(); }
   int64_t evaluated() const override { return evaluating_.next; }
-  bool computing() const override { return running_; }
+  bool computing() const override { return lanes_.computing(); }
   void Detach() override;
 
  private:
@@ -45,14 +45,13 @@ class PlainHost final : public StageHost {
     FrameKind labels_kind;
     int64_t next = 0;
     int64_t limit = 0;
-    std::map<int64_t, Payload> inputs;
-    std::map<int64_t, Payload> labels;
+    Arrivals arrived;
     std::map<int64_t, int64_t> samples;
   };
 
   void Deliver(Frame frame);
   void Advance();
-  void Start(Queue& queue);
+  void Start(Queue& queue, Arrivals::Batch arrived);
   void Finished(const absl::StatusOr<LossResult>& result, bool training, const TaskTime& time);
   void FinishedEvaluation(const LossResult& result);
   void Fail(const absl::Status& status);
@@ -63,20 +62,15 @@ class PlainHost final : public StageHost {
   Generation generation_;
   std::unique_ptr<StageEngine> engine_;
   StageEvents events_;
-  Telemetry telemetry_;
-  Queue training_{FrameKind::kInput, FrameKind::kLabels, 0, 0, {}, {}, {}};
-  Queue evaluating_{FrameKind::kEvalInput, FrameKind::kEvalLabels, 0, 0, {}, {}, {}};
+  StageMeter meter_;
+  Queue training_{FrameKind::kInput, FrameKind::kLabels, 0, 0, {}, {}};
+  Queue evaluating_{FrameKind::kEvalInput, FrameKind::kEvalLabels, 0, 0, {}, {}};
   EvaluationDone evaluation_;
   int64_t evaluation_samples_ = 0;  // samples of the micro-batch under evaluation
-  bool running_ = false;
   bool ready_ = false;
   bool failed_ = false;
-  int64_t idle_since_ns_ = 0;
-  // Counts between a grant and its barrier. Telemetry, which is const, brings it up to date.
-  mutable TrainingUse use_;
-  std::shared_ptr<bool> alive_;
   std::unique_ptr<LinkShell> feed_;
-  std::unique_ptr<Lane> lane_;  // last: joined before what its task uses goes
+  StageLanes lanes_;  // last: joined before what its task uses goes
 };
 
 }  // namespace runnel
