@@ -2,43 +2,12 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/ir/arithmetic/integer_math.h"
+#include "kernels/ir/op_nodes.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
-
-constexpr BufferIndex kNone = -1;
-
-// (N,T,F) as (N*T,F): what products and the loss read row by row.
-Shape RowsOf(const Shape& shape) {
-  return shape.rank() == 3 ? Shape({shape[0] * shape[1], shape[2]}) : shape;
-}
-
-// One operator of the stage and the values around it in training, or the view of a value in
-// another shape (kCopy, as of a flatten) that stands before or behind an operator.
-struct OpNode {
-  int layer = 0;
-  int op = 0;
-  const OpSpec* spec = nullptr;
-  const OpRule* rule = nullptr;
-  bool inner = false;      // has weights, and is neither the model's first nor last such operator
-  bool trains = false;     // has parameters that step
-  bool evaluates = false;  // frozen, and no gradient passes: training runs it as evaluation does
-  Shape shape;             // of the output
-  bool is_view = false;
-  bool reads_last = false;  // the output of the node before, in place of the operator's inputs
-  bool gives_value = true;  // the output is the operator's
-  std::vector<BufferIndex> inputs;
-  BufferIndex output = kNone;
-  BufferIndex by_product = kNone;     // batch norm's stats, max-pool's indices
-  BufferIndex dscale_dshift = kNone;  // batch norm's, from its input-gradient
-  std::vector<BufferIndex> parameters;
-  std::vector<BufferIndex> gradients;  // of parameters that step
-  std::vector<BufferIndex> updated;    // of those, the next version
-  std::vector<BufferIndex> statistics;
-};
 
 class StageBuilder {
  public:
@@ -56,7 +25,8 @@ class StageBuilder {
   }
 
   absl::StatusOr<StageDraft> Build() {
-    RUNNEL_RETURN_IF_ERROR(CollectNodes());
+    RUNNEL_ASSIGN_OR_RETURN(
+        nodes_, NodesOf(model_, infos_, program_.first_layer, program_.last_layer, recipe_));
     input_ = program_.first_layer == 0
                  ? AddPlaced(Storage::kInput, model_.input_type(), program_.input)
                  : AddBoundary(Storage::kInput, program_.input);
@@ -82,89 +52,6 @@ class StageBuilder {
   }
 
  private:
-  absl::Status CollectNodes() {
-    const int front = model_.frozen_front();
-    for (int layer = program_.first_layer; layer <= program_.last_layer; ++layer) {
-      const std::vector<OpSpec>& ops = model_.layers[layer].ops;
-      const bool frozen = model_.layers[layer].frozen;
-      std::vector<bool> read(ops.size() + 1);
-      for (size_t op = 0; op < ops.size(); ++op) {
-        const OpRule* rule = recipe_.Find(ops[op].kind);
-        for (int32_t id : ops[op].inputs) read[id] = true;
-        AddNodes({.layer = layer,
-                  .op = static_cast<int>(op),
-                  .spec = &ops[op],
-                  .rule = rule,
-                  .inner = IsInner(layer, static_cast<int>(op)),
-                  .evaluates = frozen && layer < front,
-                  .shape = infos_[layer].op_outputs[op]});
-        if (frozen && layer >= front && ops[op].kind == OpKind::kBatchNorm)
-          return Error(layer, op, "cannot be frozen behind layers that are trained");
-      }
-      for (size_t op = 0; op + 1 < ops.size(); ++op) {
-        if (!read[op + 1]) return Error(layer, op, "nobody reads its output");
-      }
-    }
-    if (program_.has_loss && program_.output.rank() == 3)
-      nodes_.push_back(ViewOf(nodes_.back(), RowsOf(program_.output)));
-    return absl::OkStatus();
-  }
-
-  // A linear operator on (N,T,F) stands between views as rows.
-  void AddNodes(const OpNode& node) {
-    if (node.spec->kind != OpKind::kLinear || node.shape.rank() != 3) {
-      nodes_.push_back(node);
-      return;
-    }
-    const LayerInfo& info = infos_[node.layer];
-    const int32_t read = node.spec->inputs[0];
-    OpNode& rows = nodes_.emplace_back(
-        ViewOf(node, RowsOf(read == 0 ? info.input : info.op_outputs[read - 1])));
-    rows.reads_last = rows.gives_value = false;
-    OpNode& product = nodes_.emplace_back(node);
-    product.shape = RowsOf(node.shape);
-    product.reads_last = true;
-    product.gives_value = false;
-    OpNode& result = nodes_.emplace_back(ViewOf(node, node.shape));
-    result.gives_value = true;
-  }
-
-  // Of what stands before it.
-  OpNode ViewOf(const OpNode& node, const Shape& shape) const {
-    return {.layer = node.layer,
-            .op = node.op,
-            .spec = node.spec,
-            .rule = recipe_.Find(OpKind::kFlatten),
-            .evaluates = node.evaluates,
-            .shape = shape,
-            .is_view = true,
-            .reads_last = true,
-            .gives_value = false};
-  }
-
-  // Whether the model has operators with weights before and behind this one, which has some itself.
-  bool IsInner(int layer, int op) const {
-    const auto weighs = [](const OpSpec& spec) {
-      return spec.kind == OpKind::kConv || spec.kind == OpKind::kLinear;
-    };
-    if (!weighs(model_.layers[layer].ops[op])) return false;
-    bool before = false, behind = false;
-    for (int l = 0; l < model_.layer_count(); ++l) {
-      for (int o = 0; o < static_cast<int>(model_.layers[l].ops.size()); ++o) {
-        if (!weighs(model_.layers[l].ops[o])) continue;
-        before = before || std::pair(l, o) < std::pair(layer, op);
-        behind = behind || std::pair(l, o) > std::pair(layer, op);
-      }
-    }
-    return before && behind;
-  }
-
-  absl::Status Error(int layer, size_t op, absl::string_view what) const {
-    const LayerSpec& spec = model_.layers[layer];
-    return absl::InvalidArgumentError(
-        absl::StrCat("layer ", spec.name, ", op ", op, " (", Name(spec.ops[op].kind), "): ", what));
-  }
-
   BufferIndex AddBuffer(const Buffer& buffer, bool placed) {
     program_.buffers.push_back(buffer);
     placed_.push_back(placed);
@@ -275,7 +162,7 @@ class StageBuilder {
            {input_}, {entering});
     }
     std::vector<BufferIndex> values;  // of the layer, by value id
-    int layer = kNone;
+    int layer = kNoBuffer;
     for (OpNode& node : nodes_) {
       if (std::exchange(layer, node.layer) != node.layer) values = {entering};
       std::vector<BufferIndex> inputs = {entering};
@@ -317,7 +204,7 @@ class StageBuilder {
     } else if (node.rule->saved == Saved::kIndices) {
       node.by_product = AddValue(DType::kUInt8, node.shape);
     }
-    if (node.by_product != kNone) outputs.push_back(node.by_product);
+    if (node.by_product != kNoBuffer) outputs.push_back(node.by_product);
     Append(node.statistics, &outputs);
     EmitRescaled(Part::kForward, node.rule->forward, node.rule->rescale_forward, node, inputs,
                  outputs);
@@ -353,7 +240,7 @@ class StageBuilder {
     if (!program_.has_loss) {
       output_gradient_ = AddBoundary(Storage::kOutputGradient, program_.output);
     }
-    gradient_.assign(program_.buffers.size(), kNone);
+    gradient_.assign(program_.buffers.size(), kNoBuffer);
     gradient_[output_] = output_gradient_;
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!wanted[node->output]) continue;
@@ -403,7 +290,7 @@ class StageBuilder {
     }
     EmitRescaled(Part::kInputGradient, node.rule->input_gradient, node.rule->rescale_input_gradient,
                  node, operands, results);
-    if (gradient_[input] == kNone) {
+    if (gradient_[input] == kNoBuffer) {
       gradient_[input] = dx;
       return;
     }
@@ -416,7 +303,7 @@ class StageBuilder {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!node->rule->weight_gradient || !node->trains) continue;
       std::vector<BufferIndex> operands = {node->dscale_dshift};
-      if (node->dscale_dshift == kNone) operands = {gradient_[node->output], node->inputs[0]};
+      if (node->dscale_dshift == kNoBuffer) operands = {gradient_[node->output], node->inputs[0]};
       if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
         EmitAddedGradient(*node, operands);
       } else if (recipe_.weight_quantizer && node->inner) {
@@ -491,11 +378,11 @@ class StageBuilder {
   Program program_;
   std::vector<bool> placed_;
   std::vector<OpNode> nodes_;
-  BufferIndex input_ = kNone;
-  BufferIndex output_ = kNone;
-  BufferIndex labels_ = kNone;
-  BufferIndex metrics_ = kNone;
-  BufferIndex output_gradient_ = kNone;
+  BufferIndex input_ = kNoBuffer;
+  BufferIndex output_ = kNoBuffer;
+  BufferIndex labels_ = kNoBuffer;
+  BufferIndex metrics_ = kNoBuffer;
+  BufferIndex output_gradient_ = kNoBuffer;
   std::vector<BufferIndex> gradient_;  // by value of the forward
 };
 

@@ -16,6 +16,17 @@ double Waste(const Kernels& kernels, int64_t values) {
   return static_cast<double>(lanes) / static_cast<double>(values);
 }
 
+// A 1x1 gradient may have either side in registers: the one that fills them better; with the inputs
+// there the sums lie as the weight does.
+bool IsSwapped(const Kernels& kernels, const WeightGradient& gradient) {
+  return gradient.taps() == 1 && Waste(kernels, gradient.ins()) <= Waste(kernels, gradient.outs());
+}
+
+bool SkipsPadding(const WeightGradient& gradient, bool swapped) {
+  return gradient.padded() && !swapped && gradient.ins() >= kSkippedChannels &&
+         gradient.taps() <= 64;
+}
+
 }  // namespace
 
 BlockPlan BlocksOf(const WeightGradient& gradient) {
@@ -31,51 +42,129 @@ BlockPlan BlocksOf(const WeightGradient& gradient) {
                        gradient.x_image);
 }
 
-WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradient& gradient,
-                                           bool pixelwise, int64_t block, Packing packing)
-    : call_(call), g_(gradient), pixelwise_(pixelwise) {
-  unit_x_ = pixelwise ? 1 : g_.x_image.positions();
-  unit_y_ = pixelwise ? 1 : g_.y_image.positions();
-  ins_ = g_.x_image.c / g_.groups;
-  outs_ = g_.y_image.c / g_.groups;
-  // A 1x1 gradient may have either side in registers: the one that fills them better; with the
-  // inputs there the sums lie as the weight does.
-  swapped_ = g_.taps() == 1 && Waste(call.kernels(), ins_) <= Waste(call.kernels(), outs_);
-  skips_ = g_.padded() && !swapped_ && ins_ >= kSkippedChannels && g_.taps() <= 64;
-  padded_ = g_.padded() && !skips_;
-  row_pixels_ = padded_ ? g_.w.high - g_.w.low : g_.x_image.w;
-  image_pixels_ = row_pixels_ * (padded_ ? g_.h.high - g_.h.low : g_.x_image.h);
-  in_place_ = swapped_ && !call_.context->accumulate;
-  const int64_t sum_rows = ins_ * g_.taps();
-  const std::vector<Panel> panels = MakePanels(call_.kernels(), swapped_ ? ins_ : outs_);
+PixelPairs::PixelPairs(const Call& call, const WeightGradient& gradient, bool pixelwise, bool pads,
+                       int64_t block)
+    : g_(gradient),
+      pixelwise_(pixelwise),
+      pads_(pads),
+      row_pixels_(pads ? g_.w.high - g_.w.low : g_.x_image.w),
+      image_pixels_(row_pixels_ * (pads ? g_.h.high - g_.h.low : g_.x_image.h)) {
+  for (const float*** pointers : {&x_pixels_, &dy_pixels_, &x_group_, &dy_group_}) {
+    *pointers = call.Take<const float*>(block * unit_y());
+  }
+  if (!pads_) return;
+  const int64_t floats = block * image_pixels_ * g_.x_image.c;
+  padded_x_ = call.Take<float>(floats);
+  std::fill_n(padded_x_, floats, 0.0f);
+}
+
+void PixelPairs::Point(const float* x, const float* dy, int64_t dy_begin, int64_t count) {
+  if (pads_) {
+    PadImages(x, count, g_.x_image, g_.h, g_.w, padded_x_);
+    x = padded_x_;
+  }
+  const int64_t pixels = count * unit_y();
+  for (int64_t i = 0; i < pixels; ++i) dy_pixels_[i] = dy + i * g_.y_image.c + dy_begin;
+  if (pixelwise_) {
+    for (int64_t i = 0; i < pixels; ++i) x_pixels_[i] = x + i * g_.x_image.c;
+  } else {
+    PointAtWindows(x, count);
+  }
+}
+
+void PixelPairs::PointAtWindows(const float* x, int64_t count) {
+  const AxisPass& h = g_.h.passes[0];
+  const AxisPass& w = g_.w.passes[0];
+  const int64_t low_h = pads_ ? g_.h.low : 0, low_w = pads_ ? g_.w.low : 0;
+  int64_t row = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    for (int64_t i = 0; i < h.count; ++i) {
+      const int64_t from = n * image_pixels_ +
+                           (h.source_begin + i * h.source_step - low_h) * row_pixels_ +
+                           w.source_begin - low_w;
+      for (int64_t j = 0; j < w.count; ++j, ++row) {
+        x_pixels_[row] = x + (from + j * w.source_step) * g_.x_image.c;
+      }
+    }
+  }
+}
+
+void PixelPairs::SetGroup(int64_t group, int64_t pixels) {
+  x_ = x_pixels_;
+  dy_ = dy_pixels_;
+  if (group == 0) return;
+  for (int64_t i = 0; i < pixels; ++i) x_group_[i] = x_pixels_[i] + group * g_.ins();
+  for (int64_t i = 0; i < pixels; ++i) dy_group_[i] = dy_pixels_[i] + group * g_.outs();
+  x_ = x_group_;
+  dy_ = dy_group_;
+}
+
+GradientSums::GradientSums(const Call& call, const WeightGradient& gradient, bool swapped,
+                           Packing packing)
+    : call_(call),
+      g_(gradient),
+      swapped_(swapped),
+      in_place_(swapped && !call.context->accumulate) {
+  const int64_t sum_rows = g_.ins() * g_.taps();
+  const std::vector<Panel> panels = MakePanels(call_.kernels(), swapped_ ? g_.ins() : g_.outs());
   runs_ = CutPanels(call_.kernels(), panels, sum_rows,
                     swapped_ || g_.groups > 1 ? Packing::kWhole : packing);
-  CutRows();
-  for (const float*** pointers : {&x_pixels_, &dy_pixels_, &x_group_, &dy_group_}) {
-    *pointers = call_.Take<const float*>(block * unit_y_);
-  }
-  if (padded_) {
-    const int64_t floats = block * image_pixels_ * g_.x_image.c;
-    padded_x_ = call_.Take<float>(floats);
-    std::fill_n(padded_x_, floats, 0.0f);
-  }
-  if (skips_) MarkOutside(block);
   int64_t columns = 0;
   for (const PanelRun& run : runs_) columns = std::max(columns, run.columns);
-  if (!in_place_) sums_ = call_.Take<float>(columns * (swapped_ ? outs_ : sum_rows) * g_.groups);
+  if (!in_place_) {
+    sums_ = call_.Take<float>(columns * (swapped_ ? g_.outs() : sum_rows) * g_.groups);
+  }
   if (!swapped_) temporary_ = call_.Take<float>(16 * g_.taps() * (columns + 1));
   Begin(0);
 }
 
+int64_t GradientSums::group_size() const { return g_.outs() * g_.ins() * g_.taps(); }
+
+void GradientSums::Begin(int64_t run) {
+  run_ = &runs_[run];
+  any_ = false;
+}
+
+float* GradientSums::OfGroup(int64_t group) const {
+  return (in_place_ ? g_.dweight : sums_) + group * group_size();
+}
+
+void GradientSums::Store() {
+  if (in_place_) return;
+  const int64_t size = group_size();
+  const bool accumulate = call_.context->accumulate;
+  if (swapped_) {
+    StoreGradient(call_.kernels(), sums_, size * g_.groups, accumulate, g_.dweight);
+    return;
+  }
+  const int64_t first = run_->begin * g_.ins() * g_.taps();
+  for (int64_t g = 0; g < g_.groups; ++g) {
+    StoreWeightGradient(call_.kernels(), sums_ + g * size, run_->columns, g_.ins(), g_.taps(),
+                        accumulate, temporary_, g_.dweight + g * size + first);
+  }
+}
+
+WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradient& gradient,
+                                           bool pixelwise, int64_t block, Packing packing)
+    : call_(call),
+      g_(gradient),
+      swapped_(IsSwapped(call.kernels(), gradient)),
+      skips_(SkipsPadding(gradient, swapped_)),
+      pairs_(call, gradient, pixelwise, gradient.padded() && !skips_, block),
+      sums_(call, gradient, swapped_, packing) {
+  CutRows();
+  if (skips_) MarkOutside(block);
+}
+
 // The rows of the sums as segments of a window.
 void WeightGradientRunner::CutRows() {
-  dy_segments_.push_back({0, outs_});
+  dy_segments_.push_back({0, g_.outs()});
   for (int64_t i = 0; i < g_.h.passes[0].taps; ++i) {
     for (int64_t j = 0; j < g_.w.passes[0].taps; ++j) {
       if (g_.groups > 1 || skips_ || j == 0) {
-        x_segments_.push_back({(i * row_pixels_ + j) * g_.x_image.c, ins_});
+        x_segments_.push_back({(i * pairs_.row_pixels() + j) * g_.x_image.c, g_.ins()});
       } else {
-        x_segments_.back().length += ins_;
+        x_segments_.back().length += g_.ins();
       }
     }
   }
@@ -103,86 +192,33 @@ void WeightGradientRunner::MarkOutside(int64_t block) {
   for (int64_t n = 1; n < block; ++n) std::copy_n(outside_, positions, outside_ + n * positions);
 }
 
-void WeightGradientRunner::Begin(int64_t run) {
-  run_ = &runs_[run];
-  any_ = false;
-}
-
 void WeightGradientRunner::Add(const float* x, const float* dy, int64_t count) {
-  if (padded_) {
-    PadImages(x, count, g_.x_image, g_.h, g_.w, padded_x_);
-    x = padded_x_;
-  }
-  const int64_t pixels = count * unit_y_;
-  for (int64_t i = 0; i < pixels; ++i) dy_pixels_[i] = dy + i * g_.y_image.c + run_->begin;
-  if (pixelwise_) {
-    for (int64_t i = 0; i < pixels; ++i) x_pixels_[i] = x + i * g_.x_image.c;
-  } else {
-    PointAtWindows(x, count);
-  }
-  for (int64_t group = 0; group < g_.groups; ++group) AddGroup(group, pixels);
-  any_ = true;
+  pairs_.Point(x, dy, sums_.run().begin, count);
+  for (int64_t group = 0; group < g_.groups; ++group) AddGroup(group, count * unit_y());
+  sums_.SetAny();
 }
 
 void WeightGradientRunner::AddGroup(int64_t group, int64_t pixels) {
-  const float** x = x_pixels_;
-  const float** dy = dy_pixels_;
-  if (group > 0) {
-    for (int64_t i = 0; i < pixels; ++i) x_group_[i] = x_pixels_[i] + group * ins_;
-    for (int64_t i = 0; i < pixels; ++i) dy_group_[i] = dy_pixels_[i] + group * outs_;
-    x = x_group_;
-    dy = dy_group_;
-  }
+  pairs_.SetGroup(group, pixels);
   const std::vector<Segment>& segments = swapped_ ? dy_segments_ : x_segments_;
+  const PanelRun& run = sums_.run();
   OuterProduct o;
-  o.left = swapped_ ? dy : x;
-  o.right = swapped_ ? x : dy;
+  o.left = swapped_ ? pairs_.dy() : pairs_.x();
+  o.right = swapped_ ? pairs_.x() : pairs_.dy();
   o.pixels = pixels;
   o.segments = segments.data();
   o.segment_count = static_cast<int64_t>(segments.size());
   o.outside = outside_;
-  o.accumulate = any_;
-  o.sums = (in_place_ ? g_.dweight : sums_) + group * outs_ * ins_ * g_.taps();
-  o.stride = run_->columns;
-  ParallelFor(call_.machine, static_cast<int64_t>(run_->panels.size()),
+  o.accumulate = sums_.any();
+  o.sums = sums_.OfGroup(group);
+  o.stride = run.columns;
+  ParallelFor(call_.machine, static_cast<int64_t>(run.panels.size()),
               [&](int, int64_t begin, int64_t end) {
                 OuterProduct part = o;
-                part.panels = run_->panels.data() + begin;
+                part.panels = run.panels.data() + begin;
                 part.panel_count = end - begin;
                 call_.kernels().outer_product(part);
               });
-}
-
-void WeightGradientRunner::PointAtWindows(const float* x, int64_t count) {
-  const AxisPass& h = g_.h.passes[0];
-  const AxisPass& w = g_.w.passes[0];
-  const int64_t low_h = padded_ ? g_.h.low : 0, low_w = padded_ ? g_.w.low : 0;
-  int64_t row = 0;
-  for (int64_t n = 0; n < count; ++n) {
-    for (int64_t i = 0; i < h.count; ++i) {
-      const int64_t from = n * image_pixels_ +
-                           (h.source_begin + i * h.source_step - low_h) * row_pixels_ +
-                           w.source_begin - low_w;
-      for (int64_t j = 0; j < w.count; ++j, ++row) {
-        x_pixels_[row] = x + (from + j * w.source_step) * g_.x_image.c;
-      }
-    }
-  }
-}
-
-void WeightGradientRunner::Store() {
-  if (in_place_) return;
-  const int64_t size = outs_ * ins_ * g_.taps();
-  const bool accumulate = call_.context->accumulate;
-  if (swapped_) {
-    StoreGradient(call_.kernels(), sums_, size * g_.groups, accumulate, g_.dweight);
-    return;
-  }
-  const int64_t first = run_->begin * ins_ * g_.taps();
-  for (int64_t g = 0; g < g_.groups; ++g) {
-    StoreWeightGradient(call_.kernels(), sums_ + g * size, run_->columns, ins_, g_.taps(),
-                        accumulate, temporary_, g_.dweight + g * size + first);
-  }
 }
 
 void RunWeightGradient(const Call& call, const WeightGradient& gradient, const RowSource& x,

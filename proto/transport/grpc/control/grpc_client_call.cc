@@ -1,4 +1,8 @@
+#include <random>
+
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "proto/transport/grpc/control/grpc_client_stream.h"
 
@@ -7,7 +11,23 @@ namespace {
 
 constexpr char kJoinMethod[] = "/runnel.proto.Control/Join";
 
+std::string RandomToken() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
+}
+
 }  // namespace
+
+CentralCalls::CentralCalls(std::shared_ptr<grpc::Channel> channel, const std::string& join_secret)
+    : channel_(channel), stub_(std::move(channel)) {
+  if (!join_secret.empty()) metadata_[kJoinSecretKey] = join_secret;
+  metadata_[kSessionKey] = RandomToken();
+}
+
+void CentralCalls::Begin(ClientCall& call, std::optional<int64_t> received) {
+  if (received.has_value()) metadata_[kReceivedKey] = absl::StrCat(*received);
+  call.Begin(stub_, metadata_, received.has_value());
+}
 
 void ClientCall::Begin(grpc::GenericStub& stub, const std::map<std::string, std::string>& metadata,
                        bool waits) {

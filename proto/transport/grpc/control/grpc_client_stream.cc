@@ -1,7 +1,5 @@
 #include "proto/transport/grpc/control/grpc_client_stream.h"
 
-#include <random>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -20,17 +18,6 @@ constexpr int64_t kPortTimeoutMs = 1'000;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-std::string RandomToken() {
-  std::random_device random;
-  return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
-}
-
-std::string AckBytes(int64_t messages) {
-  proto::FromWorker message;
-  message.mutable_received()->set_messages(messages);
-  return message.SerializeAsString();
-}
-
 std::string GoodbyeBytes() {
   proto::FromWorker message;
   message.mutable_goodbye();
@@ -47,26 +34,22 @@ ClientStream::ClientStream(Address address, std::shared_ptr<grpc::Channel> chann
       timers_(timers),
       ports_(ports),
       observer_(observer),
-      channel_(channel),
-      stub_(std::move(channel)) {
-  if (!join_secret.empty()) metadata_[kJoinSecretKey] = join_secret;
-  metadata_[kSessionKey] = RandomToken();
-}
+      calls_(std::move(channel), join_secret),
+      search_(options.resume_ms, options.refused_ms) {}
 
 void ClientStream::Dial() {
   auto call = std::make_shared<ClientCall>(shared_from_this());
-  bool is_first = false;
+  std::optional<int64_t> received;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (ended_ || call_ != nullptr) return;
-    is_first = !answered_;
-    call->ready = is_first;
-    if (!is_first) metadata_[kReceivedKey] = absl::StrCat(session_.received());
+    if (course_ >= StreamCourse::kOver || call_ != nullptr) return;
+    call->ready = !answered_;
+    if (answered_) received = messages_.session().received();
     call_ = call;
   }
-  call->Begin(stub_, metadata_, !is_first);
+  calls_.Begin(*call, received);
   Step();
-  if (is_first) return;
+  if (!received.has_value()) return;
   // Behind a call that waits nobody asks the port, which may have answered as the last thing that
   // central's host did for a central that was killed.
   timers_->PostAfter(kConnectNs, [weak = std::weak_ptr(call)] {
@@ -82,11 +65,11 @@ absl::Status ClientStream::Send(WorkerMessage message) {
     std::lock_guard<std::mutex> lock(mutex_);
     // Why: whether to dial again depends on it.
     if (!end_.ok()) return end_;
-    if (closing_ || ended_) return absl::UnavailableError("control stream: is closed");
+    if (course_ != StreamCourse::kOpen) return absl::UnavailableError("control stream: is closed");
     if (is_heartbeat) {
-      outgoing_.PushHeartbeat(wire);
+      messages_.queue().PushHeartbeat(wire);
     } else {
-      RUNNEL_RETURN_IF_ERROR(outgoing_.Push(std::move(wire)));
+      RUNNEL_RETURN_IF_ERROR(messages_.queue().Push(std::move(wire)));
     }
   }
   if (is_heartbeat) LookForSilence();
@@ -126,8 +109,8 @@ void ClientStream::Close() {
   bool is_broken = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_ || ended_) return;
-    closing_ = true;
+    if (course_ != StreamCourse::kOpen) return;
+    course_ = StreamCourse::kClosing;
     is_broken = call_ == nullptr;
   }
   if (is_broken) return End(absl::UnavailableError("control stream: the connection is broken"));
@@ -146,20 +129,7 @@ void ClientStream::Close() {
 
 void ClientStream::WaitUntilDone() {
   std::unique_lock<std::mutex> lock(mutex_);
-  done_changed_.wait(lock, [this] { return done_; });
-}
-
-std::optional<std::string> ClientStream::NextLocked() {
-  if (const std::optional<int64_t> received = session_.DueAck()) return AckBytes(*received);
-  if (began_) {
-    if (std::string heartbeat = outgoing_.TakeHeartbeat(); !heartbeat.empty()) return heartbeat;
-  }
-  if (std::optional<std::string> again = session_.NextAgain(); again.has_value()) return again;
-  std::optional<std::string> next = outgoing_.Next(NowNanos());
-  if (!next.has_value()) return std::nullopt;
-  began_ = true;
-  session_.Keep(*next);
-  return next;
+  done_changed_.wait(lock, [this] { return course_ == StreamCourse::kTold; });
 }
 
 void ClientStream::Step() {
@@ -174,9 +144,9 @@ void ClientStream::Step() {
       release = call->released = true;
     } else if (!call->ready || call->writes_done) {
       return;
-    } else if ((next = NextLocked()).has_value()) {
+    } else if ((next = messages_.Next(NowNanos())).has_value()) {
       call->busy = true;
-    } else if (closing_ && outgoing_.empty()) {
+    } else if (is_closing() && messages_.queue().empty()) {
       next = GoodbyeBytes();
       call->busy = call->writes_done = true;
     } else {
@@ -208,11 +178,11 @@ void ClientStream::Connected(ClientCall& call, bool ok) {
   if (ok) {
     const std::optional<int64_t> received = call.ReceivedByPeer();
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!call.ready && received.has_value()) status = session_.Connect(*received);
+    if (!call.ready && received.has_value()) status = messages_.session().Connect(*received);
     if (!call.ready && !received.has_value())
       status = absl::InvalidArgumentError("central does not say what it has received");
     answered_ = call.ready = true;
-    broken_ns_ = refused_ns_ = 0;
+    search_.Find();
     silence_ns = silence_.Connect(NowNanos());
     if (!status.ok()) end_ = status;
   } else {
@@ -231,9 +201,7 @@ absl::Status ClientStream::Receive(const grpc::ByteBuffer& bytes) {
     const PartNews news = incoming_.TakeNews();
     std::lock_guard<std::mutex> lock(mutex_);
     silence_ns = silence_.Hear(NowNanos());
-    for (int64_t i = 0; i < news.counted; ++i) session_.Take();
-    if (news.received.has_value()) RUNNEL_RETURN_IF_ERROR(session_.Acknowledge(*news.received));
-    RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(news, NowNanos()));
+    RUNNEL_RETURN_IF_ERROR(messages_.Settle(news, NowNanos()));
   }
   TellHeard(silence_ns);
   Step();
@@ -263,7 +231,7 @@ absl::Status ClientStream::EndStatusLocked(const grpc::Status& status) const {
     return absl::PermissionDeniedError(
         absl::StrCat("central at ", address, " refused: ", absl::CEscape(status.error_message())));
   }
-  if (closing_ && status.error_code() == grpc::StatusCode::CANCELLED) {
+  if (is_closing() && status.error_code() == grpc::StatusCode::CANCELLED) {
     return absl::UnavailableError(absl::StrCat("central at ", address, " did not end within ",
                                                options_.close_timeout_ms, " ms"));
   }
@@ -272,7 +240,7 @@ absl::Status ClientStream::EndStatusLocked(const grpc::Status& status) const {
 }
 
 bool ClientStream::IsBreakLocked(const grpc::Status& status) const {
-  if (!answered_ || closing_ || !end_.ok() || options_.resume_ms <= 0) return false;
+  if (!answered_ || is_closing() || !end_.ok() || options_.resume_ms <= 0) return false;
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::CANCELLED:
@@ -292,7 +260,7 @@ void ClientStream::Ended(ClientCall& call, const grpc::Status& status) {
     std::lock_guard<std::mutex> lock(mutex_);
     end = EndStatusLocked(status);
     is_break = IsBreakLocked(status);
-    if (is_break && broken_ns_ == 0) broken_ns_ = NowNanos();
+    if (is_break) search_.Break(NowNanos());
     if (call_.get() == &call) ended = std::move(call_);
     call_ = nullptr;
     silence_.Break();
@@ -312,8 +280,8 @@ void ClientStream::AskPort() {
   bool too_long = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (ended_) return;
-    too_long = NowNanos() - broken_ns_ > options_.resume_ms * kNanosPerMilli;
+    if (course_ >= StreamCourse::kOver) return;
+    too_long = search_.TakesTooLong(NowNanos());
   }
   if (too_long) {
     return End(absl::UnavailableError(absl::StrCat("central at ", address_.ToString(),
@@ -330,30 +298,28 @@ void ClientStream::PortAnswered(PortAnswer answer) {
   bool is_gone = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const int64_t now_ns = NowNanos();
-    if (answer != PortAnswer::kRefused) refused_ns_ = 0;
-    if (answer == PortAnswer::kRefused && refused_ns_ == 0) refused_ns_ = now_ns;
-    is_gone = refused_ns_ != 0 && now_ns - refused_ns_ > options_.refused_ms * kNanosPerMilli;
+    is_gone = search_.IsRefusedTooLong(answer, NowNanos());
   }
   if (is_gone) {
     return End(absl::UnavailableError(
         absl::StrCat("central at ", address_.ToString(), " is gone: nobody listens there")));
   }
   if (answer != PortAnswer::kAnswered) return DialLater();
-  grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+  calls_.ExpectConnection();
   Dial();
 }
 
 void ClientStream::End(const absl::Status& status) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (std::exchange(ended_, true)) return;
+    if (course_ >= StreamCourse::kOver) return;
+    course_ = StreamCourse::kOver;
     if (end_.ok()) end_ = status;
-    outgoing_.Clear();
+    messages_.queue().Clear();
   }
   observer_->OnClosed(status);
   std::lock_guard<std::mutex> lock(mutex_);
-  done_ = true;
+  course_ = StreamCourse::kTold;
   done_changed_.notify_all();  // under the lock, since the waiting thread may destroy this
 }
 

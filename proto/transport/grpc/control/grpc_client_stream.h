@@ -17,7 +17,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/transport/control/control_parts.h"
-#include "proto/transport/control/control_session.h"
+#include "proto/transport/control/resumable_messages.h"
 #include "proto/transport/grpc/control/grpc_control_ends.h"
 #include "proto/transport/link/address.h"
 #include "proto/transport/link/silence_watch.h"
@@ -66,6 +66,50 @@ class ClientCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
   grpc::ByteBuffer write_;
 };
 
+// Begins the calls of a stream. One thread at a time.
+class CentralCalls {
+ public:
+  // join_secret: empty, if there is none to show.
+  CentralCalls(std::shared_ptr<grpc::Channel> channel, const std::string& join_secret);
+
+  // received: the number of central's messages that have come, if there was a call before; such a
+  // call waits until central is there.
+  void Begin(ClientCall& call, std::optional<int64_t> received);
+  // The port has answered: the next call may connect at once.
+  void ExpectConnection() { grpc::experimental::ChannelResetConnectionBackoff(channel_.get()); }
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// For how long a worker looks for central once its connection broke. No thread, no clock.
+class CentralSearch {
+ public:
+  // resume_ms: from the break on; refused_ms: while nobody listens at central's port.
+  CentralSearch(int64_t resume_ms, int64_t refused_ms)
+      : resume_ns_(resume_ms * 1'000'000), refused_ns_(refused_ms * 1'000'000) {}
+
+  void Break(int64_t now_ns) {
+    if (broken_since_ns_ == 0) broken_since_ns_ = now_ns;
+  }
+  void Find() { broken_since_ns_ = refused_since_ns_ = 0; }
+  bool TakesTooLong(int64_t now_ns) const { return now_ns - broken_since_ns_ > resume_ns_; }
+  // Takes the port's answer. True: nobody has listened there for too long.
+  bool IsRefusedTooLong(PortAnswer answer, int64_t now_ns) {
+    if (answer != PortAnswer::kRefused) refused_since_ns_ = 0;
+    if (answer == PortAnswer::kRefused && refused_since_ns_ == 0) refused_since_ns_ = now_ns;
+    return refused_since_ns_ != 0 && now_ns - refused_since_ns_ > refused_ns_;
+  }
+
+ private:
+  const int64_t resume_ns_;
+  const int64_t refused_ns_;
+  int64_t broken_since_ns_ = 0;   // 0: the connection stands
+  int64_t refused_since_ns_ = 0;  // 0: somebody listens
+};
+
 // The stream, over one connection after the other. Nothing is started on a call with mutex_ held,
 // since gRPC may call back at once.
 class ClientStream final : public std::enable_shared_from_this<ClientStream> {
@@ -90,7 +134,7 @@ class ClientStream final : public std::enable_shared_from_this<ClientStream> {
  private:
   // Starts what can be started next.
   void Step();
-  std::optional<std::string> NextLocked();
+  bool is_closing() const { return course_ == StreamCourse::kClosing; }
   absl::Status EndStatusLocked(const grpc::Status& status) const;
   // Whether the connection is to blame, and another one may be tried.
   bool IsBreakLocked(const grpc::Status& status) const;
@@ -110,25 +154,18 @@ class ClientStream final : public std::enable_shared_from_this<ClientStream> {
   EventLoop* const timers_;
   PortProbe* const ports_;
   WorkerControlObserver* const observer_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
-  std::map<std::string, std::string> metadata_;
+  CentralCalls calls_;
   IncomingMessages<proto::FromCentral> incoming_;  // used by the reading callback
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable done_changed_;
-  OutgoingMessages<proto::FromWorker> outgoing_;
-  ControlSession session_;
+  ResumableMessages<proto::FromWorker> messages_;
   SilenceWatch silence_;              // watches central
   std::shared_ptr<ClientCall> call_;  // until it is done; null: the connection broke
   absl::Status end_;                  // not OK: central sent bad bytes
-  bool began_ = false;                // the first message has left
   bool answered_ = false;             // by central, ever
-  bool closing_ = false;              // end our side when all is sent
-  int64_t broken_ns_ = 0;             // since when; 0: it stands
-  int64_t refused_ns_ = 0;  // since when nobody listens at central's port; 0: somebody does
-  bool ended_ = false;
-  bool done_ = false;
+  CentralSearch search_;
+  StreamCourse course_ = StreamCourse::kOpen;
 };
 
 }  // namespace runnel

@@ -26,14 +26,15 @@ absl::StatusOr<int64_t> ServerStream::Attach(std::shared_ptr<ServerCall> call,
   int64_t received = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (gone_ || closing_ || !end_.ok()) return absl::NotFoundError("the stream has ended");
-    RUNNEL_RETURN_IF_ERROR(session_.Connect(peer_received));
-    received = session_.received();
+    if (course_ != StreamCourse::kOpen || !end_.ok())
+      return absl::NotFoundError("the stream has ended");
+    RUNNEL_RETURN_IF_ERROR(messages_.session().Connect(peer_received));
+    received = messages_.session().received();
     before = std::exchange(call_, std::move(call));
     // The old call ends by itself, as it is no longer the stream's.
     if (before != nullptr && !before->done) before->Cancel();
   }
-  if (joined_) streams_->observer().OnResumed(id_);
+  if (joined()) streams_->observer().OnResumed(id_);
   return received;
 }
 
@@ -41,7 +42,7 @@ void ServerStream::AwaitHello() {
   streams_->timers().PostAfter(
       streams_->options().hello_deadline_ms * kNanosPerMilli, [weak = weak_from_this()] {
         const std::shared_ptr<ServerStream> self = weak.lock();
-        if (self == nullptr || self->joined_) return;
+        if (self == nullptr || self->joined()) return;
         self->Fail(absl::InvalidArgumentError(absl::StrCat(
             "hello: did not come within ", self->streams_->options().hello_deadline_ms, " ms")));
       });
@@ -49,15 +50,16 @@ void ServerStream::AwaitHello() {
 
 absl::Status ServerStream::Send(CentralMessage message) {
   const bool takes_back = std::holds_alternative<AbortPlan>(message);
-  if (std::holds_alternative<Welcome>(message)) welcomed_ = true;
+  if (std::holds_alternative<Welcome>(message)) standing_ = Standing::kWelcomed;
   proto::FromCentral wire = ToProto(std::move(message));
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (gone_) return NoSuchStream(id_);
-    if (closing_ || !end_.ok()) return absl::UnavailableError("control stream: is closed");
+    if (course_ == StreamCourse::kOver) return NoSuchStream(id_);
+    if (course_ == StreamCourse::kClosing || !end_.ok())
+      return absl::UnavailableError("control stream: is closed");
     // A stage that is still on its way is of no more use.
-    if (takes_back) outgoing_.DropBulk();
-    RUNNEL_RETURN_IF_ERROR(outgoing_.Push(std::move(wire)));
+    if (takes_back) messages_.queue().DropBulk();
+    RUNNEL_RETURN_IF_ERROR(messages_.queue().Push(std::move(wire)));
   }
   Step();
   return absl::OkStatus();
@@ -65,7 +67,7 @@ absl::Status ServerStream::Send(CentralMessage message) {
 
 TransferProgress ServerStream::Transfer() {
   std::lock_guard<std::mutex> lock(mutex_);
-  TransferProgress progress = outgoing_.progress();
+  TransferProgress progress = messages_.queue().progress();
   progress.received_bytes = held_bytes_;
   return progress;
 }
@@ -82,8 +84,8 @@ void ServerStream::EndInOrder() {
   bool is_broken = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_ || gone_) return;
-    closing_ = true;
+    if (course_ != StreamCourse::kOpen) return;
+    course_ = StreamCourse::kClosing;
     is_broken = call_ == nullptr;
   }
   if (is_broken) return Gone(absl::UnavailableError("control stream: the connection broke"));
@@ -95,12 +97,12 @@ void ServerStream::Fail(absl::Status status) {
   bool is_broken = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (gone_ || !end_.ok()) return;
+    if (course_ == StreamCourse::kOver || !end_.ok()) return;
     end_ = status;
-    outgoing_.Clear();
+    messages_.queue().Clear();
     is_broken = call_ == nullptr;
   }
-  if (!joined_) streams_->LogRefusal(status.message());
+  if (!joined()) streams_->LogRefusal(status.message());
   if (is_broken) return Gone(status);
   CutOffAfterTimeout();
   Step();
@@ -117,19 +119,6 @@ void ServerStream::CutOffAfterTimeout() {
                                });
 }
 
-std::optional<std::string> ServerStream::NextLocked() {
-  // A heartbeat is answered with what has come, so that the worker hears that central is there.
-  if (const auto received = session_.DueAck(std::exchange(owes_answer_, false))) {
-    proto::FromCentral ack;
-    ack.mutable_received()->set_messages(*received);
-    return ack.SerializeAsString();
-  }
-  if (std::optional<std::string> again = session_.NextAgain(); again.has_value()) return again;
-  std::optional<std::string> next = outgoing_.Next(NowNanos());
-  if (next.has_value()) session_.Keep(*next);
-  return next;
-}
-
 void ServerStream::Step() {
   std::shared_ptr<ServerCall> call;
   std::optional<std::string> next;
@@ -138,11 +127,12 @@ void ServerStream::Step() {
     std::lock_guard<std::mutex> lock(mutex_);
     call = call_;
     if (call == nullptr || !call->begun || call->writing || call->finished) return;
-    if (end_.ok() && !call->unwritable) next = NextLocked();
-    const bool has_nothing = call->unwritable || (outgoing_.empty() && session_.sent_all());
+    if (end_.ok() && !call->unwritable) next = messages_.Next(NowNanos());
+    const bool has_nothing =
+        call->unwritable || (messages_.queue().empty() && messages_.session().sent_all());
     if (next.has_value()) {
       call->writing = true;
-    } else if (!end_.ok() || (closing_ && has_nothing)) {
+    } else if (!end_.ok() || (course_ == StreamCourse::kClosing && has_nothing)) {
       call->finished = true;
       end = end_;
     } else {
@@ -187,9 +177,10 @@ void ServerStream::ReadEnded(ServerCall& call) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     is_current = call_.get() == &call;
-    ends_in_order = goodbye_ || closing_ || !end_.ok() || session_key_.empty();
+    ends_in_order =
+        goodbye_ || course_ == StreamCourse::kClosing || !end_.ok() || session_key_.empty();
     if (is_current && ends_in_order) {
-      outgoing_.SendWithoutWaiting();
+      messages_.queue().SendWithoutWaiting();
     } else {
       if (is_current) call_ = nullptr;
       finishes = !call.writing && !std::exchange(call.finished, true);
@@ -207,7 +198,7 @@ void ServerStream::ReadEnded(ServerCall& call) {
 
 void ServerStream::Break() {
   const absl::Status why = absl::UnavailableError("control stream: the connection broke");
-  if (!joined_ || !streams_->observer().OnBroken(id_, why)) Gone(why);
+  if (!joined() || !streams_->observer().OnBroken(id_, why)) Gone(why);
 }
 
 absl::Status ServerStream::Join(const WorkerMessage& message) {
@@ -216,7 +207,7 @@ absl::Status ServerStream::Join(const WorkerMessage& message) {
     return absl::PermissionDeniedError(absl::StrCat(
         "hello: says to be ", hello.name, ", the certificate is that of ", peer_->subject.name));
   }
-  joined_ = true;
+  standing_ = Standing::kJoined;
   streams_->observer().OnJoined(id_);
   return absl::OkStatus();
 }
@@ -228,33 +219,31 @@ absl::Status ServerStream::Receive(ServerCall& call, const grpc::ByteBuffer& byt
     // Messages of an older connection come again on the new one.
     if (call_.get() != &call || !end_.ok()) return absl::OkStatus();
   }
-  if (!joined_ && bytes.Length() > kMaxHelloBytes) {
+  if (!joined() && bytes.Length() > kMaxHelloBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("hello: ", bytes.Length(), " bytes are over ", kMaxHelloBytes));
   }
-  incoming_.SetLimit(welcomed_ ? streams_->max_state_bytes() : 0);
+  incoming_.SetLimit(standing_ == Standing::kWelcomed ? streams_->max_state_bytes() : 0);
   RUNNEL_ASSIGN_OR_RETURN(std::optional<proto::FromWorker> wire, incoming_.Add(ToBytes(bytes)));
   held_bytes_ = incoming_.held_bytes();
   const PartNews news = incoming_.TakeNews();
   bool is_deaf = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (int64_t i = 0; i < news.counted; ++i) session_.Take();
-    if (news.received.has_value()) RUNNEL_RETURN_IF_ERROR(session_.Acknowledge(*news.received));
-    RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(news, NowNanos()));
+    RUNNEL_RETURN_IF_ERROR(messages_.Settle(news, NowNanos()));
     goodbye_ = goodbye_ || news.goodbye;
-    owes_answer_ = owes_answer_ || (wire.has_value() && wire->has_heartbeat());
+    if (wire.has_value() && wire->has_heartbeat()) messages_.OweAnswer();
     is_deaf = deaf_;
   }
   Step();
   if (is_deaf) return absl::OkStatus();
-  if (!joined_ && !(wire.has_value() && wire->has_hello())) {
+  if (!joined() && !(wire.has_value() && wire->has_hello())) {
     return absl::InvalidArgumentError("hello: is not the first message");
   }
   if (!wire.has_value()) return absl::OkStatus();
   RUNNEL_RETURN_IF_ERROR(CheckWireSize(*wire, bytes.Length()));
   RUNNEL_ASSIGN_OR_RETURN(WorkerMessage message, FromProto(*std::move(wire)));
-  if (!joined_) RUNNEL_RETURN_IF_ERROR(Join(message));
+  if (!joined()) RUNNEL_RETURN_IF_ERROR(Join(message));
   streams_->observer().OnMessage(id_, std::move(message));
   return absl::OkStatus();
 }
@@ -279,10 +268,10 @@ void ServerStream::Ended(ServerCall& call, bool was_cancelled) {
 void ServerStream::Gone(const absl::Status& status) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (std::exchange(gone_, true)) return;
-    outgoing_.Clear();
+    if (std::exchange(course_, StreamCourse::kOver) == StreamCourse::kOver) return;
+    messages_.queue().Clear();
   }
-  if (joined_) streams_->observer().OnGone(id_, status);
+  if (joined()) streams_->observer().OnGone(id_, status);
   streams_->Remove(id_);
 }
 

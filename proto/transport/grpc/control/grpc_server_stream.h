@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/transport/control/control_parts.h"
-#include "proto/transport/control/control_session.h"
+#include "proto/transport/control/resumable_messages.h"
 #include "proto/transport/grpc/control/grpc_control_ends.h"
 #include "proto/transport/grpc/control/grpc_control_streams.h"
 
@@ -40,7 +40,7 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
   ConnectionId id() const { return id_; }
   const std::string& session_key() const { return session_key_; }
   const std::optional<CertificateInfo>& peer() const { return peer_; }
-  bool joined() const { return joined_; }
+  bool joined() const { return standing_ >= Standing::kJoined; }
   // A call of its worker, who has so many of our messages; replaces the one before. How many of his
   // have come. InvalidArgument: that cannot be.
   absl::StatusOr<int64_t> Attach(std::shared_ptr<ServerCall> call, int64_t peer_received);
@@ -66,19 +66,24 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
   int64_t NowNanos() const { return streams_->timers().clock().NowNanos(); }
   // Ends the stream when all that is queued has been written.
   void EndInOrder();
-  std::optional<std::string> NextLocked();
   void CutOffAfterTimeout();
   // The connection broke.
   void Break();
   // Tells the owner that the stream is over, once.
   void Gone(const absl::Status& status);
 
+  // Who the worker is to central.
+  enum class Standing : uint8_t {
+    kStranger,
+    kJoined,    // has said hello
+    kWelcomed,  // may send states
+  };
+
   const ConnectionId id_;
   const std::string session_key_;
   const std::optional<CertificateInfo> peer_;
   const std::shared_ptr<Streams> streams_;  // a timer may hold a stream that has ended
-  std::atomic<bool> joined_{false};
-  std::atomic<bool> welcomed_{false};
+  std::atomic<Standing> standing_{Standing::kStranger};
   std::atomic<int64_t> held_bytes_{0};  // incoming_'s
 
   // Guards incoming_, and keeps the events of calls in order for the owner. Taken before mutex_.
@@ -87,14 +92,11 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
 
   std::mutex mutex_;                  // guards what follows
   std::shared_ptr<ServerCall> call_;  // null: the connection broke, or the stream is over
-  OutgoingMessages<proto::FromCentral> outgoing_;
-  ControlSession session_;
-  absl::Status end_;      // not OK: why we end it
-  bool closing_ = false;  // end it when outgoing_ is empty
+  ResumableMessages<proto::FromCentral> messages_;
+  absl::Status end_;  // not OK: why we end it
+  StreamCourse course_ = StreamCourse::kOpen;
   bool deaf_ = false;     // we closed it: drop what comes in
   bool goodbye_ = false;  // the worker ends it in order
-  bool gone_ = false;
-  bool owes_answer_ = false;  // to a heartbeat
 };
 
 // One call. gRPC calls back one at a time for reads, for writes and at the end.

@@ -1,6 +1,5 @@
 #include "proto/transport/grpc/data/grpc_stream.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +9,10 @@ namespace runnel {
 GrpcStream::GrpcStream(StreamOptions options, std::string peer)
     : options_(std::move(options)),
       peer_(std::move(peer)),
-      assembler_(options_.pool,
-                 [this](const FrameHeader& header) { return gate_->Header(header); }) {}
+      writer_(options_.chunk_bytes, options_.scheduler.get()),
+      reader_(
+          options_.pool, [this](const FrameHeader& header) { return gate_->Header(header); },
+          options_.scheduler.get()) {}
 
 void GrpcStream::SetCalls(StreamCalls* calls) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -22,10 +23,10 @@ bool GrpcStream::Attach(ConnectionObserver* observer, const LinkShaping& shaping
   std::lock_guard<std::mutex> lock(mutex_);
   if (released_) return false;
   gate_ = std::make_shared<ObserverGate>(observer);
-  pacer_ = Pacer(shaping);
-  calls_->Read(&read_buffer_);
-  for (const Frame& frame : std::exchange(waiting_, {})) QueueFrame(frame);
-  if (closing_) QueueGoodbye();
+  writer_.SetShaping(shaping);
+  calls_->Read(reader_.buffer());
+  for (const Frame& frame : std::exchange(waiting_, {})) writer_.QueueFrame(frame);
+  if (closing_) writer_.QueueGoodbye();
   Pump();
   return true;
 }
@@ -39,7 +40,7 @@ absl::Status GrpcStream::Send(const Frame& frame) {
     waiting_.push_back(frame);
     return absl::OkStatus();
   }
-  QueueFrame(frame);
+  writer_.QueueFrame(frame);
   Pump();
   return absl::OkStatus();
 }
@@ -49,48 +50,13 @@ void GrpcStream::Close() {
   if (over_ || closing_ || goodbye_received_) return;
   closing_ = true;
   if (gate_ == nullptr) return;  // Attach goes on
-  QueueGoodbye();
+  writer_.QueueGoodbye();
   Pump();
 }
 
-void GrpcStream::QueueFrame(const Frame& frame) {
-  const int64_t now_ns = options_.scheduler->NowNanos();
-  const size_t size = frame.payload.size();
-  const int64_t chunk = pacer_.PieceBytes(options_.chunk_bytes);
-  const int64_t measured = measured_frames_.PieceBytes(frame.header, now_ns);
-  const size_t piece = static_cast<size_t>(measured > 0 ? std::min(measured, chunk) : chunk);
-  size_t offset = 0;
-  do {
-    Message message;
-    message.first = offset == 0;
-    if (message.first) message.header = EncodeHeader(frame.header);
-    message.payload = frame.payload;
-    message.offset = offset;
-    message.size = std::min(piece, size - offset);
-    message.measured = measured > 0;
-    offset += message.size;
-    Book(message, now_ns);
-    outgoing_.push_back(std::move(message));
-  } while (offset < size);
-}
-
-void GrpcStream::QueueGoodbye() {
-  Message message;
-  message.goodbye = true;
-  Book(message, pacer_.enabled() ? options_.scheduler->NowNanos() : 0);
-  outgoing_.push_back(std::move(message));
-}
-
-void GrpcStream::Book(Message& message, int64_t now_ns) {
-  if (!pacer_.enabled()) return;
-  const Pacer::Times times = pacer_.Schedule(now_ns, message.bytes());
-  message.leave_ns = times.leave_ns;
-  message.arrive_ns = times.arrive_ns;
-}
-
 void GrpcStream::Pump() {
-  if (writing_ || over_ || calls_ == nullptr || outgoing_.empty()) return;
-  const int64_t due_ns = outgoing_.front().arrive_ns;
+  if (writer_.writing() || over_ || calls_ == nullptr || writer_.empty()) return;
+  const int64_t due_ns = writer_.due_ns();
   if (due_ns > 0 && due_ns > options_.scheduler->NowNanos()) {
     if (std::exchange(timer_set_, true)) return;
     options_.scheduler->ScheduleAt(due_ns, [weak = weak_from_this()] {
@@ -98,16 +64,11 @@ void GrpcStream::Pump() {
     });
     return;
   }
-  current_ = std::move(outgoing_.front());
-  outgoing_.pop_front();
-  write_buffer_ = BufferOf(current_);
-  writing_ = true;
+  const grpc::ByteBuffer* message = writer_.BeginWrite();
   // The accepting end answers a goodbye by ending the stream, maybe before we hear that the goodbye
   // is written.
-  if (current_.goodbye && !calls_->is_accepting_end()) goodbye_sent_ = true;
-  // One system call and one wake-up of the peer for what goes together. Paced messages each have
-  // their time, and those of a measured frame have the peer look at its clock.
-  calls_->Write(&write_buffer_, !pacer_.enabled() && !current_.measured && !outgoing_.empty());
+  if (writer_.is_goodbye() && !calls_->is_accepting_end()) goodbye_sent_ = true;
+  calls_->Write(message, writer_.more());
 }
 
 void GrpcStream::TimerFired() {
@@ -116,27 +77,10 @@ void GrpcStream::TimerFired() {
   Pump();
 }
 
-grpc::ByteBuffer GrpcStream::BufferOf(const Message& message) {
-  grpc::Slice slices[2];
-  size_t count = 0;
-  if (message.first) slices[count++] = grpc::Slice(message.header.data(), message.header.size());
-  if (message.size > 0) {
-    // The slice shares the block: the copy of the reference goes when gRPC drops the slice.
-    auto* reference = new Payload(message.payload);
-    auto* bytes = const_cast<std::byte*>(message.payload.bytes().data()) + message.offset;
-    slices[count++] = grpc::Slice(
-        bytes, message.size, [](void* payload) { delete static_cast<Payload*>(payload); },
-        reference);
-  }
-  return grpc::ByteBuffer(slices, count);
-}
-
 void GrpcStream::WriteDone(bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
-  writing_ = false;
-  write_buffer_.Clear();
-  const bool goodbye = current_.goodbye;
-  current_ = Message();
+  const bool goodbye = writer_.is_goodbye();
+  writer_.EndWrite();
   // A failed write: the stream is broken, the pending read says so too.
   if (!ok || over_) return;
   if (!goodbye) return Pump();
@@ -148,11 +92,11 @@ void GrpcStream::ReadDone(bool ok) {
   if (ok) Consume();
   std::lock_guard<std::mutex> lock(mutex_);
   if (over_) return;
-  if (ok) return calls_->Read(&read_buffer_);
+  if (ok) return calls_->Read(reader_.buffer());
   const bool orderly = goodbye_received_ || goodbye_sent_;
   EndStream(orderly ? absl::OkStatus()
                     : absl::UnavailableError("connection: the stream ended without a goodbye"),
-            writing_ && calls_->is_accepting_end());
+            writer_.writing() && calls_->is_accepting_end());
 }
 
 void GrpcStream::Consume() {
@@ -161,39 +105,14 @@ void GrpcStream::Consume() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (released_ || over_) return;
   }
-  slices_.clear();
-  pieces_.clear();
-  const bool readable = read_buffer_.Dump(&slices_).ok();
-  read_buffer_.Clear();
-  for (const grpc::Slice& slice : slices_) {
-    pieces_.emplace_back(reinterpret_cast<const std::byte*>(slice.begin()), slice.size());
-  }
-  const bool first = !assembler_.mid_frame();
-  const absl::StatusOr<FrameAssembler::Progress> progress =
-      readable ? assembler_.Add(pieces_)
-               : absl::DataLossError("frame: a message that cannot be read");
+  const absl::StatusOr<FrameAssembler::Progress> progress = reader_.Take();
   if (!progress.ok()) {
     Fail(progress.status());
-  } else if (*progress == FrameAssembler::Progress::kPartial) {
-    Arriving(first);
   } else if (*progress == FrameAssembler::Progress::kFrame) {
-    if (!first) Arriving(false);
-    Frame frame = assembler_.TakeFrame();
-    if (!first) frame.arrival = arrival_.Finish();
-    gate_->Deliver(std::move(frame));
+    gate_->Deliver(reader_.TakeFrame());
   } else if (*progress == FrameAssembler::Progress::kGoodbye) {
     Goodbye();
   }
-}
-
-void GrpcStream::Arriving(bool first) {
-  const int64_t now_ns = options_.scheduler->NowNanos();
-  if (first) return arrival_.Begin(now_ns);
-  int64_t bytes = 0;
-  for (const absl::Span<const std::byte> piece : pieces_) {
-    bytes += static_cast<int64_t>(piece.size());
-  }
-  arrival_.Add(now_ns, bytes);
 }
 
 void GrpcStream::Fail(const absl::Status& status) {
@@ -202,7 +121,7 @@ void GrpcStream::Fail(const absl::Status& status) {
     if (released_) return;
     if (!decided_) decided_ = status;
     // The accepting end's status reaches the peer unless a write stands in its way.
-    EndStream(status, writing_ || calls_ == nullptr || !calls_->is_accepting_end());
+    EndStream(status, writer_.writing() || calls_ == nullptr || !calls_->is_accepting_end());
   }
   gate_->Closed(status);
 }
@@ -211,7 +130,7 @@ void GrpcStream::Goodbye() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     goodbye_received_ = true;
-    outgoing_.clear();
+    writer_.Clear();
     if (!over_ && calls_->is_accepting_end()) EndStream(absl::OkStatus(), false);
   }
   gate_->Closed(absl::OkStatus());
@@ -219,7 +138,7 @@ void GrpcStream::Goodbye() {
 
 void GrpcStream::EndStream(const absl::Status& status, bool cancel) {
   if (std::exchange(over_, true)) return;
-  outgoing_.clear();
+  writer_.Clear();
   waiting_.clear();
   if (calls_ == nullptr) return;
   if (cancel) calls_->Cancel();
@@ -233,7 +152,7 @@ void GrpcStream::Done(const absl::Status& status) {
     std::lock_guard<std::mutex> lock(mutex_);
     verdict = Verdict(status);
     over_ = true;
-    outgoing_.clear();
+    writer_.Clear();
     calls_ = nullptr;
     gate = gate_;
   }
@@ -246,7 +165,7 @@ absl::Status GrpcStream::Verdict(const absl::Status& status) const {
   // Only the accepting end confirms an end; it has no confirmation itself.
   if (goodbye_sent_ && (status.ok() || calls_->is_accepting_end())) return absl::OkStatus();
   if (!status.ok()) return status;
-  if (assembler_.mid_frame()) {
+  if (reader_.mid_frame()) {
     return absl::DataLossError("frame: the stream was ended in the middle of a frame");
   }
   return absl::UnavailableError("connection: the peer ended the stream without a goodbye");
@@ -254,16 +173,9 @@ absl::Status GrpcStream::Verdict(const absl::Status& status) const {
 
 int64_t GrpcStream::queued_bytes() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  int64_t bytes = 0;
+  int64_t bytes = writer_.queued_bytes();
   for (const Frame& frame : waiting_) {
     bytes += kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
-  }
-  if (writing_) bytes += current_.bytes();
-  const int64_t now_ns = pacer_.enabled() ? options_.scheduler->NowNanos() : 0;
-  for (const Message& message : outgoing_) {
-    // Between leaving and arriving it is on the way, not queued.
-    const bool on_the_way = message.leave_ns <= now_ns && now_ns < message.arrive_ns;
-    if (!on_the_way) bytes += message.bytes();
   }
   return bytes;
 }

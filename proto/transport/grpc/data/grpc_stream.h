@@ -1,15 +1,12 @@
 #pragma once
 
-// The common part of both ends of a gRPC stream: the send queue, pacing, the assembly of received
-// frames, and the end of the stream.
+// The common part of both ends of a gRPC stream: what is sent and read (stream_writer.h,
+// stream_reader.h), and how the stream begins and ends.
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 #include <grpcpp/support/status.h>
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,10 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "proto/transport/link/bandwidth.h"
-#include "proto/transport/link/frame_assembler.h"
+#include "proto/transport/grpc/data/stream_reader.h"
+#include "proto/transport/grpc/data/stream_writer.h"
 #include "proto/transport/link/observer_gate.h"
-#include "proto/transport/link/pacer.h"
 #include "proto/transport/link/scheduler.h"
 #include "proto/transport/link/transport.h"
 
@@ -77,35 +73,15 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   void Abort(const absl::Status& status);
 
  private:
-  // A message to be sent.
-  struct Message {
-    bool first = false;  // begins with the header
-    bool goodbye = false;
-    bool measured = false;  // a piece by itself: the peer measures the link (bandwidth.h)
-    std::array<std::byte, kFrameHeaderBytes> header;
-    Payload payload;
-    size_t offset = 0;
-    size_t size = 0;        // the payload's part of it
-    int64_t leave_ns = 0;   // by the pacer
-    int64_t arrive_ns = 0;  // not written before
-    int64_t bytes() const { return static_cast<int64_t>(size) + (first ? kFrameHeaderBytes : 0); }
-  };
-
   // These expect mutex_ to be held.
-  void QueueFrame(const Frame& frame);
-  void QueueGoodbye();
-  void Book(Message& message, int64_t now_ns);
   void Pump();
   void EndStream(const absl::Status& status, bool cancel);
   absl::Status Verdict(const absl::Status& status) const;
   // These do not.
   void Consume();
-  // A piece of a frame that is more than one piece has come in.
-  void Arriving(bool first);
   void TimerFired();
   void Fail(const absl::Status& status);
   void Goodbye();
-  static grpc::ByteBuffer BufferOf(const Message& message);
 
   const StreamOptions options_;
   const std::string peer_;
@@ -119,21 +95,11 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   bool over_ = false;  // EndStream() was called
   // Status for the observer if this side decided the end; gRPC's status may come first.
   std::optional<absl::Status> decided_;
-  bool writing_ = false;
   bool timer_set_ = false;
-  Pacer pacer_{LinkShaping{}};
   std::vector<Frame> waiting_;  // sent before Attach
-  std::deque<Message> outgoing_;
-  MeasuredFrames measured_frames_;
-  Message current_;  // being written
-  grpc::ByteBuffer write_buffer_;
+  StreamWriter writer_;
 
-  // Used in ReadDone and its callees only; gRPC has one read under way.
-  FrameAssembler assembler_;
-  ArrivalRecorder arrival_;
-  grpc::ByteBuffer read_buffer_;
-  std::vector<grpc::Slice> slices_;
-  std::vector<absl::Span<const std::byte>> pieces_;
+  StreamReader reader_;  // used in ReadDone and its callees only; gRPC has one read under way
 };
 
 // The owner's handle of one end.

@@ -1,0 +1,106 @@
+#include "kernels/ir/op_nodes.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace runnel {
+namespace {
+
+// (N,T,F) as (N*T,F): what products and the loss read row by row.
+Shape RowsOf(const Shape& shape) {
+  return shape.rank() == 3 ? Shape({shape[0] * shape[1], shape[2]}) : shape;
+}
+
+// A view of what stands before it, at the place of `node`.
+OpNode ViewOf(const Recipe& recipe, const OpNode& node, const Shape& shape) {
+  return {.layer = node.layer,
+          .op = node.op,
+          .spec = node.spec,
+          .rule = recipe.Find(OpKind::kFlatten),
+          .evaluates = node.evaluates,
+          .shape = shape,
+          .is_view = true,
+          .reads_last = true,
+          .gives_value = false};
+}
+
+// A linear operator on (N,T,F) stands between views as rows.
+void AddNodes(const Recipe& recipe, const LayerInfo& info, const OpNode& node,
+              std::vector<OpNode>& nodes) {
+  if (node.spec->kind != OpKind::kLinear || node.shape.rank() != 3) {
+    nodes.push_back(node);
+    return;
+  }
+  const int32_t read = node.spec->inputs[0];
+  OpNode& rows = nodes.emplace_back(
+      ViewOf(recipe, node, RowsOf(read == 0 ? info.input : info.op_outputs[read - 1])));
+  rows.reads_last = rows.gives_value = false;
+  OpNode& product = nodes.emplace_back(node);
+  product.shape = RowsOf(node.shape);
+  product.reads_last = true;
+  product.gives_value = false;
+  OpNode& result = nodes.emplace_back(ViewOf(recipe, node, node.shape));
+  result.gives_value = true;
+}
+
+// Whether the model has operators with weights before and behind this one, which has some itself.
+bool IsInner(const ModelSpec& model, int layer, int op) {
+  const auto weighs = [](const OpSpec& spec) {
+    return spec.kind == OpKind::kConv || spec.kind == OpKind::kLinear;
+  };
+  if (!weighs(model.layers[layer].ops[op])) return false;
+  bool before = false, behind = false;
+  for (int l = 0; l < model.layer_count(); ++l) {
+    for (int o = 0; o < static_cast<int>(model.layers[l].ops.size()); ++o) {
+      if (!weighs(model.layers[l].ops[o])) continue;
+      before = before || std::pair(l, o) < std::pair(layer, op);
+      behind = behind || std::pair(l, o) > std::pair(layer, op);
+    }
+  }
+  return before && behind;
+}
+
+absl::Status Error(const LayerSpec& spec, size_t op, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("layer ", spec.name, ", op ", op, " (", Name(spec.ops[op].kind), "): ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
+                                            const std::vector<LayerInfo>& infos, int first_layer,
+                                            int last_layer, const Recipe& recipe) {
+  std::vector<OpNode> nodes;
+  const int front = model.frozen_front();
+  for (int layer = first_layer; layer <= last_layer; ++layer) {
+    const std::vector<OpSpec>& ops = model.layers[layer].ops;
+    const bool frozen = model.layers[layer].frozen;
+    std::vector<bool> read(ops.size() + 1);
+    for (size_t op = 0; op < ops.size(); ++op) {
+      const OpRule* rule = recipe.Find(ops[op].kind);
+      for (int32_t id : ops[op].inputs) read[id] = true;
+      AddNodes(recipe, infos[layer],
+               {.layer = layer,
+                .op = static_cast<int>(op),
+                .spec = &ops[op],
+                .rule = rule,
+                .inner = IsInner(model, layer, static_cast<int>(op)),
+                .evaluates = frozen && layer < front,
+                .shape = infos[layer].op_outputs[op]},
+               nodes);
+      if (frozen && layer >= front && ops[op].kind == OpKind::kBatchNorm)
+        return Error(model.layers[layer], op, "cannot be frozen behind layers that are trained");
+    }
+    for (size_t op = 0; op + 1 < ops.size(); ++op) {
+      if (!read[op + 1]) return Error(model.layers[layer], op, "nobody reads its output");
+    }
+  }
+  const Shape& output = infos[last_layer].output;
+  if (last_layer + 1 == model.layer_count() && output.rank() == 3)
+    nodes.push_back(ViewOf(recipe, nodes.back(), RowsOf(output)));
+  return nodes;
+}
+
+}  // namespace runnel

@@ -1,0 +1,47 @@
+#pragma once
+
+// The operators of a stage in the order in which the forward runs them, before any of them is an
+// instruction. Used by StageBuilder only. A pure function; any thread.
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/ir/program.h"
+#include "kernels/ir/recipe.h"
+#include "proto/base/model/model_spec.h"
+
+namespace runnel {
+
+inline constexpr BufferIndex kNoBuffer = -1;
+
+// One operator of the stage and the values around it in training, or the view of a value in
+// another shape (kCopy, as of a flatten) that stands before or behind an operator.
+struct OpNode {
+  int layer = 0;
+  int op = 0;
+  const OpSpec* spec = nullptr;
+  const OpRule* rule = nullptr;
+  bool inner = false;      // has weights, and is neither the model's first nor last such operator
+  bool trains = false;     // has parameters that step
+  bool evaluates = false;  // frozen, and no gradient passes: training runs it as evaluation does
+  Shape shape;             // of the output
+  bool is_view = false;
+  bool reads_last = false;  // the output of the node before, in place of the operator's inputs
+  bool gives_value = true;  // the output is the operator's
+  std::vector<BufferIndex> inputs;
+  BufferIndex output = kNoBuffer;
+  BufferIndex by_product = kNoBuffer;     // batch norm's stats, max-pool's indices
+  BufferIndex dscale_dshift = kNoBuffer;  // batch norm's, from its input-gradient
+  std::vector<BufferIndex> parameters;
+  std::vector<BufferIndex> gradients;  // of parameters that step
+  std::vector<BufferIndex> updated;    // of those, the next version
+  std::vector<BufferIndex> statistics;
+};
+
+// The nodes of these layers, without values. `infos` is InferShapes(model, batch). InvalidArgument:
+// nobody reads an operator's output, or a frozen batch norm stands behind layers that are trained.
+absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
+                                            const std::vector<LayerInfo>& infos, int first_layer,
+                                            int last_layer, const Recipe& recipe);
+
+}  // namespace runnel
