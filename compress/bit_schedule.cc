@@ -91,7 +91,11 @@ absl::StatusOr<CodecSchedule> CodecsOfBits(absl::string_view family,
   std::vector<CodecStep> codecs;
   for (const BitStep& step : steps) {
     codecs.push_back({step.epoch, {std::string(family), step.bits}});
-    RUNNEL_RETURN_IF_ERROR(FindCodec(codecs.back().codec).status());
+    RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codecs.back().codec));
+    if (row->bits == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("codec ", family, ": its parameter is no number of bits"));
+    }
   }
   return CodecSchedule(std::move(codecs));
 }

@@ -8,6 +8,7 @@
 #include "compress/identity.h"
 #include "compress/int8.h"
 #include "compress/kernels/codec_kernels.h"
+#include "compress/lowrank.h"
 #include "compress/mbq/learned.h"
 #include "compress/mbq/mbq.h"
 #include "compress/mbq/mbq_c.h"
@@ -25,6 +26,8 @@ using Made = std::unique_ptr<const Codec>;
 using Kind = ParameterRange::Kind;
 
 constexpr ParameterRange kTwoToEight = {Kind::kInteger, 2, 8};
+
+constexpr double kMostExamples = 8;
 
 // Bits an element of families whose parameter is the number of bits.
 double Bits(double bits) { return bits; }
@@ -89,6 +92,13 @@ constexpr CodecRow kRows[] = {
      .bits = [](double) { return 8.0; },
      .relative_error = NoError,
      .make = [](double, const CodecKernels& kernels) -> Made { return MakeInt8Codec(kernels); }},
+    {.family = "lowrank",
+     .parameter = {Kind::kInteger, 1, kMaxRank},
+     .remembers = true,
+     .largest = LargestRank,
+     .bits = nullptr,
+     .relative_error = LowrankNormalError,
+     .make = [](double rank, const CodecKernels&) -> Made { return MakeLowrankCodec(Int(rank)); }},
     {.family = "mbq",
      .parameter = kTwoToEight,
      .remembers = true,
@@ -230,7 +240,9 @@ std::vector<CodecId> ExampleCodecs() {
     const ParameterRange& range = row.parameter;
     if (range.kind == Kind::kNone) codecs.push_back({family, std::nullopt});
     if (range.kind == Kind::kInteger) {
-      for (double parameter = range.min; parameter <= range.max; parameter += range.step) {
+      const bool is_long = range.max > kMostExamples;  // then powers of two
+      for (double parameter = range.min; parameter <= std::min(range.max, kMostExamples);
+           parameter += is_long ? parameter : range.step) {
         codecs.push_back({family, parameter});
       }
     }

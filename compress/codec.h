@@ -133,9 +133,11 @@ struct CodecRow {
   bool feeds_back = false;
   // Not for the tensors of integer recipes.
   bool floats_only = false;
-  // Bits an element by parameter (0 without one) that the levels need, headers left out; and mean
-  // squared error over the mean square of a normal tensor that goes down. Gradients, which tile and
-  // hadamard round at random, have a larger error.
+  // Null: any parameter fits any tensor. Else the largest that says something of this shape.
+  int64_t (*largest)(const Shape& shape) = nullptr;
+  // Bits an element by parameter (0 without one) that the levels need, headers left out; null if
+  // they depend on the shape. And mean squared error over the mean square of a normal tensor that
+  // goes down. Gradients, which tile and hadamard round at random, have a larger error.
   double (*bits)(double parameter);
   double (*relative_error)(double parameter);
   // A parameter of the range.

@@ -21,7 +21,8 @@ absl::StatusOr<std::vector<BitsChoice>> BitsChoices(absl::string_view family,
     return absl::InvalidArgumentError(absl::StrCat("codec ", exact.text(), ": loses something"));
   }
   const CodecRow* row = FindCodecFamily(family);
-  if (row == nullptr || row->parameter.kind != ParameterRange::Kind::kInteger) {
+  if (row == nullptr || row->parameter.kind != ParameterRange::Kind::kInteger ||
+      row->bits == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("codec ", family, ": is no family with bits to choose"));
   }

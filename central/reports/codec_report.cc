@@ -159,7 +159,12 @@ absl::StatusOr<std::vector<CodecReport>> ReportCodecs(const CodecReportOptions& 
     RUNNEL_ASSIGN_OR_RETURN(const CodecId id, CodecId::Parse(name));
     report.bits = static_cast<double>(8 * report.frame_bytes[kLargest]) /
                   static_cast<double>(LatentTensors()[kLargest].shape.elements());
-    report.needed_bits = (*FindCodec(id))->BitsOf(id);
+    const CodecRow& row = **FindCodec(id);
+    const Shape& largest = LatentTensors()[kLargest].shape;
+    report.needed_bits = row.bits != nullptr
+                             ? row.BitsOf(id)
+                             : static_cast<double>(8 * codec->EncodedBytes(largest).value()) /
+                                   static_cast<double>(largest.elements());
     RUNNEL_ASSIGN_OR_RETURN(
         report.activation, Quality(*codec, Activation, RandomPurpose::kCodecForward, options.seed));
     RUNNEL_ASSIGN_OR_RETURN(report.gradient,

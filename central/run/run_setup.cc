@@ -210,6 +210,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
       WithDefaults(std::move(settings), setup.row->defaults, setup.row->default_dataset,
                    setup.schedule->default_micro_batches, setup.format);
   RUNNEL_RETURN_IF_ERROR(ResolveCodecs(setup.format, setup.row->bit_switches, setup.settings));
+  RUNNEL_RETURN_IF_ERROR(CheckCodecParameters(setup.model, setup.settings));
   setup.plain_loop = setup.settings.local_workers == 0;
   setup.workers = setup.plain_loop
                       ? 1

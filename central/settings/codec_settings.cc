@@ -98,6 +98,28 @@ absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switch
   return absl::OkStatus();
 }
 
+absl::Status CheckCodecParameters(const ModelSpec& model, const RunSettings& settings) {
+  const int64_t samples = std::max<int64_t>(
+      1, settings.training.batch_size / std::max<int64_t>(1, settings.training.micro_batches));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> layers, InferShapes(model, samples));
+  for (const CodecFlag& flag : kFlags) {
+    for (const CodecStep& step : (settings.*flag.codecs).steps()) {
+      RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(step.codec));
+      if (row->largest == nullptr) continue;
+      int64_t most = 1;
+      for (size_t i = 0; i + 1 < layers.size(); ++i) {
+        most = std::max(most, row->largest(layers[i].output));
+      }
+      if (step.codec.parameter.value_or(0) <= static_cast<double>(most)) continue;
+      return BadFlag(flag.name, (settings.*flag.codecs).text(),
+                     absl::InvalidArgumentError(absl::StrCat(
+                         "codec ", step.codec.text(), " is beyond every boundary of ", model.name,
+                         " with ", samples, " samples; at most ", row->family, ":", most)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<CodecId> CodecsInSettings(const RunSettings& settings) {
   std::vector<CodecId> codecs;
   const auto add = [&codecs](const CodecId& codec) {

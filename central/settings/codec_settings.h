@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "central/settings/run_settings.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
 #include "proto/base/training/bit_switches.h"
 #include "proto/base/training/codec_schedule.h"
@@ -28,6 +29,10 @@ std::string CodecFamilyOf(const CodecSchedule& codecs, absl::string_view fallbac
 // nowhere else. `switches`: the model's. InvalidArgument names the flag and what would be right.
 absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switches,
                            RunSettings& settings);
+
+// InvalidArgument names the flag and the largest parameter, for a codec whose parameter is beyond
+// every boundary of the model (CodecRow::largest).
+absl::Status CheckCodecParameters(const ModelSpec& model, const RunSettings& settings);
 
 // Every codec that a plan of these settings may name, each once. After ResolveCodecs.
 std::vector<CodecId> CodecsInSettings(const RunSettings& settings);

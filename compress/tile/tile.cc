@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec_checks.h"
+#include "compress/float_state.h"
 #include "compress/kernels/tile_kernels.h"
 #include "proto/base/status_macros.h"
 
@@ -20,8 +21,6 @@ constexpr uint64_t kKeyBlock = uint64_t{1} << 40;
 // Largest step that an encoder sends: twice a sum of 16 magnitudes over one level.
 constexpr float kMaxStep = 0x1p106f;
 
-// State layout: 'E', version, k, 0, element count as 64 bits, then the errors; little-endian.
-constexpr size_t kStateHeaderBytes = 12;
 constexpr char kStateVersion = 1;
 
 std::string NameOf(const TileOptions& options) {
@@ -97,10 +96,15 @@ class TileEncoder final : public Encoder {
 
   absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
                       absl::Span<std::byte> payload) override;
-  std::string SaveState() const override;
-  absl::Status RestoreState(absl::string_view state) override;
+  std::string SaveState() const override { return SaveFloats(Tag(), errors_); }
+  absl::Status RestoreState(absl::string_view state) override {
+    if (!options_.feedback) return CheckNoState(state);
+    RUNNEL_ASSIGN_OR_RETURN(errors_, RestoreFloats(NameOf(options_), Tag(), state));
+    return absl::OkStatus();
+  }
 
  private:
+  std::string Tag() const { return {'E', kStateVersion, static_cast<char>(options_.bits), 0}; }
   // x plus the error of the micro-batch before (with feedback), clipped to the range of tiles.
   const float* Prepare(const float* x, size_t n, bool restart);
   // Replaces the steps of encoded tiles by those with which x arrives without bias.
@@ -175,44 +179,6 @@ absl::Status TileEncoder::Encode(const TensorView& x, Sequence sequence, bool re
     kernels_.tile->decode(tiles, n, coding, errors_.data());
     for (size_t e = 0; e < n; ++e) errors_[e] = sum_[e] - errors_[e];
   }
-  return absl::OkStatus();
-}
-
-std::string TileEncoder::SaveState() const {
-  if (errors_.empty()) return "";
-  std::string state = {'E', kStateVersion, static_cast<char>(options_.bits), 0};
-  state.resize(kStateHeaderBytes + sizeof(float) * errors_.size());
-  auto* bytes = reinterpret_cast<std::byte*>(state.data());
-  const uint64_t n = errors_.size();
-  for (size_t i = 0; i < 8; ++i) bytes[4 + i] = static_cast<std::byte>(n >> (8 * i));
-  for (size_t e = 0; e < n; ++e) StoreFloat(errors_[e], bytes + kStateHeaderBytes + 4 * e);
-  return state;
-}
-
-absl::Status TileEncoder::RestoreState(absl::string_view state) {
-  if (!options_.feedback) return CheckNoState(state);
-  std::vector<float> errors;
-  if (!state.empty()) {
-    const absl::Status refused = absl::InvalidArgumentError(
-        absl::StrCat(NameOf(options_), ": not a state of this encoder (", state.size(), " bytes)"));
-    if (state.size() < kStateHeaderBytes || state[0] != 'E' || state[1] != kStateVersion ||
-        state[2] != options_.bits || state[3] != 0) {
-      return refused;
-    }
-    uint64_t n = 0;
-    for (int i = 0; i < 8; ++i) n |= uint64_t{static_cast<uint8_t>(state[4 + i])} << (8 * i);
-    const size_t error_bytes = state.size() - kStateHeaderBytes;
-    if (n == 0 || error_bytes % sizeof(float) != 0 || n != error_bytes / sizeof(float)) {
-      return refused;
-    }
-    errors.resize(n);
-    const auto* bytes = reinterpret_cast<const std::byte*>(state.data() + kStateHeaderBytes);
-    for (size_t e = 0; e < n; ++e) {
-      errors[e] = LoadFloat(bytes + sizeof(float) * e);
-      if (!std::isfinite(errors[e])) return refused;
-    }
-  }
-  errors_ = std::move(errors);
   return absl::OkStatus();
 }
 

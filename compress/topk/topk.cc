@@ -11,14 +11,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec_checks.h"
+#include "compress/float_state.h"
 #include "compress/topk/kept_values.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-constexpr size_t kStateHeaderBytes = 12;
-constexpr size_t kStateTailBytes = sizeof(double);
 constexpr char kStateVersion = 1;
 
 size_t KeptOf(double ratio, size_t n) {
@@ -51,63 +50,29 @@ class TopkEncoder final : public Encoder {
     return absl::OkStatus();
   }
 
-  std::string SaveState() const override;
-  absl::Status RestoreState(absl::string_view state) override;
+  std::string SaveState() const override { return SaveFloats(Tag(), residual_, Ratio()); }
+  absl::Status RestoreState(absl::string_view state) override {
+    RUNNEL_ASSIGN_OR_RETURN(
+        residual_, RestoreFloats(absl::StrCat(form_.family, ":", ratio_), Tag(), state, Ratio()));
+    return absl::OkStatus();
+  }
 
  private:
+  std::string Tag() const { return {'K', kStateVersion, form_.state_tag, 0}; }
+  // The state's tail: of another ratio it is refused.
+  std::string Ratio() const {
+    std::string bytes;
+    for (int i = 0; i < 8; ++i) {
+      bytes.push_back(static_cast<char>(std::bit_cast<uint64_t>(ratio_) >> (8 * i)));
+    }
+    return bytes;
+  }
+
   const KeptValues& form_;
   const double ratio_;
   const CodecKernels& kernels_;
   std::vector<float> residual_;  // empty before the first micro-batch
 };
-
-// 'K', version, the form's tag, zero, n as 64 bits, n floats, the ratio: of another ratio it is refused.
-std::string TopkEncoder::SaveState() const {
-  if (residual_.empty()) return "";
-  const size_t n = residual_.size();
-  std::string state = {'K', kStateVersion, form_.state_tag, 0};
-  state.resize(kStateHeaderBytes + n * sizeof(float) + kStateTailBytes);
-  auto* bytes = reinterpret_cast<std::byte*>(state.data());
-  const auto ratio = std::bit_cast<uint64_t>(ratio_);
-  std::byte* tail = bytes + state.size() - kStateTailBytes;
-  for (size_t i = 0; i < 8; ++i) {
-    bytes[4 + i] = static_cast<std::byte>(uint64_t{n} >> (8 * i));
-    tail[i] = static_cast<std::byte>(ratio >> (8 * i));
-  }
-  for (size_t e = 0; e < n; ++e) StoreFloat(residual_[e], bytes + kStateHeaderBytes + 4 * e);
-  return state;
-}
-
-absl::Status TopkEncoder::RestoreState(absl::string_view state) {
-  if (state.empty()) {
-    residual_.clear();
-    return absl::OkStatus();
-  }
-  const absl::Status refused = absl::InvalidArgumentError(absl::StrCat(
-      form_.family, ":", ratio_, ": not a state of this encoder (", state.size(), " bytes)"));
-  if (state.size() <= kStateHeaderBytes + kStateTailBytes || state[0] != 'K' ||
-      state[1] != kStateVersion || state[2] != form_.state_tag || state[3] != 0) {
-    return refused;
-  }
-  const size_t value_bytes = state.size() - kStateHeaderBytes - kStateTailBytes;
-  uint64_t n = 0, ratio = 0;
-  for (size_t i = 0; i < 8; ++i) {
-    n |= uint64_t{static_cast<uint8_t>(state[4 + i])} << (8 * i);
-    ratio |= uint64_t{static_cast<uint8_t>(state[state.size() - kStateTailBytes + i])} << (8 * i);
-  }
-  if (ratio != std::bit_cast<uint64_t>(ratio_) || value_bytes % sizeof(float) != 0 ||
-      n != value_bytes / sizeof(float)) {
-    return refused;
-  }
-  std::vector<float> residual(n);
-  const auto* values = reinterpret_cast<const std::byte*>(state.data() + kStateHeaderBytes);
-  for (size_t e = 0; e < n; ++e) {
-    residual[e] = LoadFloat(values + sizeof(float) * e);
-    if (!std::isfinite(residual[e])) return refused;
-  }
-  residual_ = std::move(residual);
-  return absl::OkStatus();
-}
 
 class TopkCodec final : public Codec {
  public:

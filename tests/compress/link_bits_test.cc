@@ -33,6 +33,8 @@ TEST(LinkBits, BetweenIntegerStagesInt8LosesNothing) {
   EXPECT_EQ(choices.back().relative_error, 0);
   EXPECT_EQ(BitsChoices("stochastic", OneCodec("int8"))->size(), 2u);
   EXPECT_FALSE(BitsChoices("hadamard", OneCodec("mbq:4")).ok());
+  EXPECT_FALSE(BitsChoices("lowrank").ok());
+  EXPECT_FALSE(CodecsOfBits("lowrank", {{0, 4}}).ok());
 }
 
 TEST(LinkBits, FloorsFollowThePapersSchedules) {

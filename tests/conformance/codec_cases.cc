@@ -102,6 +102,13 @@ double Topk8Bound(const Crossing& crossing, size_t e) {
 
 int TwoFields(int) { return 2; }
 
+// What is left of a tensor after a projection is no longer than the tensor.
+double LowrankBound(const Crossing& crossing, size_t) {
+  double square = 0;
+  for (float value : crossing.x) square += double{value} * value;
+  return square > 0x1p200 ? kElsewhere : std::sqrt(square) * (1 + 1e-6) + 1e-40;
+}
+
 constexpr FamilyCase kCases[] = {
     {.family = "amsgrad_mbq", .bound = MbqBound, .fields = Alphas},
     {.family = "eden", .bound = RotatedBound, .draws = true},
@@ -109,6 +116,7 @@ constexpr FamilyCase kCases[] = {
     {.family = "hadamard_ef", .bound = RotatedBound, .draws = true},
     {.family = "identity", .bound = NoError, .fields = OneField},
     {.family = "int8", .bound = Int8Bound, .fields = OneField},
+    {.family = "lowrank", .bound = LowrankBound, .fields = OneField, .draws = true, .loss = 1},
     {.family = "mbq", .bound = MbqBound, .fields = Alphas},
     {.family = "mbq_c", .bound = MbqBound, .fields = OneField},
     {.family = "mx:fp", .bound = MxBound},

@@ -40,6 +40,11 @@ flags_of() {
     amsgrad[2-8]) echo "--codec-forward amsgrad_mbq:${1#amsgrad} --codec-backward stochastic:8" ;;
     adaptive) echo "--bits accept" ;;
     hadamard[2-8]) echo "--codec-forward hadamard:${1#hadamard} --codec-backward hadamard:4" ;;
+    eden[2-8]) echo "--codec-forward eden:${1#eden} --codec-backward eden:${1#eden}" ;;
+    mx[468]) echo "--codec-forward mx:fp${1#mx} --codec-backward mx:fp${1#mx}" ;;
+    topk) echo "--codec-forward hadamard:4 --codec-backward topk:0.1" ;;
+    topk8) echo "--codec-forward hadamard:4 --codec-backward topk8:0.1" ;;
+    rank[0-9]*) echo "--codec-forward lowrank:${1#rank} --codec-backward lowrank:${1#rank}" ;;
     tile[2-8]) echo "--codec-forward tile:${1#tile} --codec-backward hadamard:4" ;;
     feedback[2-8]) echo "--codec-forward hadamard:${1#feedback} --codec-backward hadamard_ef:${1#feedback}" ;;
     ours) echo "--codec-forward hadamard --codec-backward hadamard --bits accept" ;;

@@ -51,6 +51,10 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--codec-forward", "hadamard_ef:2"}, "it is for --codec-backward; ");
   ExpectRefused({"train", "--recipe", "niti", "--codec-forward", "mx:fp8"},
                 "--codec-forward mx:fp8: codec mx:fp8 is for floating-point recipes");
+  ExpectRefused({"train", "--model", "mlp", "--batch-size", "2", "--codec-backward", "lowrank:4"},
+                "--codec-backward lowrank:4: codec lowrank:4 is beyond every boundary of mlp");
+  ExpectRefused({"train", "--codec-forward", "lowrank:65"}, "lowrank:1..64");
+  ExpectRefused({"train", "--codec-forward", "lowrank:4", "--bits", "4/8"}, "no number of bits");
   ExpectRefused({"train", "--bits", "2"}, "--bits 2: ");
   ExpectRefused({"train", "--bits", "2/3"}, "--bits 2/3: ");
   ExpectRefused({"train", "--policy", "magic"}, "magic");
