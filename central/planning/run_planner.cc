@@ -27,13 +27,6 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   return options;
 }
 
-// Adds directions to and from new devices, without figures.
-void GrowRates(size_t devices, LinkRates& rates) {
-  if (rates.empty()) return;
-  rates.resize(devices);
-  for (std::vector<WayFigures>& row : rates) row.resize(devices);
-}
-
 // The period that --quick would train with.
 absl::StatusOr<double> EvenPeriodSeconds(PlanningInputs inputs, const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) {
@@ -88,44 +81,15 @@ bool RunPlanner::ProbesPath(const std::vector<DeviceFacts>& devices, int device)
 }
 
 absl::Status RunPlanner::SetFirstRates(const std::vector<DeviceFacts>& devices) {
-  const LinkInputs& links = inputs().links;
-  RUNNEL_RETURN_IF_ERROR(CheckGivenLinks(links.ways, devices));
-  given_rates_.clear();
-  SetGivenWays(links.ways, devices, links.frame_share, given_rates_);
-  first_rates_ = RatesOfPaths(devices, links.given.delay_seconds);
-  SetGivenWays(links.ways, devices, links.frame_share, first_rates_);
-  SetRelayedWays({}, devices, first_rates_);
-  cluster_.rates = first_rates_;
+  RUNNEL_RETURN_IF_ERROR(links_.Set(inputs().links, devices));
+  cluster_.rates = links_.rates();
   // The last stage says that it is there, and central's answer comes back.
   for (const DeviceFacts& device : devices) {
     const double round_trip =
         device.path.down.delay_seconds.value_or(0) + device.path.up.delay_seconds.value_or(0);
     cluster_.barrier_pause_seconds = std::max(cluster_.barrier_pause_seconds, round_trip);
   }
-  media_ = MediaOf(devices);
-  media_text_ = MediaText(media_, devices);
   return absl::OkStatus();
-}
-
-std::optional<LinksKnown> RunPlanner::KnownLinks() const {
-  LinksKnown known;
-  for (size_t from = 0; from < first_rates_.size(); ++from) {
-    for (size_t to = 0; to < first_rates_.size(); ++to) {
-      const WayFigures& way = first_rates_[from][to];
-      if (!way.rate.is_set() && !way.delay_seconds.has_value()) continue;
-      const bool given = !given_rates_.empty() && given_rates_[from][to].rate.is_set();
-      std::optional<double> delay_ms;
-      if (way.delay_seconds.has_value()) delay_ms = *way.delay_seconds * 1e3;
-      known.ways.push_back({DeviceId(static_cast<int32_t>(from)),
-                            DeviceId(static_cast<int32_t>(to)), way.rate.mbps(), delay_ms, given});
-    }
-  }
-  if (known.ways.empty()) return std::nullopt;
-  for (const SharedMedium& medium : media_) {
-    known.media.push_back({{}, medium.rate.mbps(), medium.half_duplex});
-    for (const int device : medium.devices) known.media.back().devices.emplace_back(device);
-  }
-  return known;
 }
 
 absl::StatusOr<DeviceTimes> RunPlanner::Characterise(int device,
@@ -141,18 +105,19 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   std::vector<int> numbers;
   const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
   cluster_ = MeasuredCluster();
-  usable_.clear();
+  std::vector<bool> usable;
   for (size_t i = 0; i < devices.size(); ++i) {
     // One that was lost again, or came when the others had been measured.
     const bool is_known =
         times.empty() || by_first_device || (i < times.size() && !times[i].empty());
-    usable_.push_back(!devices[i].is_lost && is_known);
-    if (usable_.back()) numbers.push_back(static_cast<int>(i));
+    usable.push_back(!devices[i].is_lost && is_known);
+    if (usable.back()) numbers.push_back(static_cast<int>(i));
     const DeviceFacts& device = devices[i];
     cluster_.processor_shares.push_back(device.processor_share);
     cluster_.costs.push_back(device.costs);
     cluster_.memory.push_back({device.name, device.memory_bytes, device.memory_of});
   }
+  members_.Set(std::move(usable));
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   if (!times.empty()) cluster_.profiled_sums.resize(devices.size());
   RUNNEL_RETURN_IF_ERROR(SetFirstRates(devices));
@@ -195,7 +160,7 @@ std::string RunPlanner::Explanation() const {
     absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),
                     ": with a stage there it would be slower");
   }
-  if (!media_text_.empty()) absl::StrAppend(&text, "; ", media_text_);
+  if (!links_.media_text().empty()) absl::StrAppend(&text, "; ", links_.media_text());
   return text;
 }
 
@@ -221,22 +186,17 @@ BarrierReport RunPlanner::UsableOf(BarrierReport report) const {
 
 void RunPlanner::FollowMembers(const BarrierReport& usable) {
   const std::vector<DeviceFacts>& devices = usable.devices;
-  const size_t before = usable_.size();
-  if (before < devices.size()) {
-    usable_.resize(devices.size(), false);
+  if (members_.devices() < devices.size()) {
     cluster_.processor_shares.resize(devices.size(), 1);
     cluster_.costs.resize(devices.size());
     cluster_.memory.resize(devices.size());
     if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums.resize(devices.size());
     refusals_.resize(devices.size());
-    for (LinkRates* rates : {&cluster_.rates, &first_rates_, &given_rates_})
-      GrowRates(devices.size(), *rates);
+    GrowRates(devices.size(), cluster_.rates);
+    links_.Grow(devices.size());
   }
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (usable_[i] == !devices[i].is_lost) continue;
-    usable_[i] = !devices[i].is_lost;
-    members_changed_ = true;
-    if (!usable_[i]) continue;
+  for (const int came : members_.Follow(devices)) {
+    const auto i = static_cast<size_t>(came);
     cluster_.processor_shares[i] = devices[i].processor_share;
     cluster_.costs[i] = devices[i].costs;
     cluster_.memory[i] = {devices[i].name, devices[i].memory_bytes, devices[i].memory_of};
@@ -244,19 +204,8 @@ void RunPlanner::FollowMembers(const BarrierReport& usable) {
   }
 }
 
-std::vector<int> RunPlanner::NewDevices(const BarrierReport& report, const BarrierReport& usable) {
-  std::vector<int> devices;
-  for (size_t i = 0; i < report.devices.size(); ++i) {
-    const auto device = static_cast<int>(i);
-    if (report.devices[i].is_lost) asked_.erase(device);
-    const bool is_new = !report.devices[i].is_lost && usable.devices[i].is_lost;
-    if (is_new && asked_.insert(device).second) devices.push_back(device);
-  }
-  return devices;
-}
-
 BarrierDecision RunPlanner::PlanForMembers(const BarrierReport& usable) {
-  members_changed_ = false;
+  members_.Planned();
   absl::StatusOr<Plan> plan = PlanForSurvivors(usable);
   if (!plan.ok()) return KeepPlan{};  // more devices than layers, for example
   return ChangePlan{*std::move(plan),
@@ -270,15 +219,15 @@ BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {
   if (is_new_step) {
     SetRelayedWays(report.stages, report.devices, cluster_.rates);
     RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);
-    ForgetIdleWays(report.stages, first_rates_, refusals_, cluster_.rates);
+    ForgetIdleWays(report.stages, links_.rates(), refusals_, cluster_.rates);
     Compare(report);
     unproven_.reset();
-    std::vector<int> devices = NewDevices(given, report);
+    std::vector<int> devices = members_.AskNew(given.devices, report.devices);
     if (!devices.empty()) return MeasureDevices{std::move(devices), {}, /*beside=*/true};
   }
   const bool looks_for_better =
       replanner_.has_value() && inputs().replan.layers_move && inputs().policy->next == nullptr;
-  if (members_changed_ && !looks_for_better && inputs().replan.follows_members)
+  if (members_.changed() && !looks_for_better && inputs().replan.follows_members)
     return PlanForMembers(report);
   if (!replanner_.has_value()) return KeepPlan{};
   return LookForBetter(report, is_new_step);
@@ -353,7 +302,7 @@ BarrierDecision RunPlanner::Prove(const BarrierReport& report, const UnprovenCha
 absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& given) {
   const BarrierReport report = UsableOf(given);
   FollowMembers(report);
-  members_changed_ = false;
+  members_.Planned();
   std::vector<int> numbers;
   MeasuredCluster cluster = cluster_;
   for (size_t i = 0; i < report.devices.size(); ++i) {
@@ -379,7 +328,7 @@ absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& given) {
 
 PlanBandwidth RunPlanner::AssumedBandwidth(const Plan& plan) const {
   PlanBandwidth bandwidth = maker_.AssumedBandwidth(plan, cluster_.rates);
-  if (bandwidth.source == "measured" && cluster_.rates == given_rates_)
+  if (bandwidth.source == "measured" && cluster_.rates == links_.given())
     bandwidth.source = "--links";
   return bandwidth;
 }

@@ -5,12 +5,13 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "central/planning/live/first_links.h"
 #include "central/planning/live/period_watch.h"
+#include "central/planning/live/plan_members.h"
 #include "central/planning/live/plan_search.h"
 #include "central/planning/plan_maker.h"
 #include "central/planning/planner.h"
@@ -27,13 +28,13 @@ class RunPlanner final : public Planner {
 
   const PlanningInputs& inputs() const { return maker_.inputs(); }
   // Figures of links at the first plan.
-  const LinkRates& first_rates() const { return first_rates_; }
+  const LinkRates& first_rates() const { return links_.rates(); }
   // A warning to the user before the run begins; empty: none.
   std::string Warning() const;
 
   ProfileNeeds profile_needs() const override;
   bool ProbesPath(const std::vector<DeviceFacts>& devices, int device) const override;
-  std::optional<LinksKnown> KnownLinks() const override;
+  std::optional<LinksKnown> KnownLinks() const override { return links_.Known(); }
   std::string TakeRemark() override { return watch_.TakeRemark(); }
   PeriodComparison period() const override { return watch_.comparison(); }
   PlanSearches searches() const override {
@@ -73,8 +74,6 @@ class RunPlanner final : public Planner {
   BarrierReport UsableOf(BarrierReport report) const;
   // Makes room for devices that are new, and looks at those that plans may use since now.
   void FollowMembers(const BarrierReport& usable);
-  // Present devices that are not usable yet and were not asked to measure.
-  std::vector<int> NewDevices(const BarrierReport& report, const BarrierReport& usable);
   BarrierDecision PlanForMembers(const BarrierReport& usable);
   BarrierDecision LookForBetter(const BarrierReport& report, bool is_new_step);
   ChangePlan Take(ChangePlan change);
@@ -86,10 +85,8 @@ class RunPlanner final : public Planner {
   std::optional<Replanner> replanner_;     // none: the first plan holds to the end
   // The processor shares and sums of the first profile, the link rates as of the last barrier.
   MeasuredCluster cluster_;
-  LinkRates first_rates_;
-  LinkRates given_rates_;  // the user's part of first_rates_
-  std::vector<SharedMedium> media_;
-  std::string media_text_;
+  FirstLinks links_;
+  PlanMembers members_;
   // Figures that the current plan was made from, and the last proposed one.
   MeasuredCluster made_from_;
   std::optional<MeasuredCluster> proposed_from_;
@@ -98,10 +95,6 @@ class RunPlanner final : public Planner {
   std::optional<UnprovenChange> unproven_;  // at measured_step_
   std::vector<int> refusals_;  // by device: how often its path was measured for a move in vain
   Forecast forecast_;
-  // By device: whether plans may use it, and whether it was asked to measure.
-  std::vector<bool> usable_;
-  std::set<int> asked_;
-  bool members_changed_ = false;  // since the last plan
 };
 
 }  // namespace runnel

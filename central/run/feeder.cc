@@ -1,50 +1,22 @@
 #include "central/run/feeder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace runnel {
-namespace {
 
-Payload Floats(BufferPool& pool, int64_t count) {
-  return pool.Allocate(static_cast<size_t>(count) * sizeof(float));
-}
-
-absl::Span<float> AsFloats(Payload& payload) {
-  return absl::MakeSpan(reinterpret_cast<float*>(payload.mutable_bytes().data()),
-                        payload.size() / sizeof(float));
-}
-
-// Tokens travel as integers.
-void TurnIntoTokens(Payload& payload) {
-  for (float& value : AsFloats(payload)) {
-    const auto token = static_cast<int32_t>(value);
-    std::memcpy(&value, &token, sizeof(token));
-  }
-}
-
-absl::Span<int32_t> AsLabels(Payload& payload) {
-  return absl::MakeSpan(reinterpret_cast<int32_t*>(payload.mutable_bytes().data()),
-                        payload.size() / sizeof(int32_t));
-}
-
-}  // namespace
-
-Feeder::Feeder(EventLoop* loop, BufferPool* pool, FeederOptions options, const Batching& batching,
-               std::function<void(const absl::Status&)> on_failed)
+Feeder::Feeder(EventLoop* loop, BufferPool* pool, const FeederOptions& options,
+               const Batching& batching, std::function<void(const absl::Status&)> on_failed)
     : loop_(loop),
-      pool_(pool),
-      options_(std::move(options)),
+      transport_(options.transport),
+      eval_batch_size_(options.eval_batch_size),
+      payloads_(pool, *options.train, *options.test, options.run_seed, options.augmentation),
       batching_(batching),
-      samples_source_(*options_.train, options_.run_seed, options_.augmentation),
-      labels_source_(*options_.train, options_.run_seed),
-      test_source_(*options_.test, options_.run_seed),
       on_failed_(std::move(on_failed)) {}
 
 std::unique_ptr<LinkShell> Feeder::MakeLink(const LinkTarget& target) {
   LinkShell::Options options;
-  options.transport = options_.transport;
+  options.transport = transport_;
   options.target = target;
   options.role = "feed";
   options.on_received = [this] { Pump(); };
@@ -114,32 +86,20 @@ void Feeder::PumpEvaluation() {
 void Feeder::SendTraining(int64_t sequence, bool labels) {
   const MicroBatch place = batching_.Locate(Sequence(sequence));
   if (labels) {
-    Payload payload = Floats(*pool_, place.samples * options_.train->labels_per_sample());
-    labels_source_.Fill(place, {}, AsLabels(payload));
-    Send(last(), FrameKind::kLabels, sequence, place.samples, std::move(payload));
-    return;
+    Send(last(), FrameKind::kLabels, sequence, place.samples, payloads_.TrainingLabels(place));
+  } else {
+    Send(*first_, FrameKind::kInput, sequence, place.samples, payloads_.TrainingSamples(place));
   }
-  Payload payload = Floats(*pool_, place.samples * options_.train->sample_shape().elements());
-  samples_source_.Fill(place, AsFloats(payload), {});
-  if (options_.train->tokens() > 0) TurnIntoTokens(payload);
-  Send(*first_, FrameKind::kInput, sequence, place.samples, std::move(payload));
 }
 
 void Feeder::SendEvaluation(int64_t sequence, bool labels) {
-  const Dataset& test = *options_.test;
-  const int64_t begin = (sequence - evaluation_first_) * options_.eval_batch_size;
-  const int64_t samples = std::min(options_.eval_batch_size, test.size() - begin);
+  const int64_t begin = (sequence - evaluation_first_) * eval_batch_size_;
+  const int64_t samples = std::min(eval_batch_size_, payloads_.test_size() - begin);
   if (labels) {
-    Payload payload = Floats(*pool_, samples * test.labels_per_sample());
-    test_source_.FillTest(begin, samples, {}, AsLabels(payload));
-    Send(last(), FrameKind::kEvalLabels, sequence, samples, std::move(payload));
-    return;
+    Send(last(), FrameKind::kEvalLabels, sequence, samples, payloads_.TestLabels(begin, samples));
+  } else {
+    Send(*first_, FrameKind::kEvalInput, sequence, samples, payloads_.TestSamples(begin, samples));
   }
-  const int64_t elements = test.sample_shape().elements();
-  Payload payload = Floats(*pool_, samples * elements);
-  test_source_.FillTest(begin, samples, AsFloats(payload), {});
-  if (test.tokens() > 0) TurnIntoTokens(payload);
-  Send(*first_, FrameKind::kEvalInput, sequence, samples, std::move(payload));
 }
 
 void Feeder::Send(LinkShell& link, FrameKind kind, int64_t sequence, int64_t samples,

@@ -8,8 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "central/data/batch_source.h"
-#include "central/data/dataset.h"
+#include "central/data/sample_payloads.h"
 #include "proto/base/training/batching.h"
 #include "proto/transport/link/link_shell.h"
 
@@ -28,7 +27,7 @@ struct FeederOptions {
 class Feeder {
  public:
   // `loop`, `pool` and the data sets outlive the feeder. on_failed: a link did not come back.
-  Feeder(EventLoop* loop, BufferPool* pool, FeederOptions options, const Batching& batching,
+  Feeder(EventLoop* loop, BufferPool* pool, const FeederOptions& options, const Batching& batching,
          std::function<void(const absl::Status&)> on_failed);
 
   // Dials the two stages (one, if they are the same). Micro-batches begin at first_sequence.
@@ -60,13 +59,10 @@ class Feeder {
   void Send(LinkShell& link, FrameKind kind, int64_t sequence, int64_t samples, Payload payload);
 
   EventLoop* loop_;
-  BufferPool* pool_;
-  FeederOptions options_;
+  Transport* transport_;
+  const int64_t eval_batch_size_;
+  SamplePayloads payloads_;
   Batching batching_;
-  // Apart, since samples may be an epoch ahead of labels: each keeps the order of one epoch.
-  BatchSource samples_source_;
-  BatchSource labels_source_;
-  BatchSource test_source_;
   std::function<void(const absl::Status&)> on_failed_;
   FrameLimits limits_;  // nothing but acknowledgements comes back
   Generation generation_;

@@ -1,7 +1,6 @@
 #include "central/run/machines/losses/recovery.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -10,44 +9,6 @@
 #include "absl/strings/strip.h"
 
 namespace runnel {
-
-// Seconds of bringing all states to central's host, where all paths end, so that their times add
-// up. For an unmeasured path the links of the device's stage stand in.
-double Recovery::CollectSeconds(const ActivePlan& active,
-                                const std::vector<DeviceFacts>& devices) const {
-  double seconds = 0;
-  for (const StageStatus& stage : active.stages) {
-    const DeviceFacts& device = OfSoleDevice(stage.plan, devices);
-    if (device.is_local || options_.layer_bytes.empty()) continue;
-    const double bytes = static_cast<double>(
-        std::accumulate(options_.layer_bytes.begin() + stage.plan.first_layer,
-                        options_.layer_bytes.begin() + stage.plan.last_layer + 1, int64_t{0}));
-    LinkRate rate = device.path.up.rate;
-    if (!rate.is_set()) {
-      rate = SlowerOf(LinkRate::BytesPerSecond(stage.telemetry.upstream_bytes_per_second),
-                      LinkRate::BytesPerSecond(stage.telemetry.downstream_bytes_per_second));
-    }
-    seconds += rate.Seconds(bytes);
-  }
-  return seconds;
-}
-
-bool Recovery::WantsState(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
-                          int64_t now_ns) {
-  if (!options_.is_possible) return false;
-  if (!kept_ns_.has_value()) kept_ns_ = now_ns;
-  const auto expected_ns = static_cast<int64_t>(CollectSeconds(active, devices) * 1e9);
-  const int64_t share = options_.has_replicas ? kTimeShareBeside : kTimeShare;
-  return now_ns - *kept_ns_ >= share * std::max(took_ns_, expected_ns);
-}
-
-void Recovery::Keep(int64_t step, ModelState state, int64_t now_ns) {
-  if (!options_.is_possible) return;
-  kept_ns_ = now_ns;
-  took_ns_ = std::max<int64_t>(now_ns - began_ns_, 0);
-  step_ = step;
-  state_ = std::move(state);
-}
 
 void Recovery::Reach(RecoveryReached::Phase phase, RunEffects& effects) const {
   effects.push_back(RecoveryReached{phase, step(), lost_, replicas_.has_value()});
@@ -62,7 +23,7 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
   const std::string what = absl::StrCat(of, "worker ", roster.name(lost.device));
   const std::string why(absl::StripPrefix(lost.why, absl::StrCat("backend ", lost.backend, ": ")));
   last_loss_ = absl::StrCat(what, happened, " after step ", lost.step, " (", why, ")");
-  if (!options_.is_possible) return absl::UnavailableError(last_loss_);
+  if (!is_possible_) return absl::UnavailableError(last_loss_);
   // A worker does without a lost backend; a worker that keeps losing backends is broken.
   if (!is_worker && ++backends_lost_ > kMostInVain) {
     return absl::UnavailableError(absl::StrCat(last_loss_, ", as were ", kMostInVain,
@@ -75,7 +36,7 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
   replicas_.reset();
   // Replicas of central's own barrier save the transfer from central.
   if (replicas.has_value() &&
-      (replicas->step == step_ || (replicas->step > step_ && replicas->is_whole()))) {
+      (replicas->step == copy_.step() || (replicas->step > copy_.step() && replicas->is_whole()))) {
     replicas_ = replicas;
   }
   effects.push_back(StopFeed{});
@@ -99,7 +60,7 @@ bool Recovery::DropReplicas() { return std::exchange(replicas_, std::nullopt).ha
 bool Recovery::SurvivesNotFinite(int64_t step) {
   const bool is_first = !not_finite_step_.has_value() || step > *not_finite_step_;
   not_finite_step_ = step;
-  return is_first && options_.is_possible;
+  return is_first && is_possible_;
 }
 
 absl::Status Recovery::EndBeforeJoining(RunEffects& effects) {
@@ -144,7 +105,7 @@ MoveOrder Recovery::Order(PlanDecided decided, PrepareStage common, RunEffects& 
   order.decided = std::move(decided);
   order.common = std::move(common);
   order.common.starts_over = true;
-  if (!replicas_.has_value() || replicas_->step == step_) order.state = state_;
+  if (!replicas_.has_value() || replicas_->step == copy_.step()) order.state = state();
   if (replicas_.has_value()) {
     order.replica = replicas_->id;
     order.held = replicas_->layers;

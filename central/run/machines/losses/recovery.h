@@ -12,8 +12,7 @@
 //   replaying  that plan trains the lost steps again
 //
 // A loss during a recovery starts it again, with another generation; it counts as one recovery
-// until the new plan has trained a micro-batch. Between recoveries this class keeps one copy of the
-// whole model's state to go back to.
+// until the new plan has trained a micro-batch.
 //
 // Pure: events in, effects out. Times are by central's clock.
 
@@ -26,6 +25,7 @@
 #include "absl/status/status.h"
 #include "central/planning/barrier_report.h"
 #include "central/run/machines/active_plan.h"
+#include "central/run/machines/losses/central_copy.h"
 #include "central/run/machines/losses/replication.h"
 #include "central/run/machines/losses/start_attempts.h"
 #include "central/run/machines/move.h"
@@ -56,32 +56,28 @@ class Recovery {
  public:
   // Backends that may be lost without a barrier in between.
   static constexpr int kMostInVain = 10;
-  // Collecting states only for this takes at most one part in so many of the time; with replication
-  // one in the second number, so that both together take less than 3 %.
-  static constexpr int64_t kTimeShare = 32;
-  static constexpr int64_t kTimeShareBeside = 128;
 
   // initial: of all layers at first_step; empty: stages draw it from the seed.
   Recovery(RecoveryOptions options, int64_t first_step, ModelState initial)
-      : options_(std::move(options)), step_(first_step), state_(std::move(initial)) {}
+      : is_possible_(options.is_possible),
+        copy_(std::move(options.layer_bytes), options.has_replicas, first_step,
+              std::move(initial)) {}
 
   // ---- the state to go back to
 
-  // Whether a state should be collected for recovery at a barrier of the plan `active`. On slow
-  // links it displaces activations and gradients, so it may take at most one part in kTimeShare of
-  // the time, estimated by the last collection or by the known paths to `devices`. A state that is
-  // collected for a check-point serves as well.
+  // As CentralCopy's. Where no recovery is possible, no state is wanted or kept.
   bool WantsState(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
-                  int64_t now_ns);
-  void BeginCollecting(int64_t now_ns) { began_ns_ = now_ns; }
-  // Keeps a whole state.
-  void Keep(int64_t step, ModelState state, int64_t now_ns);
-  // The barrier of that state.
-  int64_t central_step() const { return step_; }
-  // The barrier to go back to: since Lose that state's, or that of the replicas.
-  int64_t step() const { return replicas_.has_value() ? replicas_->step : step_; }
-  // The kept state; without layers: the one drawn from the seed.
-  const ModelState& state() const { return state_; }
+                  int64_t now_ns) {
+    return is_possible_ && copy_.WantsState(active, devices, now_ns);
+  }
+  void BeginCollecting(int64_t now_ns) { copy_.BeginCollecting(now_ns); }
+  void Keep(int64_t step, ModelState state, int64_t now_ns) {
+    if (is_possible_) copy_.Keep(step, std::move(state), now_ns);
+  }
+  int64_t central_step() const { return copy_.step(); }
+  const ModelState& state() const { return copy_.state(); }
+  // The barrier to go back to: since Lose that of the replicas, or central's.
+  int64_t step() const { return replicas_.has_value() ? replicas_->step : copy_.step(); }
 
   // ---- the course of a recovery
 
@@ -135,15 +131,9 @@ class Recovery {
   absl::Status StartAgain(RunEffects& effects);
   void Reach(RecoveryReached::Phase phase, RunEffects& effects) const;
 
-  double CollectSeconds(const ActivePlan& active, const std::vector<DeviceFacts>& devices) const;
-
-  RecoveryOptions options_;
-  int64_t step_;
-  ModelState state_;
-  std::optional<ReplicatedBarrier> replicas_;  // to go back to; none: state_
-  std::optional<int64_t> kept_ns_;             // when it was whole, or the first barrier reached
-  int64_t began_ns_ = 0;                       // the collection that is under way
-  int64_t took_ns_ = 0;                        // the last one
+  bool is_possible_;
+  CentralCopy copy_;
+  std::optional<ReplicatedBarrier> replicas_;  // to go back to; none: copy_
   State state_of_it_ = State::kIdle;
   std::vector<std::string> lost_;  // for people, since the recovery began
   std::string last_loss_;          // for people

@@ -53,10 +53,11 @@ void Measurement::Begin(std::vector<int> devices, int64_t step, Generation gener
     const auto is_like = [&](int other) {
       return AreAlike(roster.device(other), roster.device(device));
     };
-    const bool is_first = std::none_of(awaited_.begin(), awaited_.end(), is_like) &&
-                          !ExampleOf(device, roster).has_value();
+    const bool is_first =
+        std::none_of(to_answer_.measured.begin(), to_answer_.measured.end(), is_like) &&
+        !ExampleOf(device, roster).has_value();
     const bool is_checked = in_turns() && new_.contains(device) && !is_first;
-    (is_checked ? to_check_ : awaited_).push_back(device);
+    (is_checked ? to_answer_.to_check : to_answer_.measured).push_back(device);
   }
   SendRequests(roster, effects);
 }
@@ -74,28 +75,31 @@ size_t Measurement::LongestOf(int example) const {
 }
 
 void Measurement::SendInTurns(const Roster& roster, RunEffects& effects) {
-  if (awaited_.empty()) {
+  if (to_answer_.measured.empty()) {
     // Whom they were to be like was lost.
     const auto has_none = [&](int device) { return !ExampleOf(device, roster).has_value(); };
-    const auto found = std::find_if(to_check_.begin(), to_check_.end(), has_none);
-    if (found != to_check_.end()) {
-      awaited_.push_back(*found);
-      to_check_.erase(found);
+    const auto found =
+        std::find_if(to_answer_.to_check.begin(), to_answer_.to_check.end(), has_none);
+    if (found != to_answer_.to_check.end()) {
+      to_answer_.measured.push_back(*found);
+      to_answer_.to_check.erase(found);
     }
   }
   const auto send = [&](int device, ProfileRequest request) {
     effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
   };
-  if (!awaited_.empty()) return send(awaited_.front(), MakeRequest(awaited_.front(), roster));
+  if (!to_answer_.measured.empty())
+    return send(to_answer_.measured.front(), MakeRequest(to_answer_.measured.front(), roster));
   std::set<std::string> hosts;
-  for (const int device : to_check_) {
+  for (const int device : to_answer_.to_check) {
     if (!hosts.insert(HostOf(roster.device(device))).second) continue;
     ProfileRequest request = MakeRequest(device, roster);
     request.ranges = {options_.sub_models[LongestOf(*ExampleOf(device, roster))]};
-    checked_.insert(device);
+    to_answer_.checked.insert(device);
     send(device, std::move(request));
   }
-  std::erase_if(to_check_, [this](int device) { return checked_.contains(device); });
+  std::erase_if(to_answer_.to_check,
+                [this](int device) { return to_answer_.checked.contains(device); });
 }
 
 absl::Status Measurement::AddCheck(int device, double seconds, const Roster& roster,
@@ -104,7 +108,7 @@ absl::Status Measurement::AddCheck(int device, double seconds, const Roster& ros
   std::vector<double> all = sub_model_seconds_.at(example);
   const double ratio = seconds / all[LongestOf(example)];
   if (ratio > kAlike || ratio < 1 / kAlike) {
-    awaited_.push_back(device);
+    to_answer_.measured.push_back(device);
     --done_;  // it begins anew
     return absl::OkStatus();
   }
@@ -115,8 +119,9 @@ absl::Status Measurement::AddCheck(int device, double seconds, const Roster& ros
 void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
   if (in_turns()) return SendInTurns(roster, effects);
   const auto is_local = [&roster](int device) { return roster.device(device).local; };
-  const auto locals = std::count_if(awaited_.begin(), awaited_.end(), is_local);
-  for (const int device : awaited_) {
+  const auto locals =
+      std::count_if(to_answer_.measured.begin(), to_answer_.measured.end(), is_local);
+  for (const int device : to_answer_.measured) {
     ProfileRequest request = MakeRequest(device, roster);
     if (is_local(device)) request.neighbours = locals - 1;
     effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
@@ -149,17 +154,17 @@ std::vector<LayerRange> Measurement::RangesToMeasure() const {
   return parts_ ? Parts() : EachLayer(layers());
 }
 
-bool Measurement::IsAsked(int device) const {
-  if (checked_.contains(device)) return true;
-  const auto found = std::find(awaited_.begin(), awaited_.end(), device);
-  return found != awaited_.end() && (!in_turns() || found == awaited_.begin());
+bool Measurement::ToAnswer::IsAsked(int device, bool in_turns) const {
+  if (checked.contains(device)) return true;
+  const auto found = std::find(measured.begin(), measured.end(), device);
+  return found != measured.end() && (!in_turns || found == measured.begin());
 }
 
 absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& report,
                                             const Roster& roster, RunEffects& effects) {
   if (!IsAsked(device) || !IsAbout(report.generation)) return false;
   RUNNEL_RETURN_IF_ERROR(CheckReport(device, report));
-  if (checked_.contains(device)) {
+  if (to_answer_.checked.contains(device)) {
     RUNNEL_RETURN_IF_ERROR(AddCheck(device, report.layer_seconds.front(), roster, effects));
   } else {
     RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
@@ -179,7 +184,7 @@ absl::Status Measurement::CheckReport(int device, const ProfileReport& report) c
     const bool is_time = std::isfinite(seconds) && (in_turns() ? seconds > 0 : seconds >= 0);
     if (!is_time) return absl::InternalError("a worker's profile is not a time");
   }
-  const size_t ranges = checked_.contains(device) ? 1 : RangesToMeasure().size();
+  const size_t ranges = to_answer_.checked.contains(device) ? 1 : RangesToMeasure().size();
   if (report.layer_seconds.size() != ranges)
     return absl::InternalError("a worker's profile does not have the ranges asked for");
   return absl::OkStatus();
@@ -209,8 +214,8 @@ absl::Status Measurement::UpdateTimes(int device, const std::vector<double>& sec
 bool Measurement::SkipDevice(int device, const Roster& roster, RunEffects& effects) {
   if (!IsAsked(device)) {
     // It would have been asked later.
-    std::erase(awaited_, device);
-    std::erase(to_check_, device);
+    std::erase(to_answer_.measured, device);
+    std::erase(to_answer_.to_check, device);
     std::erase(answered_, device);
     return false;
   }
@@ -235,16 +240,16 @@ double Measurement::Progress() const {
 void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effects) {
   ++done_;
   shares_[static_cast<size_t>(device)] = 0;
-  if (checked_.erase(device) == 0) std::erase(awaited_, device);
+  to_answer_.Remove(device);
   if (in_turns()) {
     // Checks of the hosts that have several, and devices that are not what they were taken for.
-    if (checked_.empty()) SendInTurns(roster, effects);
+    if (to_answer_.checked.empty()) SendInTurns(roster, effects);
     return;
   }
-  if (!awaited_.empty() || parts_ || Parts().empty()) return;
+  if (!to_answer_.measured.empty() || parts_ || Parts().empty()) return;
   parts_ = true;
   done_ = 0;
-  awaited_ = std::exchange(answered_, {});
+  to_answer_.measured = std::exchange(answered_, {});
   SendRequests(roster, effects);
 }
 

@@ -62,11 +62,7 @@ class Measurement {
   void Begin(std::vector<int> devices, int64_t step, Generation generation, const Roster& roster,
              RunEffects& effects);
   // What is under way is not waited for; what was known of the devices stays.
-  void Cancel() {
-    awaited_.clear();
-    to_check_.clear();
-    checked_.clear();
-  }
+  void Cancel() { to_answer_ = {}; }
   // False: the device was not asked, or for another measurement. Internal: what it answered is not
   // what it was asked for; others as Planner::Characterise.
   absl::StatusOr<bool> AddReport(int device, const ProfileReport& report, const Roster& roster,
@@ -78,14 +74,14 @@ class Measurement {
   bool IsAbout(Generation generation) const { return generation == generation_; }
 
   // Whether it is asked now.
-  bool IsAsked(int device) const;
+  bool IsAsked(int device) const { return to_answer_.IsAsked(device, in_turns()); }
   // The device has done this share of its request, [0, 1].
   void AddProgress(int device, double share);
 
   // Devices are still to answer.
-  bool under_way() const { return to_do() > 0; }
+  bool under_way() const { return to_answer_.size() > 0; }
   // Devices that measure, or have.
-  size_t asked() const { return done_ + to_do(); }
+  size_t asked() const { return done_ + to_answer_.size(); }
   // Since Begin, of all devices together, [0, 1].
   double Progress() const;
   // Numbers of devices that answered from an earlier run; the others measured.
@@ -94,8 +90,21 @@ class Measurement {
   const std::vector<DeviceTimes>& times() const { return times_; }
 
  private:
+  // Devices that are still to answer.
+  struct ToAnswer {
+    std::vector<int> measured;  // in turns only the first one is asked
+    std::vector<int> to_check;  // in turns, when nobody is measured any more
+    std::set<int> checked;      // are asked
+
+    size_t size() const { return measured.size() + to_check.size() + checked.size(); }
+    bool IsAsked(int device, bool in_turns) const;
+    // The device has answered.
+    void Remove(int device) {
+      if (checked.erase(device) == 0) std::erase(measured, device);
+    }
+  };
+
   bool in_turns() const { return !options_.sub_models.empty(); }
-  size_t to_do() const { return awaited_.size() + to_check_.size() + checked_.size(); }
   // A device of the same class that was measured, and is not this one.
   std::optional<int> ExampleOf(int device, const Roster& roster) const;
   // The range on which devices like this one are checked: an index into its sub-models.
@@ -115,14 +124,12 @@ class Measurement {
 
   MeasurementOptions options_;
   Planner* planner_;
-  int64_t step_ = 0;           // barrier at which is measured
-  Generation generation_;      // of the plan that holds there
-  bool is_first_ = true;       // nothing was measured before
-  std::set<int> new_;          // devices of which nothing was
-  bool parts_ = false;         // all devices have answered for their layers
-  std::vector<int> awaited_;   // in turns only the first one is asked
-  std::vector<int> to_check_;  // in turns, when nobody is awaited any more
-  std::set<int> checked_;      // are asked
+  int64_t step_ = 0;       // barrier at which is measured
+  Generation generation_;  // of the plan that holds there
+  bool is_first_ = true;   // nothing was measured before
+  std::set<int> new_;      // devices of which nothing was
+  bool parts_ = false;     // all devices have answered for their layers
+  ToAnswer to_answer_;
   std::map<int, std::vector<double>> sub_model_seconds_;  // by device, as last measured
   std::vector<int> answered_;                             // for their layers
   size_t done_ = 0;             // devices that have answered for what is measured now
