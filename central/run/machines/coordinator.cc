@@ -27,8 +27,8 @@ Coordinator::Coordinator(CoordinatorOptions options, const Batching& batching)
       measuring_(options_.measurement, options_.planner),
       move_(options_.first_generation, options_.link_token),
       barrier_(options_.barriers, batching, options_.first_step),
-      evaluations_(options_.evaluates_beside, options_.evaluation_pace, options_.first_step),
-      collection_(options_.stage.model, options_.format, batching),
+      states_({options_.stage.model, options_.format, batching},
+              {options_.evaluates_beside, options_.evaluation_pace, options_.first_step}),
       replication_({options_.recovers ? options_.replicate_every : -1, options_.barriers.rule.every,
                     options_.layer_bytes}),
       recovery_({options_.recovers, options_.layer_bytes, options_.replicate_every >= 0},
@@ -88,10 +88,10 @@ void Coordinator::Received(ConnectionId connection, const WorkerMessage& message
 // ---- from barrier to barrier
 
 void Coordinator::Train() {
-  if (orders_.stop) return CollectFinal();  // asked for since the stages stood
-  if (orders_.pause) {
+  if (course_.is_to_stop()) return CollectFinal();  // asked for since the stages stood
+  if (course_.is_to_pause()) {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("paused at step ", step())});
-    stands_for_ = StandsFor::kOperator;
+    course_.Stand(StandsFor::kOperator);
     return;
   }
   const int64_t now_ns = barrier_.reached_ns();
@@ -112,7 +112,7 @@ void Coordinator::Handle(int device, const BarrierReached& reached) {
 void Coordinator::ArriveAtBarrier(int64_t step) {
   recovery_.ReachBarrier();
   barrier_.Arrive(step, effects_);
-  if (barrier_.EvaluatesAt(step) && !evaluations_.is_on())
+  if (barrier_.EvaluatesAt(step) && !states_.evaluations().is_on())
     return barrier_.BeginEvaluation(active_, effects_);
   GoOnAtBarrier();
 }
@@ -121,7 +121,7 @@ void Coordinator::Handle(int, const EvaluationDone& done) {
   const absl::StatusOr<bool> recorded = barrier_.AddEvaluation(done, active_, effects_);
   if (!recorded.ok()) return End(recorded.status(), false);
   if (!*recorded) return;
-  if (ending_ == Ending::kCollected) return EndIfComplete();
+  if (course_.has_last()) return EndIfComplete();
   GoOnAtBarrier();
 }
 
@@ -129,14 +129,14 @@ void Coordinator::Evaluated(int64_t at, Generation generation,
                             const absl::StatusOr<EvaluationFigures>& figures) {
   using Answer = EvaluationsBeside::Answer;
   if (ended()) return;
-  const Answer answer = evaluations_.Add(at, generation, figures, effects_);
+  const Answer answer = states_.evaluations().Add(at, generation, figures, effects_);
   if (answer == Answer::kIgnored) return;
-  if (ending_ == Ending::kCollected) {
+  if (course_.has_last()) {
     if (answer == Answer::kFailed && at == step())
       return barrier_.BeginEvaluation(active_, effects_);
     return EndIfComplete();
   }
-  if (stands_for_ == StandsFor::kStates) CollectAtBarrier();
+  if (course_.Stands(StandsFor::kStates)) CollectAtBarrier();
 }
 
 // Work at a barrier after the evaluation, in order.
@@ -144,31 +144,32 @@ void Coordinator::GoOnAtBarrier() {
   // First, so that a check-point of this barrier has it: the run that goes on from there trains as
   // this one does.
   AskTrainingRules();
-  if (barrier_.IsLast(step()) || orders_.stop) return CollectFinal();
+  if (barrier_.IsLast(step()) || course_.is_to_stop()) return CollectFinal();
   CollectAtBarrier();
 }
 
 bool Coordinator::EvaluatesBesideHere() {
   return barrier_.EvaluatesAt(step()) &&
-         evaluations_.IsWorth(Report(), options_.planner->predicted_samples_per_s(), effects_);
+         states_.evaluations().IsWorth(Report(), options_.planner->predicted_samples_per_s(),
+                                       effects_);
 }
 
 void Coordinator::CollectAtBarrier() {
-  if (orders_.stop) return CollectFinal();  // while the state of the barrier before was awaited
+  if (course_.is_to_stop())
+    return CollectFinal();  // while the state of the barrier before was awaited
   const bool is_barrier = barrier_.IsBarrier(step());
   StateUse use = {.checkpoint = options_.collect_at_barriers && is_barrier,
                   .evaluation = EvaluatesBesideHere()};
   // Beside the training, if nothing else is on its way: nobody waits for it.
-  use.recovery = is_barrier && !collection_.under_way() &&
+  use.recovery = is_barrier && !states_.collection().under_way() &&
                  recovery_.WantsState(active_, Facts(), barrier_.reached_ns());
   // Where links are too slow for a state at each barrier, stages must not pile up copies; where
   // evaluating takes longer than training, central must not.
-  const bool waits = (use.checkpoint || use.evaluation) && collection_.is_waited_for();
-  const bool stands = waits || (use.evaluation && evaluations_.is_full());
-  stands_for_ = stands ? StandsFor::kStates : StandsFor::kNothing;
+  const bool waits = (use.checkpoint || use.evaluation) && states_.collection().is_waited_for();
+  const bool stands = waits || (use.evaluation && states_.evaluations().is_full());
+  course_.Stand(stands ? StandsFor::kStates : StandsFor::kNothing);
   if (stands) return;
-  if (use.evaluation) evaluations_.Begin(step(), active_.plan.generation);
-  if (use.any()) collection_.Request(step(), use, active_, effects_);
+  if (use.any()) states_.Request(step(), use, active_, effects_);
   if (use.recovery || use.checkpoint) recovery_.BeginCollecting(barrier_.reached_ns());
   if (!is_barrier) return Train();
   AskPlanner();
@@ -213,7 +214,7 @@ void Coordinator::AskPlanner() {
   const bool beside = measure->beside;
   measuring_.Order(*measure, step());
   if (!beside) {
-    stands_for_ = StandsFor::kMeasuring;
+    course_.Stand(StandsFor::kMeasuring);
     return Measure();
   }
   Measure();
@@ -223,7 +224,8 @@ void Coordinator::AskPlanner() {
 void Coordinator::Handle(int device, const Snapshot& snapshot) {
   const std::optional<size_t> stage = active_.plan.StageOf(device);
   if (!stage.has_value()) return;
-  absl::StatusOr<std::optional<StateCollected>> whole = collection_.AddPart(*stage, snapshot);
+  absl::StatusOr<std::optional<StateCollected>> whole =
+      states_.collection().AddPart(*stage, snapshot);
   if (!whole.ok()) return End(whole.status(), false);
   if (!whole->has_value()) return;
   const StateUse use = (*whole)->use;
@@ -235,10 +237,10 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
   }
   if (is_used) effects_.push_back(**std::move(whole));
   if (use.final) {
-    ending_ = Ending::kCollected;
+    course_.CollectedLast();
     return EndIfComplete();
   }
-  if (stands_for_ == StandsFor::kStates) return CollectAtBarrier();
+  if (course_.Stands(StandsFor::kStates)) return CollectAtBarrier();
   if (measuring_.waits()) Measure();
 }
 
@@ -253,29 +255,27 @@ void Coordinator::Handle(int device, const Telemetry& telemetry) {
 
 void Coordinator::CollectFinal() {
   if (options_.evaluate_only) return End(absl::OkStatus(), false);
-  ending_ = Ending::kCollecting;
-  stands_for_ = StandsFor::kNothing;
+  course_.CollectLast();
   const StateUse use = {.checkpoint = true,
-                        .evaluation = evaluations_.is_on() && barrier_.EvaluatesAt(step()),
+                        .evaluation = states_.evaluations().is_on() && barrier_.EvaluatesAt(step()),
                         .final = true};
-  if (use.evaluation) evaluations_.Begin(step(), active_.plan.generation);
-  collection_.Request(step(), use, active_, effects_);
+  states_.Request(step(), use, active_, effects_);
 }
 
 void Coordinator::EndIfComplete() {
-  if (evaluations_.under_way() || barrier_.evaluating()) return;
+  if (states_.evaluations().under_way() || barrier_.evaluating()) return;
   End(absl::OkStatus(), !barrier_.IsLast(step()));
 }
 
 void Coordinator::StopAtBarrier() {
-  orders_.stop = true;
+  course_.OrderStop();
   if (gathering_.waits())
     return End(absl::CancelledError("stopped while it waited for workers"), true);
   // Before training there is nothing to bring to a barrier.
   if (!barrier_.begun()) return End(absl::CancelledError("stopped before training began"), true);
   const bool trains = !options_.evaluate_only && !barrier_.IsLast(options_.first_step);
   if (!trains) return End(absl::CancelledError("stopped before the evaluation was done"), true);
-  if (stands_for_ == StandsFor::kOperator) CollectFinal();
+  if (course_.Stands(StandsFor::kOperator)) CollectFinal();
 }
 
 void Coordinator::Abort(const absl::Status& status) { End(status, false); }
@@ -290,7 +290,7 @@ void Coordinator::EndFor(int device, const StageFailed& failed) {
 }
 
 void Coordinator::End(absl::Status status, bool stopped_by_user) {
-  if (std::exchange(ending_, Ending::kEnded) == Ending::kEnded) return;
+  if (!course_.End()) return;
   roster_.ReleaseAll(effects_);
   effects_.push_back(RunEnded{std::move(status), step(), stopped_by_user});
 }

@@ -10,8 +10,8 @@
 //                 device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
 //   Barrier       trains up to the next barrier and evaluates there; holds where the run is
-//   EvaluationsBeside   evaluations of collected states, and which of them are worth their price
-//   StateCollection     the whole model's state at a barrier; works beside the others
+//   BarrierStates the whole model's state at a barrier, collected beside the others' work, and its
+//                 evaluations, where they are worth their price
 //   Detector      finds lost workers, and the reason
 //   Replication   has stages keep their states of a barrier among themselves, while they train
 //   Recovery      brings training back after losses of workers
@@ -46,7 +46,7 @@
 #include "central/planning/rules/training_rules.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
-#include "central/run/machines/evaluations_beside.h"
+#include "central/run/machines/barrier_states.h"
 #include "central/run/machines/gathering.h"
 #include "central/run/machines/losses/detector.h"
 #include "central/run/machines/losses/recovery.h"
@@ -57,8 +57,8 @@
 #include "central/run/machines/program_lists.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/roster_facts.h"
+#include "central/run/machines/run_course.h"
 #include "central/run/machines/run_effects.h"
-#include "central/run/machines/state_collection.h"
 #include "proto/base/training/batching.h"
 #include "proto/transport/control/members.h"
 
@@ -130,7 +130,7 @@ class Coordinator {
   void JoinTimedOut(int64_t waited_s);
 
   // ---- an operator's orders (coordinator_members.cc)
-  MemberList Members() const { return MembersOf(roster_, active_, step(), orders_.pause); }
+  MemberList Members() const { return MembersOf(roster_, active_, step(), course_.is_to_pause()); }
   // NotFound: there is no worker of this name. FailedPrecondition: it cannot leave, why.
   absl::Status Drain(const std::string& name);
   // true: training stands from the next barrier on. false: it goes on.
@@ -156,14 +156,15 @@ class Coordinator {
            (measuring_.links().under_way() || measuring_.devices().under_way());
   }
   // The last state is being collected; from this stage it is still to come.
-  bool finishing() const { return ending_ == Ending::kCollecting; }
-  bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
+  bool finishing() const { return course_.collects_last(); }
+  bool AwaitsState(size_t stage) const { return states_.collection().Awaits(stage); }
   // Training stands until the state of a barrier, or an evaluation beside it, is there.
   bool waits_for_states() const {
-    return (stands_for_states() || measuring_.waits()) && collection_.under_way();
+    return (stands_for_states() || measuring_.waits()) && states_.collection().under_way();
   }
   bool waits_for_evaluation() const {
-    return stands_for_states() && !collection_.under_way() && evaluations_.under_way();
+    return stands_for_states() && !states_.collection().under_way() &&
+           states_.evaluations().under_way();
   }
   // A line for people by stage of the plan: its backend, and the reason for it.
   std::vector<std::string> ProcessorLinesOf(const Plan& plan) const {
@@ -182,15 +183,7 @@ class Coordinator {
   RuleStates RuleStatesAt(int64_t step) const;
 
  private:
-  // Orders of the user or an operator for the next barrier.
-  struct Orders {
-    bool stop = false;
-    bool pause = false;
-  };
-  // The reason why stages stand at a barrier, beside the work of a machine.
-  enum class StandsFor : uint8_t { kNothing, kStates, kMeasuring, kOperator };
-  // stages of collecting the last state
-  enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };
+  using StandsFor = RunCourse::StandsFor;
 
   Coordinator(CoordinatorOptions options, const Batching& batching);
 
@@ -223,10 +216,12 @@ class Coordinator {
   BarrierReport Report() const;
   PrepareStage StageMessage() const;
   bool has_plan() const { return !active_.plan.stages.empty(); }
-  bool ended() const { return ending_ == Ending::kEnded; }
-  bool states_under_way() const { return collection_.under_way() || replication_.under_way(); }
-  bool stands_to_measure() const { return !has_plan() || stands_for_ == StandsFor::kMeasuring; }
-  bool stands_for_states() const { return finishing() || stands_for_ == StandsFor::kStates; }
+  bool ended() const { return course_.ended(); }
+  bool states_under_way() const {
+    return states_.collection().under_way() || replication_.under_way();
+  }
+  bool stands_to_measure() const { return !has_plan() || course_.Stands(StandsFor::kMeasuring); }
+  bool stands_for_states() const { return finishing() || course_.Stands(StandsFor::kStates); }
 
   // ---- how a plan comes to hold (coordinator_plans.cc)
   void Begin();
@@ -311,15 +306,12 @@ class Coordinator {
   Measuring measuring_;
   Move move_;
   Barrier barrier_;
-  EvaluationsBeside evaluations_;
-  StateCollection collection_;
+  BarrierStates states_;
   Replication replication_;
   Recovery recovery_;
   ProgramLists program_lists_;
   ActivePlan active_;
-  Orders orders_;
-  StandsFor stands_for_ = StandsFor::kNothing;
-  Ending ending_ = Ending::kNotYet;
+  RunCourse course_;
 };
 
 }  // namespace runnel

@@ -36,13 +36,13 @@ std::string Coordinator::PhaseText() const {
   if (move_.revocable()) return "stages are prepared";
   if (move_.under_way()) return "stages connect to each other";
   if (barrier_.evaluating()) return "the pipeline evaluates";
-  if (collection_.under_way()) return "states are collected";
+  if (states_.collection().under_way()) return "states are collected";
   return "the stages train";
 }
 
 void Coordinator::CheckStandstill(int64_t now_ns, int64_t moved_bytes) {
   // These have deadlines of their own, or somebody who sees to them.
-  if (joining() || evaluations_.under_way() || orders_.pause) standstill_.Move();
+  if (joining() || states_.evaluations().under_way() || course_.is_to_pause()) standstill_.Move();
   if (!standstill_.IsTooLong(now_ns, moved_bytes + detector_.progress())) return;
   End(absl::DeadlineExceededError(absl::StrCat(
           "nothing has moved for ", Standstill::kLimitNs / 1'000'000'000, " s while ", PhaseText(),
@@ -70,7 +70,7 @@ bool Coordinator::IsNeeded(int device) const {
   if (!has_plan() || recovery_.replacing()) return !move_.under_way() || move_.Uses(device);
   const std::optional<size_t> stage = active_.plan.StageOf(device);
   return stage.has_value() &&
-         (ending_ == Ending::kNotYet || barrier_.evaluating() || collection_.Awaits(*stage));
+         (course_.trains() || barrier_.evaluating() || states_.collection().Awaits(*stage));
 }
 
 void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {

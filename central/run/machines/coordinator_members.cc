@@ -46,9 +46,9 @@ absl::Status Coordinator::BeginLeaving(int device) {
   const bool is_new = !roster_.device(device).leaving;
   if (absl::Status begun = roster_.BeginLeaving(device, has_stage, effects_); !begun.ok())
     return begun;
-  if (!is_new || !has_stage || stands_for_ != StandsFor::kOperator) return absl::OkStatus();
-  stands_for_ = StandsFor::kNothing;
-  if (!MoveFromLeaving()) stands_for_ = StandsFor::kOperator;
+  if (!is_new || !has_stage || !course_.Stands(StandsFor::kOperator)) return absl::OkStatus();
+  course_.GoOn();
+  if (!MoveFromLeaving()) course_.Stand(StandsFor::kOperator);
   return absl::OkStatus();
 }
 
@@ -70,9 +70,9 @@ absl::Status Coordinator::Drain(const std::string& name) {
 }
 
 void Coordinator::Pause(bool paused) {
-  orders_.pause = paused;
-  if (paused || stands_for_ != StandsFor::kOperator) return;
-  stands_for_ = StandsFor::kNothing;
+  course_.OrderPause(paused);
+  if (paused || !course_.Stands(StandsFor::kOperator)) return;
+  course_.GoOn();
   Train();
 }
 

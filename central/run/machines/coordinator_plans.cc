@@ -52,14 +52,14 @@ void Coordinator::MeasureNewcomer(int device) {
 
 void Coordinator::Measure() {
   const bool stands = stands_to_measure();
-  if (has_plan() && stands && orders_.stop) {  // asked for while a device measured
+  if (has_plan() && stands && course_.is_to_stop()) {  // asked for while a device measured
     measuring_.Cancel();
     return CollectFinal();
   }
   if (!measuring_.GoOn(active_, states_under_way(), roster_, effects_)) return;
   if (!has_plan() || gathering_.waits()) return PlanAgain();
   if (!stands) return;
-  stands_for_ = StandsFor::kNothing;
+  course_.GoOn();
   AskPlanner();
 }
 

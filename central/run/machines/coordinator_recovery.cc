@@ -68,7 +68,8 @@ bool Coordinator::SurvivesLossOf(const StageFailed& failed) const {
 // later barriers are not used.
 std::optional<ReplicatedBarrier> Coordinator::Replicas() const {
   const std::optional<ReplicatedBarrier>& committed = replication_.committed();
-  if (committed.has_value() && collection_.EvaluatesBefore(committed->step)) return std::nullopt;
+  if (committed.has_value() && states_.collection().EvaluatesBefore(committed->step))
+    return std::nullopt;
   return committed;
 }
 
@@ -76,14 +77,12 @@ void Coordinator::GoBack() {
   if (move_.under_way()) move_.GiveUp(roster_, effects_);
   if (stands_to_measure()) measuring_.Cancel();
   const int64_t to = recovery_.step();
-  collection_.GoBack(step(), to);
+  states_.GoBack(step(), to);
   replication_.GoBackTo(to);
   barrier_.GoBackTo(to);
-  evaluations_.GoBackTo(to);
   DropChangesAfter(to, options_.changes);
   if (options_.rules != nullptr) options_.rules->GoBackTo(to);
-  stands_for_ = StandsFor::kNothing;
-  ending_ = Ending::kNotYet;
+  course_.GoBack();
 }
 
 void Coordinator::PlanRecovery() {
@@ -108,10 +107,9 @@ void Coordinator::AwaitWorkers(const absl::Status& why) {
 }
 
 void Coordinator::CollectAgain() {
-  const StateUse use = collection_.TakeMissing();
+  const StateUse use = states_.collection().TakeMissing();
   if (!use.any()) return;
-  if (use.evaluation) evaluations_.Begin(step(), active_.plan.generation);
-  collection_.Request(step(), use, active_, effects_);
+  states_.Request(step(), use, active_, effects_);
   if (use.recovery || use.checkpoint) recovery_.BeginCollecting(barrier_.reached_ns());
 }
 
