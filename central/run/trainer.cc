@@ -56,7 +56,7 @@ void Stamp(int64_t now_ns, WorkerMessage& message) {
 
 Trainer::Impl::~Impl() {
   // Links and streams first, then the processes that they led to.
-  feeder_.reset();
+  feed_.Stop();
   local_workers_.AwaitEnds();
   server_.reset();
   local_workers_.Terminate();
@@ -120,8 +120,13 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   }
   RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
-  routes_.emplace(RelayOptions{parts_.transport, parts_.clock, OwnPort(server_->address()),
-                               CentralSubject().ToString()});
+  feed_.Open(
+      {.train = job_.data->train.get(),
+       .test = job_.data->test.get(),
+       .run_seed = setup().training.seed,
+       .augmentation = setup().augmentation,
+       .eval_batch_size = setup().training.eval_batch_size},
+      {parts_.transport, parts_.clock, OwnPort(server_->address()), CentralSubject().ToString()});
   server_->LimitStates(MaxStateBytes(setup(), layer_bytes_));
   RUNNEL_RETURN_IF_ERROR(StartWorkers());
   const int64_t timeout_s = setup().settings.worker_timeout_s;
@@ -131,19 +136,20 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   Tick();
   TimerFired();
   loop_.Run();
-  if (journal_.has_value()) result_.Update(journal_->Flush());
-  RUNNEL_RETURN_IF_ERROR(result_);
-  outcome_.summary = record_->Summarise(Stages(), outcome_.step, outcome_.state);
-  outcome_.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
-  outcome_.summary.period = job_.planner->period();
-  outcome_.summary.replication = coordinator_->replication();
-  outcome_.summary.searches = job_.planner->searches();
-  outcome_.plans = record_->plans();
-  outcome_.programs = coordinator_->programs();
-  outcome_.plan = outcome_.summary.plan;
+  if (journal_.has_value()) end_.Fail(journal_->Flush());
+  RUNNEL_RETURN_IF_ERROR(end_.status());
+  TrainingOutcome& outcome = end_.outcome();
+  outcome.summary = record_->Summarise(Stages(), outcome.step, outcome.state);
+  outcome.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
+  outcome.summary.period = job_.planner->period();
+  outcome.summary.replication = coordinator_->replication();
+  outcome.summary.searches = job_.planner->searches();
+  outcome.plans = record_->plans();
+  outcome.programs = coordinator_->programs();
+  outcome.plan = outcome.summary.plan;
   if (job_.evaluate_only)
-    outcome_.evaluation_s = static_cast<double>(record_->clock().plan_ns()) * 1e-9;
-  return std::move(outcome_);
+    outcome.evaluation_s = static_cast<double>(record_->clock().plan_ns()) * 1e-9;
+  return std::move(outcome);
 }
 
 void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
@@ -160,22 +166,22 @@ void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
 
 void Trainer::Impl::Tick() {
   // A local worker that ends before it joined would be waited for in vain.
-  if (coordinator_->joining() && result_.ok() && starts_to_come_ == 0) {
+  if (coordinator_->joining() && end_.ok()) {
     for (const LocalWorkers::EndedEarly& ended : local_workers_.FindEnded()) {
       Tell(
           [&](Coordinator& coordinator) { coordinator.EndedBeforeJoining(ended.name, ended.why); });
     }
   }
   // At the end links go one after the other.
-  if (!ended_) {
+  if (!end_.ended()) {
     for (std::string& line : local_workers_.TakeEnds())
       CarryOut(LogLine{Severity::kWarning, std::move(line)});
     for (std::string& line : relays_.Follow(server_->RelayedLinks()))
       CarryOut(LogLine{Severity::kWarning, std::move(line)});
     coordinator_->SetRelayed(Stages());
   }
-  const Waiting waiting = job_.evaluate_only && feeder_ != nullptr
-                              ? EvaluationOf(*feeder_)
+  const Waiting waiting = job_.evaluate_only && feed_.feeder() != nullptr
+                              ? EvaluationOf(*feed_.feeder())
                               : WaitingOf(*coordinator_, *server_, layer_bytes_);
   parts_.display->Transfer(waiting.what, waiting.done, waiting.total);
   if (coordinator_->running() && !job_.evaluate_only) parts_.display->Update(View());
@@ -207,14 +213,14 @@ void Trainer::Impl::Written(const CheckpointEnd& end) {
 
 void Trainer::Impl::Abort(const absl::Status& status) {
   // Not from within an effect: the coordinator may be about to say that all is well.
-  if (result_.ok()) result_ = status;
+  end_.Fail(status);
   loop_.Post(
       [this, status] { Tell([&](Coordinator& coordinator) { coordinator.Abort(status); }); });
 }
 
 void Trainer::Impl::StopIfEnded() {
   // The last message (Release) still has to leave: streams close in order when they are destroyed.
-  if (ended_ && checkpoints_.all_ended()) loop_.Stop();
+  if (end_.ended() && checkpoints_.all_ended()) loop_.Stop();
 }
 
 absl::StatusOr<MemberList> Trainer::Impl::Members() {

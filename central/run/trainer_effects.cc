@@ -59,27 +59,16 @@ void Trainer::Impl::CarryOut(SendControl effect) {
 }
 
 void Trainer::Impl::CarryOut(ConnectFeed effect) {
-  FeederOptions options;
-  options.transport = &*routes_;
-  options.train = job_.data->train.get();
-  options.test = job_.data->test.get();
-  options.run_seed = setup().training.seed;
-  options.augmentation = setup().augmentation;
-  options.eval_batch_size = setup().training.eval_batch_size;
-  feeder_ = std::make_unique<Feeder>(
-      &loop_, &pool_, options, coordinator_->batching(), [this](const absl::Status& status) {
-        Tell([&](Coordinator& coordinator) { coordinator.FeedFailed(status); });
-      });
-  feeder_->Connect(effect.generation, effect.first, effect.last, effect.first_sequence,
-                   effect.window);
+  feed_.Connect(effect, coordinator_->batching(), [this](const absl::Status& status) {
+    Tell([&](Coordinator& coordinator) { coordinator.FeedFailed(status); });
+  });
 }
 
 void Trainer::Impl::CarryOut(StartLocalWorker effect) {
   const auto start = [this, name = effect.name] {
-    --starts_to_come_;
     if (absl::Status status = local_workers_.StartAgain(name); !status.ok()) Abort(status);
   };
-  ++starts_to_come_;
+  local_workers_.ExpectStart();
   if (effect.after_ms == 0) return start();
   loop_.PostAfter(effect.after_ms * kNsPerMs, start);
 }
@@ -91,7 +80,7 @@ void Trainer::Impl::CarryOut(RecoveryReached effect) {
 
 void Trainer::Impl::CarryOut(FeedUntil effect) {
   record_->clock().Start();
-  feeder_->FeedUntil(effect.limit);
+  feed_.feeder()->FeedUntil(effect.limit);
 }
 
 void Trainer::Impl::CarryOut(Persist effect) {
@@ -133,7 +122,7 @@ void Trainer::Impl::CarryOut(StateCollected effect) {
     evaluator_->Evaluate(effect.step, effect.generation,
                          is_last_use ? std::move(effect.state) : effect.state);
   }
-  if (effect.use.final) outcome_.state = is_written ? effect.state : std::move(effect.state);
+  if (effect.use.final) end_.outcome().state = is_written ? effect.state : std::move(effect.state);
   if (!is_written) return;
   const bool is_last = effect.use.final;
   checkpoints_.Add(MakeCheckpoint(setup(), server_->address(), *coordinator_, std::move(effect)),
@@ -143,10 +132,7 @@ void Trainer::Impl::CarryOut(StateCollected effect) {
 void Trainer::Impl::CarryOut(RunEnded effect) {
   record_->clock().Stop();
   if (!job_.plan_only && !job_.evaluate_only) parts_.display->Finish(View());
-  outcome_.step = effect.step;
-  outcome_.stopped_by_user = effect.stopped_by_user;
-  if (result_.ok()) result_ = effect.status;
-  ended_ = true;
+  end_.End(effect);
   StopIfEnded();
 }
 

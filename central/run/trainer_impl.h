@@ -18,25 +18,48 @@
 #include "central/records/journal_thread.h"
 #include "central/run/checkpoints/run_checkpoints.h"
 #include "central/run/evaluator.h"
-#include "central/run/feeder.h"
+#include "central/run/feed/feed.h"
 #include "central/run/machines/coordinator.h"
 #include "central/run/relay_watch.h"
 #include "central/run/run_record.h"
 #include "central/run/trainer.h"
 #include "central/run/workers/local_workers.h"
-#include "proto/base/tensor/payload.h"
 #include "proto/transport/link/event_loop.h"
 #include "proto/transport/link/port_probe.h"
-#include "proto/transport/relay/relay_transport.h"
 
 namespace runnel {
+
+// How a run ends. One thread.
+class RunEnd {
+ public:
+  // Something is wrong; the first such thing is how the run ends, whatever the coordinator says.
+  void Fail(const absl::Status& status) { status_.Update(status); }
+  void End(const RunEnded& end) {
+    outcome_.step = end.step;
+    outcome_.stopped_by_user = end.stopped_by_user;
+    Fail(end.status);
+    ended_ = true;
+  }
+
+  // Nothing is wrong yet.
+  bool ok() const { return status_.ok(); }
+  const absl::Status& status() const { return status_; }
+  // The coordinator has said so.
+  bool ended() const { return ended_; }
+  TrainingOutcome& outcome() { return outcome_; }
+
+ private:
+  TrainingOutcome outcome_;
+  absl::Status status_;
+  bool ended_ = false;
+};
 
 // Connections and the writer of check-points report on threads of their own, and StopAtBarrier may
 // be called on any: all post to loop_. All else is on the thread of Run.
 class Trainer::Impl final : public CentralControlObserver {
  public:
   Impl(TrainingJob job, TrainerParts parts)
-      : job_(std::move(job)), parts_(parts), loop_(parts.clock) {}
+      : job_(std::move(job)), parts_(parts), loop_(parts.clock), feed_(&loop_) {}
   ~Impl() override;
 
   absl::StatusOr<TrainingOutcome> Run();
@@ -131,7 +154,7 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(ConnectFeed effect);
   void CarryOut(StopFeed) {
     record_->clock().Stop();
-    feeder_.reset();
+    feed_.Stop();
   }
   void CarryOut(StartLocalWorker effect);
   void CarryOut(RecoveryReached effect);
@@ -139,7 +162,7 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(FeedEvaluation effect) {
     // Training time excludes evaluations.
     if (job_.evaluate_only) record_->clock().Start();
-    feeder_->FeedEvaluation(effect.first, effect.micro_batches);
+    feed_.feeder()->FeedEvaluation(effect.first, effect.micro_batches);
   }
   void CarryOut(Persist effect);
   void CarryOut(StateCollected effect);
@@ -163,9 +186,9 @@ class Trainer::Impl final : public CentralControlObserver {
     RunView view = record_->View(coordinator_->plan(), Stages(), coordinator_->step());
     view.period = job_.planner->period();
     view.replication = coordinator_->replication();
-    if (feeder_ != nullptr) {
-      view.progress.evaluated = feeder_->evaluated();
-      view.progress.to_evaluate = feeder_->evaluation_micro_batches();
+    if (const Feeder* feeder = feed_.feeder(); feeder != nullptr) {
+      view.progress.evaluated = feeder->evaluated();
+      view.progress.to_evaluate = feeder->evaluation_micro_batches();
     }
     for (const Device& device : coordinator_->devices())
       view.processors.push_back({device.hello.name, device.hello.processor_list});
@@ -175,20 +198,15 @@ class Trainer::Impl final : public CentralControlObserver {
   TrainingJob job_;
   TrainerParts parts_;
   ThreadLoop loop_;
-  BufferPool pool_;
+  Feed feed_;
   std::optional<Coordinator> coordinator_;
   std::optional<RunRecord> record_;
   std::unique_ptr<CentralControl> server_;
-  std::optional<RelayTransport> routes_;  // of the feed
   RelayWatch relays_;
   std::map<ConnectionId, int64_t> heard_ns_;  // when each worker was last heard of
-  std::unique_ptr<Feeder> feeder_;
   LocalWorkers local_workers_;
-  int starts_to_come_ = 0;            // of local workers
   std::vector<int64_t> layer_bytes_;  // of the state, by layer
-  TrainingOutcome outcome_;
-  absl::Status result_;
-  bool ended_ = false;  // the coordinator says so
+  RunEnd end_;
   // Last: their threads post to the loop.
   PortProbe ports_;
   std::optional<JournalThread> journal_;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "central/run/feeder.h"
+#include "central/run/feed/feeder.h"
 #include "central/run/machines/coordinator.h"
 #include "proto/transport/control/control_channel.h"
 

@@ -91,6 +91,7 @@ absl::Status LocalWorkers::StartOne(const std::string& name) {
 }
 
 absl::Status LocalWorkers::StartAgain(const std::string& name) {
+  --starts_to_come_;
   // A stopped process would come back under this name.
   for (size_t i = 0; i < names_.size(); ++i) {
     if (names_[i] != name) continue;
@@ -106,6 +107,7 @@ bool LocalWorkers::Contains(const WorkerHello& hello) const {
 
 std::vector<LocalWorkers::EndedEarly> LocalWorkers::FindEnded() const {
   std::vector<EndedEarly> ended;
+  if (starts_to_come_ > 0) return ended;
   for (size_t i = 0; i < processes_.size(); ++i) {
     if (std::find(names_.begin() + static_cast<int64_t>(i) + 1, names_.end(), names_[i]) !=
         names_.end())

@@ -50,14 +50,17 @@ class LocalWorkers {
   absl::Status Start(int64_t count, const LocalWorkerOptions& options,
                      const std::string& control_address, const Enrolment& enrolment);
 
-  // Starts one again that was lost, under its name, as the others. Errors as Start.
+  // A StartAgain will come.
+  void ExpectStart() { ++starts_to_come_; }
+  // Starts one again that was lost, under its name, as the others. After ExpectStart. Errors as
+  // Start.
   absl::Status StartAgain(const std::string& name);
 
   // Whether it was started here: it shows the secret that it was given in its environment. A
   // process number would not do: in another container it may be the same by accident.
   bool Contains(const WorkerHello& hello) const;
   // Those of the names whose last process has ended. For the time before it has joined; later its
-  // stream tells.
+  // stream tells. Nobody, as long as a start is to come.
   struct EndedEarly {
     std::string name;
     absl::Status why;  // Unavailable: it was killed. Aborted: by itself, and would again
@@ -84,6 +87,7 @@ class LocalWorkers {
   std::vector<std::string> names_;  // of processes_
   std::vector<std::string> secrets_;
   std::set<size_t> told_;  // in processes_: of their end
+  int starts_to_come_ = 0;
 };
 
 // 128 truly random bits as text, for what one process shows another. It decides nothing that

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "central/data/dataset.h"
 #include "central/run/checkpoints/checkpoint_failures.h"
-#include "central/run/feeder.h"
+#include "central/run/feed/feeder.h"
 #include "central/run/machines/coordinator.h"
 #include "proto/transport/relay/relay_transport.h"
 #include "tests/sim/cluster/history_rules.h"

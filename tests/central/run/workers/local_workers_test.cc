@@ -50,6 +50,7 @@ TEST_F(LocalWorkersTest, OneThatWasKilledIsToldOnceWithWhatMayHelp) {
                                 HasSubstr("out of memory: take a smaller --batch-size"))));
   EXPECT_THAT(workers_.TakeEnds(), IsEmpty());
   // Central itself ends one that is stopped before it starts it again: that is no news.
+  workers_.ExpectStart();
   ASSERT_TRUE(workers_.StartAgain("local-000").ok());
   EXPECT_THAT(workers_.TakeEnds(), IsEmpty());
 }

@@ -1,4 +1,4 @@
-#include "central/run/feeder.h"
+#include "central/run/feed/feeder.h"
 
 #include <algorithm>
 #include <utility>
