@@ -1,5 +1,5 @@
-// How fast the codecs are, as ratios to memcpy of the same tensor: memcpy, encode and decode take
-// turns in one loop, so that a busy machine slows all of them alike. Medians.
+// How fast the codecs are, as ratios to memcpy of the same tensor, in processor time: memcpy, encode
+// and decode take turns in one loop, so that a busy machine slows all of them alike. Medians.
 //
 //   bench_codecs [--kernels NAME] [--repetitions N] [--shape 128x32x16x16] [--summary FILE]
 
@@ -19,7 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "compress/codec.h"
 #include "compress/kernels/codec_kernels.h"
-#include "proto/base/clock.h"
+#include "proto/base/processor_time.h"
 #include "proto/base/random.h"
 
 namespace runnel {
@@ -91,10 +91,9 @@ std::unique_ptr<const Codec> MakeOn(const std::string& name, const CodecKernels&
 }
 
 int64_t TimeOf(const std::function<void()>& work) {
-  const MonotonicClock clock;
-  const int64_t begin = clock.NowNanos();
+  const int64_t begin = ThreadProcessorNs();
   work();
-  return clock.NowNanos() - begin;
+  return ThreadProcessorNs() - begin;
 }
 
 double Median(std::vector<int64_t> values) {
