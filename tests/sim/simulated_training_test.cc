@@ -26,6 +26,7 @@ constexpr char kScheduled[] = "0:mbq:2,1:mbq:3,2:identity";
 std::string Backward(const std::string& forward) {
   if (forward == kScheduled) return "0:stochastic:8,2:stochastic:4";
   if (forward == "eden:2") return "hadamard_ef:2";
+  if (forward == "lowrank:2") return "topk8:0.1";
   return forward == "identity" ? "identity" : "stochastic:8";
 }
 
@@ -142,7 +143,7 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, SimulatedTraining,
-                         ::testing::Values("identity", "mbq:2", "eden:2", "uniform:3",
+                         ::testing::Values("identity", "mbq:2", "eden:2", "lowrank:2", "uniform:3",
                                            "amsgrad_mbq:2", kScheduled),
                          [](const auto& info) {
                            return info.param == kScheduled
