@@ -22,25 +22,34 @@ WayTimes ToTimes(const WaySeconds& way, int medium) {
 
 bool IsSeconds(double value) { return std::isfinite(value) && value >= 0; }
 
+bool IsCost(const FrameCost& cost) {
+  return IsSeconds(cost.frame_seconds) && IsSeconds(cost.byte_seconds);
+}
+
+std::string TextOf(const FrameCost& cost) {
+  return absl::StrCat(cost.frame_seconds, " s a frame and ", cost.byte_seconds, " s a byte");
+}
+
 absl::Status CheckDevice(const DeviceCost& device, size_t index) {
   if (device.forward_share >= 0 && device.input_gradient_share >= 0 &&
       device.forward_share + device.input_gradient_share <= 1 &&
       IsSeconds(device.codec_seconds_per_byte) && IsSeconds(device.micro_batch_seconds) &&
-      IsSeconds(device.frame_seconds) && IsSeconds(device.link_byte_seconds) &&
-      IsSeconds(device.feed_byte_seconds) && device.memory_limit_bytes >= 0) {
+      IsCost(device.network) && IsCost(device.within_host) && IsCost(device.feed) &&
+      device.memory_limit_bytes >= 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "pipeline model: device ", index, ": shares ", device.forward_share, " and ",
       device.input_gradient_share, ", ", device.codec_seconds_per_byte, " s a coded byte, ",
-      device.micro_batch_seconds, " s a micro-batch, ", device.frame_seconds, " s a frame, ",
-      device.link_byte_seconds, " s a byte on a link, ", device.feed_byte_seconds,
-      " s a byte that is fed, memory limit ", device.memory_limit_bytes, " cannot be"));
+      device.micro_batch_seconds, " s a micro-batch, ", TextOf(device.network), " on a network, ",
+      TextOf(device.within_host), " within the host, ", TextOf(device.feed),
+      " that is fed, memory limit ", device.memory_limit_bytes, " cannot be"));
 }
 
 // Processor seconds of the device's computation that a frame takes.
-double FrameSeconds(const DeviceCost& device, double bytes) {
-  return device.shares_processor ? device.frame_seconds + bytes * device.link_byte_seconds : 0;
+double FrameSeconds(const DeviceCost& device, const LinkSpeed& speed, double bytes) {
+  if (!device.shares_processor) return 0;
+  return (speed.within_host ? device.within_host : device.network).Seconds(bytes);
 }
 
 // Coding moves from a lane of its own to the computation's.
@@ -68,8 +77,8 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   way.encode = coded * model.devices[sender].codec_seconds_per_byte;
   way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
   way.send = speed.SendSeconds(bytes);
-  way.sender_takes = FrameSeconds(model.devices[sender], bytes);
-  way.receiver_takes = FrameSeconds(model.devices[receiver], bytes);
+  way.sender_takes = FrameSeconds(model.devices[sender], speed, bytes);
+  way.receiver_takes = FrameSeconds(model.devices[receiver], speed, bytes);
   ShareProcessor(model.devices[sender], way.encode, way.sender_codes);
   ShareProcessor(model.devices[receiver], way.decode, way.receiver_codes);
   return way;
@@ -78,13 +87,19 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
 double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bool is_last) {
   const DeviceCost& cost = model.devices[device];
   if (!cost.shares_processor) return 0;
-  const auto feed = [&cost](int64_t bytes) {
-    return cost.frame_seconds + static_cast<double>(bytes) * cost.feed_byte_seconds;
+  const auto both = [&model](const FrameCost& feed, bool samples, bool labels) {
+    return (samples ? feed.Seconds(static_cast<double>(model.input_bytes)) : 0) +
+           (labels ? feed.Seconds(static_cast<double>(model.label_bytes)) : 0);
   };
-  const double samples = feed(model.input_bytes);
-  const double labels = feed(model.label_bytes);
-  const double received = (is_first ? samples : 0) + (is_last ? labels : 0);
-  return cost.micro_batch_seconds + received + (device == 0 ? samples + labels : 0);
+  const std::vector<LinkSpeed>& from_central = model.speeds[0];
+  const bool is_near = from_central[static_cast<size_t>(device)].within_host;
+  const double received = both(is_near ? cost.within_host : cost.feed, is_first, is_last);
+  if (device != 0) return cost.micro_batch_seconds + received;
+  // Who else is fed is not known here: others on another host cost central the network's price.
+  const bool are_near = std::all_of(from_central.begin(), from_central.end(),
+                                    [](const LinkSpeed& speed) { return speed.within_host; });
+  return cost.micro_batch_seconds + received +
+         both(are_near ? cost.within_host : cost.feed, true, true);
 }
 
 SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first_layer,

@@ -28,6 +28,8 @@ struct LinkSpeed {
   // How often a frame is on the medium: 1 from device to device, 2 through an access point (`rate`
   // is then the rate of each hop).
   int hops = 1;
+  // Both ends are on one host: no network is between them (DeviceCost::within_host).
+  bool within_host = false;
 
   // Seconds for which these bytes occupy the direction, or its medium.
   double SendSeconds(double bytes) const { return hops * rate.Seconds(bytes); }
@@ -51,6 +53,15 @@ struct CodecCost {
   int lossy_directions = 0;
 };
 
+// Processor seconds of an end for a frame and its acknowledgement, and for each byte of it.
+struct FrameCost {
+  double frame_seconds = 0;
+  double byte_seconds = 0;
+
+  double Seconds(double bytes) const { return frame_seconds + bytes * byte_seconds; }
+  friend bool operator==(const FrameCost&, const FrameCost&) = default;
+};
+
 struct DeviceCost {
   // Shares of a stage's seconds, of which only the sum is measured; the rest is weight-gradient and
   // update. A convolution or linear layer multiplies as often in each of the three.
@@ -59,14 +70,14 @@ struct DeviceCost {
   double codec_seconds_per_byte = 0;  // to encode or decode a byte of the FP32 tensor
   int64_t memory_limit_bytes = 0;     // limit of one stage; 0: no limit
   // If coding and transport have no processor of their own, they take time from the computation:
-  // coding its own time, the transport these times for each frame that leaves or arrives, for each
-  // byte of it on a link, and for each byte that central feeds; the rest of a worker takes a time
-  // for each micro-batch.
+  // coding its own time; the transport these times for each frame that leaves or arrives: to and
+  // from other hosts, within its host, and from central on another host; the rest of a worker takes
+  // a time for each micro-batch.
   bool shares_processor = false;
   double micro_batch_seconds = 0;
-  double frame_seconds = 0;
-  double link_byte_seconds = 0;
-  double feed_byte_seconds = 0;
+  FrameCost network;
+  FrameCost within_host;
+  FrameCost feed;
 
   friend bool operator==(const DeviceCost&, const DeviceCost&) = default;
 };

@@ -22,8 +22,8 @@ constexpr double kMicroBatchProcessorSeconds = 0.9e-3;
 constexpr double kFrameProcessorSeconds = 0.15e-3;
 constexpr double kLinkByteProcessorSeconds = 2e-9;
 constexpr double kFeedByteProcessorSeconds = 0.8e-9;
-// The lab server's own measurements (DeviceCosts): another device's costs are those above times its
-// measurements over these.
+// The lab server's own measurements (DeviceCosts), over loopback: another device's costs are those above times its
+// measurements over these. Between workers of one host frames cost what was measured, a tenth of what they cost on a network.
 constexpr double kServerFrameSeconds = 30e-6;
 constexpr double kServerLinkByteSeconds = 0.2e-9;
 // With this many micro-batches the share that fills and drains the pipeline is small.
@@ -73,10 +73,12 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     const double training_ratio =
         profiled[0] > 0 ? profiled[device] * share(device) / (profiled[0] * share(0)) : 1;
     const TransportScale scale = ScaleOf(costs, training_ratio);
+    const double frame_seconds = scale.frames * kFrameProcessorSeconds / share(device);
     cost.micro_batch_seconds = scale.frames * kMicroBatchProcessorSeconds / share(device);
-    cost.frame_seconds = scale.frames * kFrameProcessorSeconds / share(device);
-    cost.link_byte_seconds = scale.bytes * kLinkByteProcessorSeconds / share(device);
-    cost.feed_byte_seconds = scale.bytes * kFeedByteProcessorSeconds / share(device);
+    cost.network = {frame_seconds, scale.bytes * kLinkByteProcessorSeconds / share(device)};
+    cost.within_host = {scale.frames * kServerFrameSeconds / share(device),
+                        scale.bytes * kServerLinkByteSeconds / share(device)};
+    cost.feed = {frame_seconds, scale.bytes * kFeedByteProcessorSeconds / share(device)};
   }
 }
 
@@ -131,6 +133,15 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   RUNNEL_ASSIGN_OR_RETURN(request.codecs, MakeCodecChoice({codecs.forward, codecs.backward},
                                                           codecs.bits.epochs, request.format));
   request.link_speeds = SpeedsBetween(devices, cluster.rates);
+  const auto is_on_host = [&cluster](int device) {
+    return !cluster.on_host.empty() && cluster.on_host[static_cast<size_t>(device)];
+  };
+  for (size_t from = 0; from < devices.size(); ++from) {
+    for (size_t to = 0; to < devices.size(); ++to) {
+      request.link_speeds[from][to].within_host =
+          is_on_host(devices[from]) && is_on_host(devices[to]);
+    }
+  }
   request.caps = inputs_.caps;
   request.barrier_every = inputs_.barrier_every;
   request.barrier_pause_seconds = cluster.barrier_pause_seconds;
@@ -260,8 +271,15 @@ PlanBandwidth PlanMaker::AssumedBandwidth(const Plan& plan, const LinkRates& rat
 
 std::string BandwidthText(const PlanBandwidth& bandwidth) {
   const auto text = [](LinkRate rate) {
-    return rate.is_set() ? absl::StrFormat("%.4g Mbps", rate.mbps()) : std::string("unlimited");
+    return rate.is_set() ? absl::StrFormat("%.4g Mbps", rate.mbps()) : std::string("full speed");
   };
+  const auto is_limited = [](const PlanBandwidth::Link& link) {
+    return link.forward.is_set() || link.backward.is_set();
+  };
+  // Of workers on one host there is nothing to say.
+  if (bandwidth.source != "none" &&
+      std::none_of(bandwidth.links.begin(), bandwidth.links.end(), is_limited))
+    return "";
   std::vector<std::string> links;
   for (const PlanBandwidth::Link& link : bandwidth.links) {
     std::string& line = links.emplace_back(

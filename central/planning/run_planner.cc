@@ -115,6 +115,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
     const DeviceFacts& device = devices[i];
     cluster_.processor_shares.push_back(device.processor_share);
     cluster_.costs.push_back(device.costs);
+    cluster_.on_host.push_back(device.is_local);
     cluster_.memory.push_back({device.name, device.memory_bytes, device.memory_of});
   }
   members_.Set(std::move(usable));
@@ -190,6 +191,7 @@ void RunPlanner::FollowMembers(const BarrierReport& usable) {
     cluster_.processor_shares.resize(devices.size(), 1);
     cluster_.costs.resize(devices.size());
     cluster_.memory.resize(devices.size());
+    cluster_.on_host.resize(devices.size(), false);
     if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums.resize(devices.size());
     refusals_.resize(devices.size());
     GrowRates(devices.size(), cluster_.rates);
@@ -199,6 +201,7 @@ void RunPlanner::FollowMembers(const BarrierReport& usable) {
     const auto i = static_cast<size_t>(came);
     cluster_.processor_shares[i] = devices[i].processor_share;
     cluster_.costs[i] = devices[i].costs;
+    cluster_.on_host[i] = devices[i].is_local;
     cluster_.memory[i] = {devices[i].name, devices[i].memory_bytes, devices[i].memory_of};
     if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums[i] = usable.times[i].Sum();
   }

@@ -55,6 +55,7 @@ absl::StatusOr<MeasuredCluster> ClusterOf(const PlanningInputs& inputs,
     cluster.times.push_back(device.times);
     cluster.processor_shares.push_back(device.processor_share);
     cluster.costs.push_back(device.costs);
+    cluster.on_host.push_back(device.on_host);
   }
   return cluster;
 }

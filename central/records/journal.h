@@ -54,6 +54,7 @@ struct JournalDevice {
   double processor_share = 1;        // what its computing thread got of a processor
   DeviceCosts costs = {};            // "costs"; absent: not measured
   std::string backend_options = {};  // as BackendOptions::text; absent: none
+  bool on_host = false;              // on central's host; absent: no
 
   friend bool operator==(const JournalDevice&, const JournalDevice&) = default;
 };

@@ -37,6 +37,7 @@ Json ToJson(const JournalDevice& device) {
   if (device.processor_share < 1) json["processor_share"] = device.processor_share;
   if (device.costs != DeviceCosts()) json["costs"] = ToJson(device.costs);
   if (!device.backend_options.empty()) json["backend_options"] = device.backend_options;
+  if (device.on_host) json["on_host"] = true;
   return json;
 }
 
@@ -62,6 +63,7 @@ absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
   }
   if (json.is_object() && json.contains("backend_options"))
     object.Read("backend_options", device.backend_options);
+  if (json.is_object() && json.contains("on_host")) object.Read("on_host", device.on_host);
   if (json.is_object() && json.contains("costs")) {
     if (const Json* costs = object.Find("costs")) {
       absl::StatusOr<DeviceCosts> read = CostsFromJson(*costs);

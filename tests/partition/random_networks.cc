@@ -90,9 +90,9 @@ void AddDevices(int devices, Draws& draws, PipelineModel& model) {
     if (shares_processors && draws.Chance(0.7)) {
       device.shares_processor = true;
       device.micro_batch_seconds = draws.LogReal(1e-4, 2e-3);
-      device.frame_seconds = draws.LogReal(1e-5, 1e-3);
-      device.link_byte_seconds = draws.LogReal(1e-10, 1e-8);
-      device.feed_byte_seconds = draws.LogReal(1e-10, 1e-9);
+      device.network.frame_seconds = draws.LogReal(1e-5, 1e-3);
+      device.network.byte_seconds = draws.LogReal(1e-10, 1e-8);
+      device.feed = {device.network.frame_seconds, draws.LogReal(1e-10, 1e-9)};
     }
     if (is_limited && draws.Chance(0.6)) {
       device.memory_limit_bytes = static_cast<int64_t>(

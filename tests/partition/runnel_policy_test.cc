@@ -74,9 +74,9 @@ class Case {
       // A codec lane that is busy by itself is only bounded by the closed form.
       device.codec_seconds_per_byte = device.shares_processor ? Draw(0, 3) * 1e-7 : 0;
       device.micro_batch_seconds = Draw(0, 3) * 1e-3;
-      device.frame_seconds = Draw(0, 3) * 1e-3;
-      device.link_byte_seconds = Draw(0, 2) * 1e-7;
-      device.feed_byte_seconds = Draw(0, 2) * 1e-7;
+      device.network.frame_seconds = Draw(0, 3) * 1e-3;
+      device.network.byte_seconds = Draw(0, 2) * 1e-7;
+      device.feed = {device.network.frame_seconds, Draw(0, 2) * 1e-7};
     }
   }
   Placement Given(const Partition& partition) const {
@@ -202,9 +202,8 @@ TEST(PipelineModel, WhatADeviceDoesBesidesComputingTakesFromItsComputation) {
     device.shares_processor = true;
     device.codec_seconds_per_byte = 1e-9;  // 16 us a tensor
     device.micro_batch_seconds = 2e-3;
-    device.frame_seconds = 1e-3;
-    device.link_byte_seconds = 1e-7;
-    device.feed_byte_seconds = 1e-6;
+    device.network = {1e-3, 1e-7};
+    device.feed = {1e-3, 1e-6};
   }
   const SimulatedPipeline shared = ToPipeline(c.model, placement);
   // Its own, samples sent and received, labels sent; an activation coded and sent; a gradient

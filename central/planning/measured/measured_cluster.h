@@ -28,6 +28,8 @@ struct MeasuredCluster {
   std::vector<DeviceMemory> memory = {};  // empty: of none
   // Costs of coding and transport that each device measured; empty: none.
   std::vector<DeviceCosts> costs = {};
+  // Whether each device is on central's host; empty: none.
+  std::vector<bool> on_host = {};
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of
   // `times` concern computation only: how long the transport takes since then is not known.
   std::vector<double> profiled_sums = {};

@@ -75,6 +75,7 @@ PlanDecided DecidedOn(const Roster& roster, int64_t step, Plan plan,
       row.times = times[i];
       row.processor_share = device.processor_share;
       row.costs = device.costs;
+      row.on_host = device.local;
     }
     row.backend_options = device.hello.backend_options;
     decided.devices.push_back(std::move(row));

@@ -123,6 +123,22 @@ TEST(PlanMaker, BitsFollowWhatBytesTakeOfAProcessor) {
   EXPECT_EQ(codec(Shares(0.5, 0.5)), "identity");
 }
 
+// No network is between workers of one host: nothing is lost to spare it.
+TEST(PlanMaker, WorkersOfOneHostLoseNothing) {
+  const PlanningInputs inputs = TwoWorkers("bandwidth");
+  MeasuredCluster cluster = Shares(0.5, 0.5);
+  cluster.times = Layers(inputs, kLayerSeconds / 10, kLayerSeconds / 10);
+  cluster.costs.assign(
+      2, {.coder_seconds_per_byte = 5e-10, .frame_seconds = 3e-5, .link_byte_seconds = 2e-10});
+  const auto link = [&] { return PlanMaker(inputs).MakePlan({0, 1}, cluster).value().links[0]; };
+  EXPECT_NE(link().codec_forward.text(), "identity");
+  cluster.on_host = {true, true};
+  EXPECT_EQ(link().codec_forward.text(), "identity");
+  EXPECT_EQ(link().codec_backward.text(), "identity");
+  cluster.on_host = {true, false};
+  EXPECT_NE(link().codec_forward.text(), "identity");
+}
+
 // A slow coder on one end is enough: each device says what coding takes of it.
 TEST(PlanMaker, CodingIsDearWhereItWasMeasuredToBe) {
   PlanningInputs inputs = TwoWorkers("bandwidth");
