@@ -56,23 +56,12 @@ TEST(ParseBatchSplit, TakesWhatTheFlagSays) {
         << text;
 }
 
-OpSpec Conv(int64_t out, int64_t kernel, int64_t padding) {
-  OpSpec op = OpOf(OpKind::kConv, {0});
-  op.out_channels = out;
-  op.kernel = {kernel, kernel};
-  op.padding = {padding, padding};
-  return op;
-}
-
 ModelSpec SmallNet() {
-  OpSpec pool = OpOf(OpKind::kMaxPool, {2});
-  pool.kernel = pool.stride = {2, 2};
-  OpSpec depthwise = Conv(20, 3, 1);
-  depthwise.groups = 20;
+  const OpSpec depthwise = ConvOp(20, {3, 1, 1}, 0, 20);
   return ModelOf({3, 12, 12}, 10,
-                 {{Conv(20, 3, 1), OpOf(OpKind::kRelu, {1}), pool},
-                  {depthwise, OpOf(OpKind::kRelu, {1})},
-                  {Conv(33, 3, 0), OpOf(OpKind::kRelu, {1})},
+                 {{ConvOp(20, {3, 1, 1}), ReluOp(), MaxPoolOp({2, 2}, 2)},
+                  {depthwise, ReluOp()},
+                  {ConvOp(33, {3, 1, 0}), ReluOp()},
                   {OpOf(OpKind::kFlatten, {0}), LinearOp(40, {1}), OpOf(OpKind::kRelu, {2})},
                   {LinearOp(10)}});
 }

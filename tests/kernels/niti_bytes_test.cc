@@ -97,49 +97,19 @@ absl::StatusOr<Digests> Train(const Training& t, const std::string& backend_name
   return digests;
 }
 
-OpSpec Conv(int32_t input, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
-            int64_t groups = 1) {
-  OpSpec op = OpOf(OpKind::kConv, {input});
-  op.out_channels = out;
-  op.kernel = {kernel, kernel};
-  op.stride = {stride, stride};
-  op.padding = {padding, padding};
-  op.groups = groups;
-  return op;
-}
-OpSpec Pool(int32_t input, int64_t kernel, int64_t stride, int64_t padding) {
-  OpSpec op = OpOf(OpKind::kMaxPool, {input});
-  op.kernel = {kernel, kernel};
-  op.stride = {stride, stride};
-  op.padding = {padding, padding};
-  return op;
-}
-OpSpec Relu(int32_t input) { return OpOf(OpKind::kRelu, {input}); }
-
-// Mandheling's and NITI's LeNet.
-ModelSpec LeNet() {
-  return ModelOf({1, 28, 28}, 10,
-                 {{Conv(0, 20, 5, 1, 0), Relu(1)},
-                  {Pool(0, 2, 2, 0)},
-                  {Conv(0, 50, 5, 1, 0), Relu(1)},
-                  {Pool(0, 2, 2, 0), OpOf(OpKind::kFlatten, {1})},
-                  {LinearOp(500), Relu(1)},
-                  {LinearOp(10)}});
-}
-
 // Everything that a residual net brings: overlapping padded pooling, strides, projections, adds,
 // depthwise, dropout, a mean over the plane.
 ModelSpec SmallResNet() {
   OpSpec dropout = OpOf(OpKind::kDropout, {1});
   dropout.rate = 0.5;
-  return ModelOf(
-      {3, 19, 19}, 7,
-      {{Conv(0, 12, 3, 2, 1), Relu(1), Pool(2, 3, 2, 1)},
-       {Conv(0, 12, 3, 1, 1), Relu(1), Conv(2, 12, 3, 1, 1), OpOf(OpKind::kAdd, {3, 0}), Relu(4)},
-       {Conv(0, 20, 3, 2, 1), Relu(1), Conv(2, 20, 3, 1, 1), Conv(0, 20, 1, 2, 0),
-        OpOf(OpKind::kAdd, {3, 4}), Relu(5)},
-       {Conv(0, 20, 3, 1, 1, 20), Relu(1), Conv(2, 33, 1, 1, 0)},
-       {OpOf(OpKind::kGlobalAvgPool, {0}), dropout, LinearOp(7, {2})}});
+  return ModelOf({3, 19, 19}, 7,
+                 {{ConvOp(12, {3, 2, 1}, 0), ReluOp(1), MaxPoolOp({3, 2, 1}, 2)},
+                  {ConvOp(12, {3, 1, 1}, 0), ReluOp(1), ConvOp(12, {3, 1, 1}, 2),
+                   OpOf(OpKind::kAdd, {3, 0}), ReluOp(4)},
+                  {ConvOp(20, {3, 2, 1}, 0), ReluOp(1), ConvOp(20, {3, 1, 1}, 2),
+                   ConvOp(20, {1, 2, 0}, 0), OpOf(OpKind::kAdd, {3, 4}), ReluOp(5)},
+                  {ConvOp(20, {3, 1, 1}, 0, 20), ReluOp(1), ConvOp(33, {1, 1, 0}, 2)},
+                  {OpOf(OpKind::kGlobalAvgPool, {0}), dropout, LinearOp(7, {2})}});
 }
 
 // VGG-11 with an eighth of its channels.
@@ -147,9 +117,9 @@ ModelSpec NarrowVgg() {
   std::vector<std::vector<OpSpec>> layers;
   for (int64_t out : {8, 0, 16, 0, 32, 32, 0, 64, 64, 0, 64, 64, 0}) {
     if (out > 0) {
-      layers.push_back({Conv(0, out, 3, 1, 1), Relu(1)});
+      layers.push_back({ConvOp(out, {3, 1, 1}, 0), ReluOp(1)});
     } else {
-      layers.push_back({Pool(0, 2, 2, 0)});
+      layers.push_back({MaxPoolOp({2, 2, 0}, 0)});
     }
   }
   layers.push_back({OpOf(OpKind::kFlatten, {0}), LinearOp(10, {1})});
@@ -169,7 +139,7 @@ class BytesTest : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(BytesTest, LeNetAfterOneAndTenSteps) {
-  const auto digests = Train({.model = LeNet(),
+  const auto digests = Train({.model = LeNetModel(),
                               .recipe = *FindRecipe("niti"),
                               .cuts = {1, 2, 3, 4, 5},
                               .batch = 8,

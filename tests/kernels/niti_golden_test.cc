@@ -37,28 +37,16 @@ std::string Crc32(const void* data, size_t bytes) {
   return absl::StrFormat("%08x", crc32(0, static_cast<const Bytef*>(data), bytes));
 }
 
-OpSpec ConvOp(int64_t out, int64_t kernel) {
-  OpSpec op = OpOf(OpKind::kConv, {0});
-  op.out_channels = out;
-  op.kernel = {kernel, kernel};
-  return op;
-}
-OpSpec PoolOp() {
-  OpSpec op = OpOf(OpKind::kMaxPool, {0});
-  op.kernel = op.stride = {2, 2};
-  return op;
-}
-
 // One operator a layer, so that every tensor is a boundary.
 ModelSpec GoldenModel(int64_t side, int64_t classes, OpSpec conv1, OpSpec conv2, int64_t hidden) {
-  const OpSpec relu = OpOf(OpKind::kRelu, {0});
+  const OpSpec relu = ReluOp(0);
   return ModelOf({1, side, side}, classes,
                  {{conv1},
                   {relu},
-                  {PoolOp()},
+                  {MaxPoolOp({2, 2})},
                   {conv2},
                   {relu},
-                  {PoolOp(), OpOf(OpKind::kFlatten, {1})},
+                  {MaxPoolOp({2, 2}), OpOf(OpKind::kFlatten, {1})},
                   {LinearOp(hidden)},
                   {relu},
                   {LinearOp(classes)}});
@@ -148,12 +136,12 @@ class GoldenTest : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(GoldenTest, TinyNetInFull) {
-  Train(Golden("niti_micro_full.json"), GoldenModel(12, 4, ConvOp(4, 5), ConvOp(6, 3), 5), 778);
+  Train(Golden("niti_micro_full.json"), GoldenModel(12, 4, ConvOp(4, {5}), ConvOp(6, {3}), 5), 778);
 }
 
 TEST_P(GoldenTest, LeNetByChecksums) {
   Train(Golden("niti_lenet_mandheling_3steps.json"),
-        GoldenModel(28, 10, ConvOp(20, 5), ConvOp(50, 5), 500), 20211120 + 1);
+        GoldenModel(28, 10, ConvOp(20, {5}), ConvOp(50, {5}), 500), 20211120 + 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenTest, testing::ValuesIn(IntegerBackendNames()),

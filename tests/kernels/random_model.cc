@@ -131,6 +131,24 @@ OpSpec LinearOp(int64_t out_channels, std::vector<int32_t> inputs) {
   return op;
 }
 
+OpSpec ReluOp(int32_t input) { return OpOf(OpKind::kRelu, {input}); }
+
+OpSpec ConvOp(int64_t out_channels, const Window& window, int32_t input, int64_t groups) {
+  OpSpec op = MaxPoolOp(window, input);
+  op.kind = OpKind::kConv;
+  op.out_channels = out_channels;
+  op.groups = groups;
+  return op;
+}
+
+OpSpec MaxPoolOp(const Window& window, int32_t input) {
+  OpSpec op = OpOf(OpKind::kMaxPool, {input});
+  op.kernel = {window.kernel, window.kernel};
+  op.stride = {window.stride, window.stride};
+  op.padding = {window.padding, window.padding};
+  return op;
+}
+
 ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>> layers) {
   ModelSpec model;
   model.name = "test";
@@ -140,6 +158,16 @@ ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>>
     model.layers.push_back({absl::StrCat("l", model.layers.size()), std::move(ops)});
   }
   return model;
+}
+
+ModelSpec LeNetModel() {
+  return ModelOf({1, 28, 28}, 10,
+                 {{ConvOp(20, {5}), ReluOp()},
+                  {MaxPoolOp({2, 2})},
+                  {ConvOp(50, {5}), ReluOp()},
+                  {MaxPoolOp({2, 2}), OpOf(OpKind::kFlatten, {1})},
+                  {LinearOp(500), ReluOp()},
+                  {LinearOp(10)}});
 }
 
 ModelSpec TwoProducts() {

@@ -15,39 +15,14 @@
 namespace runnel {
 namespace {
 
-OpSpec Conv(int64_t out, int64_t kernel, int64_t padding) {
-  OpSpec op = OpOf(OpKind::kConv, {0});
-  op.out_channels = out;
-  op.kernel = {kernel, kernel};
-  op.padding = {padding, padding};
-  return op;
-}
-OpSpec Pool(std::vector<int32_t> inputs) {
-  OpSpec op = OpOf(OpKind::kMaxPool, std::move(inputs));
-  op.kernel = {2, 2};
-  op.stride = {2, 2};
-  return op;
-}
-OpSpec Relu() { return OpOf(OpKind::kRelu, {1}); }
-
-ModelSpec LeNet() {
-  return ModelOf({1, 28, 28}, 10,
-                 {{Conv(20, 5, 0), Relu()},
-                  {Pool({0})},
-                  {Conv(50, 5, 0), Relu()},
-                  {Pool({0}), OpOf(OpKind::kFlatten, {1})},
-                  {LinearOp(500), Relu()},
-                  {LinearOp(10)}});
-}
-
 // VGG-11's layers with an eighth of its channels.
 ModelSpec NarrowVgg11() {
   std::vector<std::vector<OpSpec>> layers;
   for (const auto& [channels, pools] :
        {std::pair(8, true), std::pair(16, true), std::pair(32, false), std::pair(32, true),
         std::pair(64, false), std::pair(64, true), std::pair(64, false), std::pair(64, true)}) {
-    layers.push_back({Conv(channels, 3, 1), Relu()});
-    if (pools) layers.back().push_back(Pool({2}));
+    layers.push_back({ConvOp(channels, {3, 1, 1}), ReluOp()});
+    if (pools) layers.back().push_back(MaxPoolOp({2, 2}, 2));
   }
   layers.push_back({OpOf(OpKind::kFlatten, {0}), LinearOp(64, {1}), OpOf(OpKind::kRelu, {2})});
   layers.push_back({LinearOp(10)});
@@ -146,7 +121,7 @@ class RescaleBytesTest : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(RescaleBytesTest, SpeculationAndAPeriodOfOneGiveTheBytesOfDynamic) {
-  for (const ModelSpec& model : {LeNet(), NarrowVgg11()}) {
+  for (const ModelSpec& model : {LeNetModel(), NarrowVgg11()}) {
     const auto dynamic = Train({.model = model}, GetParam());
     ExpectSame({.model = model, .rescale = kSpeculate}, dynamic);
     ExpectSame({.model = model, .rescale = kEach}, dynamic);
@@ -161,8 +136,8 @@ TEST_P(RescaleBytesTest, SpeculationAndAPeriodOfOneGiveTheBytesOfDynamic) {
 
 TEST_P(RescaleBytesTest, KeptScalesGiveTheBytesOfRef) {
   static const auto* const kTrainings = new std::vector<Training>{
-      {.model = LeNet(), .rescale = kAdaptive, .cuts = {1, 3}, .steps = 12},
-      {.model = LeNet(), .rescale = kStatic, .cuts = {1, 3}, .steps = 12},
+      {.model = LeNetModel(), .rescale = kAdaptive, .cuts = {1, 3}, .steps = 12},
+      {.model = LeNetModel(), .rescale = kStatic, .cuts = {1, 3}, .steps = 12},
       {.model = NarrowVgg11(), .rescale = kAdaptive, .steps = 6},
       {.model = NarrowVgg11(), .rescale = kStatic, .steps = 6}};
   static const auto* const kOfRef = [] {
@@ -186,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, RescaleBytesTest, testing::ValuesIn(Names()),
                          [](const auto& info) { return TestNameOf(info.param); });
 
 TEST(Rescale, CutsChangeNeitherWeightsNorScales) {
-  Training training = {.model = LeNet(), .rescale = kAdaptive, .steps = 12};
+  Training training = {.model = LeNetModel(), .rescale = kAdaptive, .steps = 12};
   const auto whole = Train(training, "cpu:portable/1");
   training.cuts = {1, 2, 3, 4, 5};
   const auto cut = Train(training, "cpu:portable/1");
@@ -196,7 +171,8 @@ TEST(Rescale, CutsChangeNeitherWeightsNorScales) {
 }
 
 TEST(Rescale, ScalesAreKeptAndSaturationForcesNewOnes) {
-  const auto kept = Train({.model = LeNet(), .rescale = kAdaptive, .steps = 30}, "cpu:portable/1");
+  const auto kept =
+      Train({.model = LeNetModel(), .rescale = kAdaptive, .steps = 30}, "cpu:portable/1");
   ASSERT_TRUE(kept.ok()) << kept.status();
   ASSERT_EQ(kept->scales.size(), 8u);
   int kept_steps = 0, forced = 0;
@@ -213,7 +189,7 @@ TEST(Rescale, ScalesAreKeptAndSaturationForcesNewOnes) {
   EXPECT_GT(kept_steps, 50);
   EXPECT_GT(forced, 0);
   // So training is not that of dynamic rescaling.
-  const auto dynamic = Train({.model = LeNet(), .steps = 30}, "cpu:portable/1");
+  const auto dynamic = Train({.model = LeNetModel(), .steps = 30}, "cpu:portable/1");
   ASSERT_TRUE(dynamic.ok());
   EXPECT_FALSE(dynamic->tensors == kept->tensors);
 }
