@@ -1,6 +1,6 @@
 #pragma once
 
-// Results of tuning on this device, kept from run to run beside the verdicts: one text file for a
+// Results of tuning on this device, kept from run to run beside the verdicts: one JSON file for a
 // device, driver and text of the kernels. Files are written whole or not at all. One thread.
 
 #include <string>
