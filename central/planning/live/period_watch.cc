@@ -10,6 +10,7 @@
 namespace runnel {
 namespace {
 
+constexpr size_t kWaitingTerm = 1;
 constexpr char kWaiting[] = "waiting, which no stage's computation and no link's rate explains";
 
 std::string MbpsText(LinkRate rate) {
@@ -78,6 +79,9 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
   comparison_.cause = std::move(cause.text);
   // One cause is reported once, whatever its figures are at later reports.
   if (std::exchange(said_, cause.term) == cause.term || cause.term == 0) return;
+  // Nobody can do anything about a run that is faster than its prediction, nor about a cause that is
+  // not found.
+  if (off < 0 || cause.term == kWaitingTerm) return;
   remark_ = absl::StrFormat("step %d: %.3g s a micro-batch, predicted %.3g (%+.0f %%): %s",
                             report.step, comparison_.measured_seconds,
                             comparison_.predicted_seconds, off * 100, comparison_.cause);
@@ -120,7 +124,7 @@ PeriodWatch::Cause PeriodWatch::FindCause(const BarrierReport& report,
   MeasuredCluster all = made_from;
   double nearest = std::abs(measured - comparison_.predicted_seconds);
   const double unexplained = nearest;
-  const Cause waiting = {1, kWaiting};
+  const Cause waiting = {kWaitingTerm, kWaiting};
   Cause cause = waiting;
   const auto consider = [&](size_t term, const MeasuredCluster& cluster, std::string text) {
     const double one = distance(cluster);

@@ -35,7 +35,7 @@ class PeriodWatch {
 
   // The comparison of the last report; predicted_seconds 0: nothing is known.
   const PeriodComparison& comparison() const { return comparison_; }
-  // A line for people, once for each new cause; empty until there is one.
+  // A line for people, once for each new cause that makes the run slower; empty until there is one.
   std::string TakeRemark();
 
  private:

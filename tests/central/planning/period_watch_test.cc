@@ -103,7 +103,17 @@ TEST_F(PeriodWatchTest, ALinkThatCarriesLessIsNamed) {
 
 TEST_F(PeriodWatchTest, WhatNoFigureExplainsIsWaiting) {
   Report(3 * Predicted(), {1, 1.1});
-  EXPECT_THAT(watch_.TakeRemark(), HasSubstr("(+200 %): waiting"));
+  EXPECT_THAT(watch_.comparison().cause, HasSubstr("waiting"));
+  EXPECT_EQ(watch_.TakeRemark(), "") << "nobody can do anything about it";
+}
+
+TEST_F(PeriodWatchTest, FasterThanPredictedIsNoRemark) {
+  MeasuredCluster quick = made_from_;
+  quick.times[1] = quick.times[1].Scaled(0.2);
+  quick.times[0] = quick.times[0].Scaled(0.2);
+  Report(maker_.SecondsBetweenBarriers(plan_, quick, kMicroBatches).value(), {0.2, 0.2});
+  EXPECT_LT(watch_.comparison().measured_seconds, watch_.comparison().predicted_seconds);
+  EXPECT_EQ(watch_.TakeRemark(), "");
 }
 
 TEST_F(PeriodWatchTest, TooFewMicroBatchesSayNothing) {
