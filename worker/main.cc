@@ -25,8 +25,11 @@
 #include "proto/base/training/int8_inference.h"
 #include "proto/crypto/identity.h"
 #include "proto/process/file_limit.h"
+#include "proto/process/help_formatter.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
+#include "proto/process/version.h"
+#include "proto/transport/control/control.h"
 #include "proto/transport/control/wire_check.h"
 #include "proto/transport/grpc/control/grpc_control.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
@@ -49,6 +52,12 @@ namespace runnel {
 namespace {
 
 constexpr int64_t kRenewTimeoutMs = 30'000;
+constexpr char kAbout[] =
+    "Runnel's worker: dials a central node, offers this device, and trains the stage that central\n"
+    "gives it. It dials again, for ever, when the run is over or central is gone. SIGTERM or "
+    "Ctrl-C:\n"
+    "its stage moves to other devices at the next barrier, then the worker ends; a second signal\n"
+    "ends it at once.";
 
 // The host's name; characters that a worker's name may not have become '-'.
 std::string HostName() {
@@ -116,7 +125,7 @@ int Run(ServiceOptions options, const std::shared_ptr<IdentityHolder>& identity,
                    });
   }
   WorkerService service(options, {transport.get(), control.get(), &clock, logger.get()});
-  signals.Begin([&service](int) { service.Stop(); });
+  signals.Begin([&service](int, int) { service.Stop(); });
   const absl::Status status = service.Run();
   signals.End();
   return ExitCode(status);
@@ -150,8 +159,11 @@ absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFla
   Membership membership;
   if (!flags.join.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(const std::string order, JoinOrderOf(flags.join));
-    RUNNEL_ASSIGN_OR_RETURN(membership, Join(order, options.name, HostName(), options.state_folder,
-                                             options.connect_timeout_ms));
+    RUNNEL_ASSIGN_OR_RETURN(membership,
+                            Join(order, options.name, HostName(), options.state_folder,
+                                 options.connect_timeout_ms, [](const std::string& line) {
+                                   std::fprintf(stderr, "runnel-worker: %s\n", line.c_str());
+                                 }));
   } else if (flags.insecure_network || options.state_folder.empty()) {
     return nullptr;
   } else {
@@ -282,12 +294,9 @@ int main(int argc, char** argv) {
   runnel::LimitHeaps();
   runnel::ServiceOptions service;
   runnel::WorkerOptions& options = service.daemon;
-  CLI::App app{
-      "Runnel's worker: dials a central node, offers this device, and trains the stage that "
-      "central "
-      "gives it. It dials again, for ever, when the run is over or central is gone. SIGTERM or "
-      "Ctrl-C: its stage moves to other devices at the next barrier, then the worker ends; a "
-      "second signal ends it at once."};
+  CLI::App app{runnel::kAbout, "runnel-worker"};
+  app.formatter(runnel::MakeHelpFormatter());
+  app.set_version_flag("--version", runnel::VersionText("runnel-worker", runnel::kProtocolVersion));
   app.add_option("--central", options.central_address,
                  "central's control address, e.g. 127.0.0.1:7000 (default: the central that this "
                  "device joined)");

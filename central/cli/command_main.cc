@@ -25,8 +25,11 @@
 #include "proto/crypto/authority.h"
 #include "proto/crypto/join_door.h"
 #include "proto/process/file_limit.h"
+#include "proto/process/help_formatter.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
+#include "proto/process/version.h"
+#include "proto/transport/control/control.h"
 #include "proto/transport/grpc/control/grpc_control.h"
 #include "proto/transport/grpc/control/grpc_members.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
@@ -34,6 +37,7 @@
 #include "proto/transport/grpc/insecure_network.h"
 #include "proto/transport/grpc/security/grpc_renew.h"
 #include "proto/transport/grpc/security/join_secret.h"
+#include "proto/transport/grpc/security/running_central.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {
@@ -61,8 +65,8 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
-// The run that signals and an operator's orders are about. Ctrl-C is a stop at the next barrier, a
-// second one an immediate end.
+// The run that signals and an operator's orders are about. Ctrl-C is a stop at the next barrier, one
+// more an immediate end. On a terminal the first one of a run whose weights would be lost asks.
 class CurrentRun {
  public:
   void SetTrainer(Trainer* trainer) {
@@ -70,14 +74,20 @@ class CurrentRun {
     trainer_ = trainer;
   }
 
-  void OnSignal(int caught) {
+  void OnSignal(int caught, int signal) {
     std::lock_guard<std::mutex> lock(mutex_);
     // Nothing to bring to a barrier, or asked twice. Local workers die with us
     // (PR_SET_PDEATHSIG).
-    if (trainer_ == nullptr || caught > 1) _exit(kExitInterrupted);
-    static constexpr char kText[] =
-        "\nstopping: training at the next barrier, an evaluation now; once more ends at once\n";
-    if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) return;
+    const int stops_at = is_asked_ ? 2 : 1;
+    if (trainer_ == nullptr || caught > stops_at) _exit(kExitInterrupted);
+    const bool can_ask = signal == SIGINT && isatty(STDIN_FILENO) == 1;
+    if (caught == 1 && can_ask && trainer_->LosesWeights()) {
+      is_asked_ = true;
+      return Say(
+          "\nstopping loses the weights: there is no --checkpoint-dir. Once more stops at the "
+          "next barrier; else training goes on\n");
+    }
+    Say("\nstopping: training at the next barrier, an evaluation now; once more ends at once\n");
     trainer_->StopAtBarrier();
   }
 
@@ -103,8 +113,13 @@ class CurrentRun {
     return use(*trainer_);
   }
 
+  static void Say(absl::string_view text) {
+    if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody reads it
+  }
+
   std::mutex mutex_;
   Trainer* trainer_ = nullptr;  // guarded by mutex_
+  bool is_asked_ = false;       // guarded by mutex_
 };
 
 // The display of one run and, if asked for, its HTTP side.
@@ -221,10 +236,17 @@ absl::Status RevokeAsOperator(const std::string& home, RefusalLog* refusals,
   return RevokeAt(central, security, name, kTimeoutMs);
 }
 
+absl::StatusOr<std::shared_ptr<void>> ShowCentral(const std::string& control_address) {
+  return RunningCentral::Show(DefaultSecretsFolder(), control_address);
+}
+
 // Calls with the operator's certificate if there is one, else with the secret of this user's
-// centrals.
+// centrals. central: its control address; empty: the one of this user on this host.
 absl::StatusOr<MemberCalls> MembersAsOperator(const std::string& home, bool insecure,
-                                              RefusalLog* refusals, const std::string& central) {
+                                              RefusalLog* refusals, std::string central) {
+  if (central.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(central, FindRunningCentral(DefaultSecretsFolder()));
+  }
   constexpr int64_t kTimeoutMs = 10'000;
   GrpcSecurity security;
   security.refusals = refusals;
@@ -245,6 +267,7 @@ class CommandLine {
  public:
   explicit CommandLine(const Program& program) : app_(program.about, program.name) {
     app_.require_subcommand(1);
+    app_.set_version_flag("--version", VersionText(program.name, kProtocolVersion));
     app_.formatter(MakeHelpFormatter());
     // Flags of the program may also stand behind the command's name.
     app_.fallthrough();
@@ -320,7 +343,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   CurrentRun stop;
   SignalWatch signals;
-  signals.Begin([&stop](int caught) { stop.OnSignal(caught); });
+  signals.Begin([&stop](int caught, int signal) { stop.OnSignal(caught, signal); });
   const std::unique_ptr<Logger> logger = MakeSpdlogLogger("central");
   MonotonicClock clock;
   DisplayMaker displays(&clock);
@@ -350,6 +373,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   context.members_at = [&](const std::string& central) {
     return MembersAsOperator(command_line.home(), insecure, &refusals, central);
   };
+  context.show = ShowCentral;
   context.transport = transport.get();
   context.control = control.get();
   context.clock = &clock;

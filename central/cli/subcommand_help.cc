@@ -9,42 +9,6 @@
 namespace runnel {
 namespace {
 
-constexpr size_t kNameWidth = 28;
-constexpr size_t kLineWidth = 100;
-
-// The name, and beside it the description in lines of its own column.
-std::string InColumns(const std::string& name, const std::string& description) {
-  const std::string indent(kNameWidth, ' ');
-  std::string text = absl::StrCat("  ", name);
-  if (text.size() < kNameWidth) {
-    text.resize(kNameWidth, ' ');
-  } else {
-    absl::StrAppend(&text, "\n", indent);
-  }
-  size_t column = kNameWidth;
-  for (absl::string_view word : absl::StrSplit(description, ' ', absl::SkipEmpty())) {
-    if (column > kNameWidth && column + 1 + word.size() > kLineWidth) {
-      absl::StrAppend(&text, "\n", indent);
-      column = kNameWidth;
-    }
-    if (column > kNameWidth) {
-      text.push_back(' ');
-      ++column;
-    }
-    absl::StrAppend(&text, word);
-    column += word.size();
-  }
-  return text + "\n";
-}
-
-class ColumnFormatter final : public CLI::Formatter {
- public:
-  std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    return InColumns(make_option_name(option, is_positional) + make_option_opts(option),
-                     make_option_desc(option));
-  }
-};
-
 // Insertions, deletions, replacements and swaps of two neighbours that make b of a (optimal string
 // alignment distance).
 size_t EditDistance(absl::string_view a, absl::string_view b) {
@@ -79,10 +43,6 @@ const CLI::App& CommandOf(const CLI::App& program) {
 }
 
 }  // namespace
-
-std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter() {
-  return std::make_shared<ColumnFormatter>();
-}
 
 std::string DidYouMean(absl::string_view word, const std::vector<std::string>& names) {
   // One character in three may be wrong.

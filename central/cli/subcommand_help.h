@@ -1,8 +1,7 @@
 #pragma once
 
-// Answers of the command line to people: help in columns, and one line for an error.
+// Answers of the command line to people: one line for an error.
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,9 +9,6 @@
 #include "absl/strings/string_view.h"
 
 namespace runnel {
-
-// Breaks descriptions into lines beside the column of the flags.
-std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
 
 // One line for an unreadable command line: the error and the fix. `program` is the parser that
 // threw the error.

@@ -14,10 +14,10 @@ namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  who takes part in the run of the central at port 7000 of this host
-    runnel-central devices --central 127.0.0.1:7000
+  who takes part in the run of this host's central
+    runnel-central devices
   take a device out; its layers move to others at the next barrier, and no step is trained twice
-    runnel-central drain pi-2 --central 127.0.0.1:7000
+    runnel-central drain pi-2
   from another host, with a copy of HOME/operator
     runnel-central pause --central 192.168.1.10:7000 --home ~/runnel-operator)";
 
@@ -30,8 +30,9 @@ struct OrderFlags {
 CLI::App* AddOrder(CLI::App& program, const char* name, const char* help,
                    const std::shared_ptr<OrderFlags>& flags) {
   CLI::App* app = program.add_subcommand(name, help);
-  app->add_option("--central", flags->central, "control address of the central that trains")
-      ->required();
+  app->add_option("--central", flags->central,
+                  "control address of the central that trains (default: the one of this user on "
+                  "this host)");
   app->footer(kExamples);
   return app;
 }

@@ -13,8 +13,17 @@
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
+namespace {
+
+// A summary that cannot be written is found before the night that it is about.
+absl::Status CheckSummary(const std::string& path) {
+  return path.empty() || path == "-" ? absl::OkStatus() : CheckCanWrite(path);
+}
+
+}  // namespace
 
 absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* journal,
                                                const CommandContext& context) {
@@ -23,6 +32,7 @@ absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* j
   TrainerParts parts{context.transport, context.control, context.clock,
                      context.logger,    display,         journal};
   parts.enrolment = context.enrolment;
+  parts.show = context.show;
   Trainer trainer(std::move(job), parts);
   context.on_trainer(&trainer);
   absl::StatusOr<TrainingOutcome> outcome = trainer.Run();
@@ -72,6 +82,7 @@ std::string SeveralClassesText(const RunSummary& summary) {
 // Runs the job, closes the journal, writes the summary and tells what came out.
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context) {
   const RunSettings settings = job.setup->settings;
+  const int64_t last_step = job.stop_step;
   absl::StatusOr<TrainingOutcome> outcome = RunTrainingJob(std::move(job), journal, context);
   if (!outcome.ok()) return WithAdvice(outcome.status(), settings);
   const RunSummary& summary = outcome->summary;
@@ -85,11 +96,13 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
                                 outcome->stopped_by_user ? "stopped" : "trained", summary.steps,
                                 EvaluationText(summary), summary.samples_per_s, summary.wall_s));
   context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
-  if (outcome->stopped_by_user && !settings.checkpoint_dir.empty()) {
-    context.print(absl::StrCat("go on with: runnel-central resume --checkpoint-dir ",
-                               settings.checkpoint_dir));
-  }
-  return absl::OkStatus();
+  if (!outcome->stopped_by_user || outcome->step == last_step) return absl::OkStatus();
+  context.print(settings.checkpoint_dir.empty()
+                    ? "these weights are not kept: there is no --checkpoint-dir"
+                    : absl::StrCat("go on with: runnel-central resume --checkpoint-dir ",
+                                   settings.checkpoint_dir));
+  return absl::CancelledError(
+      absl::StrCat("stopped by the user after ", outcome->step, " of ", last_step, " steps"));
 }
 
 // A new run must not mix its check-points with those of another: `resume` could not tell them
@@ -119,6 +132,7 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob&
 }  // namespace
 
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(CheckSummary(settings.summary));
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Begin(setup.settings.checkpoint_dir));
@@ -172,6 +186,7 @@ RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& argume
 }  // namespace
 
 absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(CheckSummary(arguments.summary.value_or("")));
   RUNNEL_RETURN_IF_ERROR(LatestCheckpoint(arguments.checkpoint_dir).status());
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Continue(arguments.checkpoint_dir));
   RUNNEL_ASSIGN_OR_RETURN(ReadableCheckpoint newest,
@@ -242,6 +257,7 @@ void PrintStageSeconds(const TrainingOutcome& outcome, const RunSettings& settin
 
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
                          bool lists_programs, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(CheckSummary(settings.summary));
   RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
   if (setup.plain_loop)
     return absl::InvalidArgumentError("--local-workers 0: the plain loop has no plan");
@@ -297,6 +313,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
 }
 
 absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(CheckSummary(arguments.summary));
   RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint,
                           NewestWeights(arguments.checkpoint_dir, context.logger));
   RunSettings settings = WithoutTraining(checkpoint.settings);

@@ -28,11 +28,13 @@ struct CommandContext {
   // Writes results for people, with a line end.
   std::function<void(const std::string& text)> print;
   Enrolment enrolment;
+  // TrainerParts::show.
+  std::function<absl::StatusOr<std::shared_ptr<void>>(const std::string& control_address)> show;
   // Folder of the certificate authority; empty: none.
   std::string home;
   // Asks a central elsewhere to revoke a worker's certificates.
   std::function<absl::Status(const std::string& central, const std::string& name)> revoke_at;
-  // Gives orders to the central at an address.
+  // Gives orders to the central at an address; empty: to the one of this user on this host.
   std::function<absl::StatusOr<MemberCalls>(const std::string& central)> members_at;
 };
 

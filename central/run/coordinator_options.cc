@@ -76,7 +76,6 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
                              EvaluatesBeside(setup, options.stage.eval_samples);
   options.evaluation_pace.most_share = static_cast<double>(setup.settings.eval_cost_percent) / 100;
   options.evaluation_pace.samples_a_step = setup.training.batch_size;
-  options.evaluation_pace.test_samples = options.stage.eval_samples;
   options.evaluation_pace.host_threads = std::thread::hardware_concurrency();
   options.evaluation_pace.worker_threads = setup.settings.worker_threads;
   // The model was checked when the run was set up.

@@ -140,7 +140,7 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
     running_ = nullptr;
   }
   RUNNEL_RETURN_IF_ERROR(outcome.status());
-  return EvaluationFigures{outcome->summary.accuracy, outcome->summary.loss};
+  return EvaluationFigures{outcome->summary.accuracy, outcome->summary.loss, outcome->evaluation_s};
 }
 
 }  // namespace runnel

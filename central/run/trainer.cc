@@ -120,6 +120,10 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   }
   RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
+  std::shared_ptr<void> shown;
+  if (parts_.show) {
+    RUNNEL_ASSIGN_OR_RETURN(shown, parts_.show(server_->address()));
+  }
   feed_.Open(
       {.train = job_.data->train.get(),
        .test = job_.data->test.get(),
@@ -238,6 +242,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() { return impl_->Run(); }
 int64_t Trainer::step() const { return impl_->step(); }
 void Trainer::StopAtBarrier() { impl_->StopAtBarrier(); }
 void Trainer::Cancel() { impl_->Cancel(); }
+bool Trainer::LosesWeights() const { return impl_->LosesWeights(); }
 
 absl::StatusOr<MemberList> Trainer::Members() { return impl_->Members(); }
 

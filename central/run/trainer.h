@@ -70,6 +70,10 @@ struct TrainerParts {
   JournalWriter* journal = nullptr;  // null: none is kept
   bool start_workers = true;         // false: all workers dial in by themselves (tests)
   Enrolment enrolment = {};
+  // Shows this central, at its control address, to orders of this host while the result lives; null:
+  // nobody looks for it.
+  std::function<absl::StatusOr<std::shared_ptr<void>>(const std::string& control_address)> show =
+      nullptr;
   // Asks whether somebody listens at a data address; null: by TCP. Tests whose addresses are none.
   std::function<void(const std::string&, std::function<void(PortAnswer)>)> ask_port = nullptr;
 };
@@ -87,6 +91,8 @@ class Trainer {
   int64_t step() const;
   // Ends at the next barrier, with a check-point. Any thread.
   void StopAtBarrier();
+  // Whether the weights are gone when it ends before the last step. Any thread.
+  bool LosesWeights() const;
   // Ends at once; Run returns Cancelled. Any thread.
   void Cancel();
 

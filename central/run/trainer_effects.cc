@@ -102,7 +102,8 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
   std::vector<std::string> names;
   for (const JournalDevice& device : decided.devices) names.push_back(device.name);
   parts_.display->Line(ToString(decided.plan, setup().model, names));
-  if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
+  const std::string links = BandwidthText(bandwidth);
+  if (!links.empty()) parts_.display->Line(links);
   const std::string why = is_first ? job_.planner->Explanation() : "";
   if (!why.empty()) parts_.display->Line(why);
   for (const std::string& line : coordinator_->ProcessorLinesOf(decided.plan))

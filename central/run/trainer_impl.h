@@ -69,6 +69,9 @@ class Trainer::Impl final : public CentralControlObserver {
     loop_.Post([this] { Tell([](Coordinator& coordinator) { coordinator.StopAtBarrier(); }); });
   }
 
+  bool LosesWeights() const {
+    return setup().settings.checkpoint_dir.empty() && !job_.evaluate_only && !job_.plan_only;
+  }
   void Cancel() {
     loop_.Post([this] { Abort(absl::CancelledError("the run was cancelled")); });
   }

@@ -23,6 +23,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using Deadline = SteadyClock::time_point;
 constexpr std::chrono::milliseconds kBetweenTries{300};
+// Longest silence that nobody takes for a hung program.
+constexpr std::chrono::seconds kSilence{2};
 
 struct Descriptor {
   int fd = -1;
@@ -66,10 +68,22 @@ absl::StatusOr<std::unique_ptr<Descriptor>> Connect(const JoinOptions& options, 
         absl::StrCat("--join: cannot look up ", options.host, ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  const auto patience = std::chrono::milliseconds(options.timeout_ms);
+  const Deadline silent_until =
+      SteadyClock::now() + std::min<std::chrono::milliseconds>(kSilence, patience / 2);
+  bool is_told = options.tell == nullptr;
   while (true) {
     for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
       auto connection = std::make_unique<Descriptor>();
-      if (TryConnect(*one, deadline, *connection)) return connection;
+      // An address that swallows packets must not hold the line up.
+      if (TryConnect(*one, is_told ? deadline : silent_until, *connection)) return connection;
+    }
+    if (!is_told && SteadyClock::now() >= silent_until) {
+      is_told = true;
+      options.tell(
+          absl::StrCat("nobody answers at ", PlaceOf(options),
+                       " yet: is `runnel-central train --workers` running there? Trying for ",
+                       options.timeout_ms / 1000, " s"));
     }
     if (SteadyClock::now() + kBetweenTries > deadline) {
       return absl::UnavailableError(absl::StrCat("no central takes new workers at ",
@@ -111,7 +125,10 @@ absl::StatusOr<std::string> ReadReply(SSL* ssl) {
     text.append(bytes, static_cast<size_t>(got));
   if (SSL_get_error(ssl, got) == SSL_ERROR_ZERO_RETURN) return text;
   ERR_clear_error();
-  return absl::UnavailableError("--join: central went away before it answered");
+  return absl::UnavailableError(
+      "--join: central closed the connection without an answer. The port of the join door is the "
+      "one "
+      "that `runnel-central train` prints: one above the control port, 7001 beside 7000");
 }
 
 }  // namespace

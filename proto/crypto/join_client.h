@@ -3,6 +3,7 @@
 // A device's side of the join door: with a token it gets a certificate.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,8 @@ struct JoinOptions {
   std::string name;  // wished; empty: the token's, else otherwise_name
   std::string otherwise_name;
   int64_t timeout_ms = 30'000;  // for the whole exchange; a vain connect is repeated
+  // A line for people, once, when nobody has answered for some seconds; null: none.
+  std::function<void(const std::string& line)> tell = nullptr;
   WallClock now_s = SystemWallClock();
 };
 

@@ -150,6 +150,16 @@ absl::Status FlushFolderOf(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCanWrite(const std::string& path) {
+  const std::string target = Resolve(path);
+  struct stat info = {};
+  if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return WriteInPlace(target, {});
+  const std::string temporary = target + ".tmp";
+  const absl::Status status = WriteAndFlush(temporary, {});
+  unlink(temporary.c_str());
+  return status;
+}
+
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces) {
   const std::string target = Resolve(path);

@@ -27,6 +27,10 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_b
 // What a folder lists is on the disk: a file that was made there is found after a crash.
 absl::Status FlushFolderOf(const std::string& path);
 
+// Whether WriteFileAtomically(path) can begin: its temporary file can be made now. Nothing stays.
+// Errors as it.
+absl::Status CheckCanWrite(const std::string& path);
+
 // Writes the pieces, one behind the other, to <path>.tmp (a new file: what somebody put there is
 // removed, not followed), flushes it to the disk, renames it to
 // `path` and flushes the directory: after a crash `path` has the old content or the new. On any

@@ -11,7 +11,7 @@ SignalWatch::SignalWatch() {
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
 }
 
-void SignalWatch::Begin(std::function<void(int caught)> on_signal) {
+void SignalWatch::Begin(SignalFn on_signal) {
   thread_ = std::thread([this, on_signal = std::move(on_signal)] { Watch(on_signal); });
 }
 
@@ -26,12 +26,12 @@ void SignalWatch::End() {
   thread_.join();
 }
 
-void SignalWatch::Watch(const std::function<void(int caught)>& on_signal) {
+void SignalWatch::Watch(const SignalFn& on_signal) {
   int caught = 0;
   for (int signal = 0; sigwait(&signals_, &signal) == 0;) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (done_) return;
-    on_signal(++caught);
+    on_signal(++caught, signal);
   }
 }
 

@@ -18,14 +18,15 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // Calls on_signal(1) on a thread of its own at the first signal, on_signal(2) at the second, ...;
-  // a signal that came before is the first. Once.
-  void Begin(std::function<void(int caught)> on_signal);
+  // Calls on_signal(1, signal) on a thread of its own at the first signal, on_signal(2, signal) at the
+  // second, ...; a signal that came before is the first. Once.
+  using SignalFn = std::function<void(int caught, int signal)>;
+  void Begin(SignalFn on_signal);
   // After it on_signal is not called. Not on the watching thread.
   void End();
 
  private:
-  void Watch(const std::function<void(int caught)>& on_signal);
+  void Watch(const SignalFn& on_signal);
 
   sigset_t signals_;
   std::mutex mutex_;

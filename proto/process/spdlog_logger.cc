@@ -8,9 +8,17 @@
 namespace runnel {
 namespace {
 
+// https://no-color.org
+bool IsColorless() {
+  const char* value = std::getenv("NO_COLOR");
+  return value != nullptr && *value != '\0';
+}
+
 class SpdlogLogger final : public Logger {
  public:
-  explicit SpdlogLogger(const char* name) : logger_(spdlog::stderr_color_mt(name)) {
+  explicit SpdlogLogger(const char* name)
+      : logger_(spdlog::stderr_color_mt(
+            name, IsColorless() ? spdlog::color_mode::never : spdlog::color_mode::automatic)) {
     const char* level = std::getenv("RUNNEL_LOG_LEVEL");
     logger_->set_level(level == nullptr ? spdlog::level::info : spdlog::level::from_str(level));
   }

@@ -76,6 +76,24 @@ TEST_F(JoinDoorTest, ATokenBecomesACertificateOnce) {
   EXPECT_THAT(std::string(again.status().message()), HasSubstr("used already"));
 }
 
+// Nobody takes the wait for a hung program.
+TEST_F(JoinDoorTest, WhereNobodyAnswersThatIsSaidOnce) {
+  Open();
+  const int port = door_->port();
+  door_.reset();
+  std::vector<std::string> lines;
+  const auto none =
+      JoinCluster({.token = authority_->NewToken("", kHour).value(),
+                   .host = "127.0.0.1",
+                   .port = port,
+                   .timeout_ms = 1'500,
+                   .tell = [&lines](const std::string& line) { lines.push_back(line); },
+                   .now_s = time_.clock()});
+  EXPECT_TRUE(absl::IsUnavailable(none.status())) << none.status();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr(absl::StrCat("nobody answers at 127.0.0.1, port ", port)));
+}
+
 TEST_F(JoinDoorTest, AnExpiredTokenIsRefused) {
   Open();
   const JoinToken token = authority_->NewToken("", kHour).value();

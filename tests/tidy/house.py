@@ -187,7 +187,7 @@ THIRD_PARTY = (
     (("torch/*", "ATen/*", "c10/*"), ("kernels/backends/torch/*.cc", "predictor/*_torch.cc") + TESTS,
      "LibTorch stays in kernels/backends/torch/*.cc, predictor/*_torch.cc and tests",
      "hide it behind a header without LibTorch types"),
-    (("CLI/*",), MAINS + ("central/cli/*",),
+    (("CLI/*",), MAINS + ("central/cli/*", "proto/process/help_formatter.*"),
      "CLI11 stays in mains and central/cli (it costs 6 s a file)",
      "parse flags in the main and pass plain values"),
     (("spdlog/*", "fmt/*", "prometheus/*"),

@@ -57,6 +57,7 @@ auto Fields(const StageFailed& m) {
   return std::tie(a, b, c, d, e);
 }
 auto Fields(const Welcome& m) { return std::tie(m.device, m.run, m.life); }
+auto Fields(const Awaiting& m) { return std::tie(m.here, m.wanted); }
 auto Fields(const Refused& m) { return std::tie(m.reason, m.is_final); }
 auto Fields(const ProfileRequest& m) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m;

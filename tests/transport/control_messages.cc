@@ -249,9 +249,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.eval_samples = 1 + Below(1000);
   prepare.recipe = Text();
   prepare.backend = Text();
-  prepare.link_token = Text();
-  prepare.link_greeting = Text();
-  prepare.upstream_peer = Text();
+  for (std::string* text : {&prepare.link_token, &prepare.link_greeting, &prepare.upstream_peer})
+    *text = Text();
   prepare.downstream = {Text(), Text(), Text(), Text()};
   prepare.shaping = {Real(), Real()};
   prepare.first_sequence = Sequence(1 + Below(1000000));
@@ -302,7 +301,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Text(),
                      Below(2) == 1,
                      Below(2) == 1,
-                     Text()}};
+                     Text()},
+      Awaiting{Below(9), 9}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

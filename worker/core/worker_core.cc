@@ -197,6 +197,13 @@ void WorkerCore::On(const Welcome& welcome) {
                                                    " as device ", welcome.device.value()));
 }
 
+void WorkerCore::On(const Awaiting& awaiting) {
+  parts_.logger->Log(Severity::kInfo,
+                     absl::StrCat("joined ", options_.central_address, " as ", options_.name,
+                                  "; waiting for the run (", awaiting.here, " of ", awaiting.wanted,
+                                  " workers are here)"));
+}
+
 void WorkerCore::On(const Refused& refused) {
   End(refused.is_final ? absl::FailedPreconditionError(refused.reason)
                        : absl::ResourceExhaustedError(refused.reason));

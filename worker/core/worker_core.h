@@ -100,6 +100,7 @@ class WorkerCore {
   void CarryOut(CentralMessage& message);
   void CarryOutWaiting();
   void On(const Welcome& welcome);
+  void On(const Awaiting& awaiting);
   void On(const Refused& refused);
   void On(const ProbePiece& piece);
   void On(ProfileRequest request);

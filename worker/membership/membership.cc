@@ -21,7 +21,8 @@ std::string MembershipFolder(const std::string& state_folder) {
 
 absl::StatusOr<Membership> Join(const std::string& order_text, const std::string& name,
                                 const std::string& otherwise_name, const std::string& state_folder,
-                                int64_t timeout_ms) {
+                                int64_t timeout_ms,
+                                const std::function<void(const std::string&)>& tell) {
   if (state_folder.empty()) {
     return absl::FailedPreconditionError(
         "--join: keeps the certificate in --state-dir, and there is none");
@@ -35,7 +36,8 @@ absl::StatusOr<Membership> Join(const std::string& order_text, const std::string
                             .port = address.port,
                             .name = name,
                             .otherwise_name = otherwise_name,
-                            .timeout_ms = timeout_ms};
+                            .timeout_ms = timeout_ms,
+                            .tell = tell};
   RUNNEL_ASSIGN_OR_RETURN(Joined joined, JoinCluster(options));
   address.port = joined.control_port;
   Membership membership{std::move(joined.identity), address.ToString()};

@@ -4,6 +4,7 @@
 // state folder.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -20,11 +21,13 @@ struct Membership {
 std::string MembershipFolder(const std::string& state_folder);
 
 // Gets a certificate for the token in `order` (TOKEN@HOST:PORT) and keeps it. name: as the user
-// says, may be empty; otherwise_name: where neither the user nor the token has one. Blocks. Errors
+// says, may be empty; otherwise_name: where neither the user nor the token has one; tell:
+// JoinOptions::tell. Blocks. Errors
 // as ParseJoinOrder, JoinCluster, WriteIdentity. FailedPrecondition: there is no state folder.
 absl::StatusOr<Membership> Join(const std::string& order, const std::string& name,
                                 const std::string& otherwise_name, const std::string& state_folder,
-                                int64_t timeout_ms);
+                                int64_t timeout_ms,
+                                const std::function<void(const std::string&)>& tell = nullptr);
 
 // NotFound: this device has not joined. Others: the files are damaged, or others may read them.
 absl::StatusOr<Membership> ReadMembership(const std::string& state_folder);

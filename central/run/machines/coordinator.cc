@@ -15,7 +15,6 @@ absl::StatusOr<Coordinator> Coordinator::Create(CoordinatorOptions options) {
   request.recipe = options.stage.recipe;
   request.backend = options.stage.backend;
   request.micro_batch_size = batching.MicroBatchSizes().front();
-  options.evaluation_pace.micro_batch_size = request.micro_batch_size;
   options.measurement.pipelined = options.stage.training.micro_batches == 1;
   return Coordinator(std::move(options), batching);
 }

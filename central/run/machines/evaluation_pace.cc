@@ -20,25 +20,16 @@ double EvaluationPace::CollectSeconds(const BarrierReport& report) const {
 }
 
 double EvaluationPace::ComputeSeconds(const BarrierReport& report) const {
-  // Without a measurement: a third of a step's computation.
-  constexpr double kForwardShare = 1.0 / 3;
   int64_t threads = options_.worker_threads;  // threads of the evaluation
-  double seconds = 0;
   bool is_shared = false;
   for (const int one : report.plan.devices()) {
-    const auto number = static_cast<size_t>(one);
-    const DeviceFacts& device = report.devices[number];
-    if (!device.is_local || report.times.empty()) continue;
+    const DeviceFacts& device = report.devices[static_cast<size_t>(one)];
+    if (!device.is_local) continue;
     threads += options_.worker_threads;
     is_shared = is_shared || device.processor_share < kWholeProcessor;
-    const double share =
-        device.costs.forward_share > 0 ? device.costs.forward_share : kForwardShare;
-    seconds = std::max(seconds, report.times[number].Sum() * share);
   }
   const bool have_room = options_.host_threads == 0 || threads <= options_.host_threads;
-  if (!is_shared && have_room) return 0;
-  return seconds * static_cast<double>(options_.test_samples) /
-         static_cast<double>(options_.micro_batch_size);
+  return is_shared || !have_room ? took_seconds_ : 0;
 }
 
 bool EvaluationPace::IsWorth(const BarrierReport& report, double samples_per_s,
@@ -58,7 +49,8 @@ bool EvaluationPace::IsWorth(const BarrierReport& report, double samples_per_s,
           Severity::kInfo,
           absl::StrFormat(
               "step %d is not evaluated: the weights would take %.2g s to come here and "
-              "the test set %.2g s of a processor that trains, more than %.3g %% of the "
+              "the test set, as last time, %.2g s of a processor that trains, more than %.3g %% of "
+              "the "
               "%.2g s of training since the last evaluation; a later epoch will be "
               "(--eval-cost-percent)",
               step, collect_seconds, compute_seconds, options_.most_share * 100, trained_seconds)});

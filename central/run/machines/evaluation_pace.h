@@ -3,12 +3,11 @@
 // Postpones evaluations that cost too much. An evaluation beside the training needs the weights of
 // all stages on central's host. On a slow link these weights displace activations and gradients:
 // the second half of LeNet is 1.6 MB, 3.4 s at 4 Mbps. The test set then passes through the whole
-// model there, which takes time from a stage on the same processor. An evaluation that would take
-// more than a share of the training time since the last one waits for a later epoch. The last
-// evaluation of a run never waits.
+// model there, which takes time from a stage on the same processor: how much, the evaluations before
+// it have shown. An evaluation that would take more than a share of the training time since the last
+// one waits for a later epoch. The last evaluation of a run never waits.
 //
-// Pure. All inputs are known before training begins, so that the same run on the same links
-// evaluates at the same steps.
+// Pure. When a run evaluates changes nothing of its weights.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,9 +23,7 @@ struct EvaluationPaceOptions {
   double most_share = 0;               // largest share of the training time; 0: no limit
   std::vector<int64_t> layer_bytes{};  // weights and statistics, by layer
   int64_t samples_a_step = 1;
-  int64_t test_samples = 0;
-  int64_t micro_batch_size = 1;  // samples that the times were measured with
-  int64_t host_threads = 0;      // threads that central's host runs at once; 0: enough for all
+  int64_t host_threads = 0;  // threads that central's host runs at once; 0: enough for all
   int64_t worker_threads = 1;
 };
 
@@ -40,17 +37,22 @@ class EvaluationPace {
   // evaluation is worth it. The first one that waits is logged.
   bool IsWorth(const BarrierReport& report, double samples_per_s, RunEffects& effects);
 
+  // An evaluation took so long.
+  void Took(double seconds) { took_seconds_ = seconds; }
+
   // Training goes on from this step: later evaluations will be repeated.
   void GoBackTo(int64_t step) { last_ = std::min(last_, step); }
 
  private:
   // Seconds of bringing the weights to central's host. All paths end there, so their times add up.
   double CollectSeconds(const BarrierReport& report) const;
-  // Seconds that a stage on central's host loses to the evaluation; 0: each has a processor.
+  // Seconds that a stage on central's host loses to the evaluation; 0: each has a processor, or none
+  // was measured.
   double ComputeSeconds(const BarrierReport& report) const;
 
   EvaluationPaceOptions options_;
-  int64_t last_;  // step of the last evaluation
+  int64_t last_;             // step of the last evaluation
+  double took_seconds_ = 0;  // Took
   bool said_ = false;
 };
 

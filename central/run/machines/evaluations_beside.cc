@@ -11,6 +11,7 @@ EvaluationsBeside::Answer EvaluationsBeside::Add(int64_t step, Generation genera
   if (found == under_way_.end() || found->second != generation) return Answer::kIgnored;
   under_way_.erase(found);
   if (figures.ok()) {
+    pace_.Took(figures->seconds);
     effects.push_back(Persist{EvaluationRecorded{step, figures->accuracy, figures->loss}});
     return Answer::kRecorded;
   }

@@ -129,9 +129,16 @@ absl::StatusOr<bool> Roster::Join(ConnectionId connection, const WorkerHello& he
   devices_.push_back({connection, hello, local});
   lost_.push_back(false);
   left_early_.erase(hello.name);
-  if (static_cast<int>(devices_.size()) < options_.workers()) return false;
-  Complete(effects);
-  return true;
+  const bool is_last = static_cast<int>(devices_.size()) == options_.workers();
+  if (!local)
+    effects.push_back(
+        LogLine{Severity::kInfo, absl::StrCat("worker ", hello.name, " has joined: ", HereText())});
+  if (is_last) {
+    Complete(effects);
+  } else {
+    TellAwaiting(effects);
+  }
+  return is_last;
 }
 
 void Roster::Complete(RunEffects& effects) {
@@ -274,6 +281,7 @@ std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
   left_early_.insert(name);
   devices_.erase(devices_.begin() + *number);
   lost_.erase(lost_.begin() + *number);
+  TellAwaiting(effects);
   return std::nullopt;
 }
 

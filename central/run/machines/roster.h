@@ -171,6 +171,10 @@ class Roster {
   std::optional<Refused> ReasonToKeepOut(const WorkerHello& hello) const;
   void Refuse(ConnectionId connection, Refused refused, RunEffects& effects);
   int64_t CountPresent(bool local) const;
+  // "2 of 3 are here", of the workers that dial in.
+  std::string HereText() const;
+  // To those that dialled in, before the run begins.
+  void TellAwaiting(RunEffects& effects) const;
   Welcome WelcomeTo(int32_t number) const {
     return {DeviceId(number), options_.run, options_.life};
   }

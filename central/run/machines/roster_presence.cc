@@ -83,6 +83,18 @@ std::string Roster::MissingText() const {
   return text;
 }
 
+std::string Roster::HereText() const {
+  const int64_t here = CountPresent(/*local=*/false);
+  return absl::StrCat(here, " of ", options_.dialling_workers, here == 1 ? " is" : " are", " here");
+}
+
+void Roster::TellAwaiting(RunEffects& effects) const {
+  const Awaiting awaiting{CountPresent(/*local=*/false), options_.dialling_workers};
+  for (const Device& device : devices_) {
+    if (!device.local) effects.push_back(SendControl{device.connection, awaiting});
+  }
+}
+
 std::optional<int> Roster::DeviceOf(ConnectionId connection) const {
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].connection == connection) return static_cast<int>(i);

@@ -69,6 +69,7 @@ struct Persist {
 struct EvaluationFigures {
   double accuracy = 0;
   double loss = 0;
+  double seconds = 0;  // it took
 };
 // The uses of a collected state. At least one is true.
 struct StateUse {

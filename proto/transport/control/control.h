@@ -33,7 +33,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 19;
+inline constexpr int32_t kProtocolVersion = 20;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -254,6 +254,12 @@ struct Welcome {
   int64_t life = 0;
 };
 
+// The worker is taken, and the run begins when others are here too; said again as they come and go.
+struct Awaiting {
+  int64_t here = 0;  // workers that dialled in
+  int64_t wanted = 0;
+};
+
 // Central does not want this worker.
 struct Refused {
   std::string reason;
@@ -395,6 +401,6 @@ struct Release {};
 using CentralMessage =
     std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
                  EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan, ProbePiece,
-                 Replicate, CommitReplicas, RelayWanted, ProgramRequest>;
+                 Replicate, CommitReplicas, RelayWanted, ProgramRequest, Awaiting>;
 
 }  // namespace runnel

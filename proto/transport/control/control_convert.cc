@@ -24,10 +24,10 @@ constexpr const char* kFromWorker[] = {
     "heartbeat",       "replicated",       "program_report", "processor_list"};
 static_assert(std::size(kFromWorker) == std::variant_size_v<WorkerMessage>);
 constexpr const char* kFromCentral[] = {
-    "welcome",      "refused",          "profile_request",  "prepare_stage",
-    "run_until",    "snapshot_request", "evaluate_request", "release",
-    "fetch_layers", "commit_plan",      "abort_plan",       "probe_piece",
-    "replicate",    "commit_replicas",  "relay_wanted",     "program_request"};
+    "welcome",          "refused",          "profile_request", "prepare_stage",   "run_until",
+    "snapshot_request", "evaluate_request", "release",         "fetch_layers",    "commit_plan",
+    "abort_plan",       "probe_piece",      "replicate",       "commit_replicas", "relay_wanted",
+    "program_request",  "awaiting"};
 static_assert(std::size(kFromCentral) == std::variant_size_v<CentralMessage>);
 
 // ---- what the fields of a message owe each other, one overload a message

@@ -185,6 +185,10 @@ void ListFields(auto& list, Welcome& welcome) {
   list("device", welcome.device)("run", welcome.run)("life", welcome.life);
 }
 
+void ListFields(auto& list, Awaiting& awaiting) {
+  list("here", awaiting.here)("wanted", awaiting.wanted);
+}
+
 void ListFields(auto& list, Refused& refused) {
   list("reason", refused.reason)("is_final", refused.is_final);
 }

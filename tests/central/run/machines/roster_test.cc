@@ -56,6 +56,24 @@ TEST_F(RosterTest, LocalWorkersComeFirstThenByName) {
   EXPECT_EQ(roster_.DeviceOf(ConnectionId(13)), std::nullopt);
 }
 
+// Who waits hears how many are here, and so does who started central.
+TEST_F(RosterTest, ThoseWhoWaitHearWhoIsHere) {
+  EXPECT_FALSE(Joins(1, "a"));
+  const auto first = MessagesOf<Awaiting>(effects_);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].second.here, 1);
+  EXPECT_EQ(first[0].second.wanted, 2);
+  EXPECT_FALSE(Joins(2, "z", /*local=*/true));
+  EXPECT_EQ(EffectsOf<LogLine>(effects_).size(), 1u) << "central's own is no news";
+  roster_.Leave(ConnectionId(1), effects_);
+  EXPECT_THAT(ReceiversOf<Awaiting>(effects_), ElementsAre(1, 1)) << "nobody is left to hear";
+  effects_.clear();
+  EXPECT_FALSE(Joins(3, "a"));
+  EXPECT_TRUE(Joins(4, "b"));
+  EXPECT_THAT(ReceiversOf<Awaiting>(effects_), ElementsAre(3)) << "the last one is welcome at once";
+  EXPECT_THAT(EffectsOf<LogLine>(effects_).back().text, HasSubstr("b has joined: 2 of 2 are here"));
+}
+
 TEST(RosterClasses, AreThoseOfTheStagesAndMatterOnce) {
   Roster roster = FullRoster(2);
   EXPECT_EQ(roster.ClassOf(1), "ref") << "as the worker says of its default";
