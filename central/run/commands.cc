@@ -133,6 +133,7 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob&
 
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
   RUNNEL_RETURN_IF_ERROR(CheckSummary(settings.summary));
+  if (!settings.log.empty()) RUNNEL_RETURN_IF_ERROR(TrainingLog::CheckName(settings.log));
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Begin(setup.settings.checkpoint_dir));
@@ -157,6 +158,9 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Create(setup.settings.journal));
     RUNNEL_RETURN_IF_ERROR(journal->Append(
         RunStarted{setup.settings, setup.model.name, ModelSha256(setup.model), setup.training}));
+  }
+  if (!setup.settings.log.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Create(setup.settings.log));
   }
   return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
 }
@@ -229,6 +233,9 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   if (!settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));
     RUNNEL_RETURN_IF_ERROR(journal->Append(RunResumed{checkpoint.step, newest.path}));
+  }
+  if (!settings.log.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Continue(settings.log, checkpoint.step));
   }
   context.print(absl::StrCat("resuming ", setup.model.name, " at step ", checkpoint.step, " from ",
                              newest.path));

@@ -19,6 +19,7 @@ RunSettings PlainLoopOf(RunSettings settings) {
   settings.caps.clear();
   settings.checkpoint_dir.clear();
   settings.journal.clear();
+  settings.log.clear();
   settings.summary.clear();
   settings.metrics_port.reset();
   settings.listen = "127.0.0.1:0";

@@ -91,6 +91,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   RunSettings settings = run.started.settings;
   settings.checkpoint_dir.clear();
   settings.journal.clear();
+  settings.log.clear();
   settings.metrics_port.reset();
   settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));

@@ -1,11 +1,14 @@
 #include "central/run/run_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "central/records/shown_figures.h"
 #include "central/records/weights_digest.h"
+#include "proto/base/training/rates/rate.h"
 
 namespace runnel {
 
@@ -16,6 +19,44 @@ RunRecord::RunRecord(const RunSetup* setup, const Batching& batching, int64_t fi
       first_step_(first_step),
       stop_step_(stop_step),
       clock_(clock) {}
+
+void RunRecord::KeepLog(TrainingLog log, std::function<void(const std::string& line)> warn) {
+  const double seconds_before = log.seconds();
+  log_.emplace(Log{std::move(log), std::move(warn), seconds_before, {}, {}});
+  log_->last.step = first_step_;
+}
+
+LogRow RunRecord::RowAt(int64_t step) const {
+  LogRow row;
+  row.step = step;
+  row.epoch = step == 0 ? 0 : (step - 1) / batching_.steps_per_epoch();
+  row.seconds = log_->seconds_before + static_cast<double>(clock_.training_ns()) * 1e-9;
+  return row;
+}
+
+void RunRecord::LogBarrier(int64_t step, const Telemetry& last_stage) {
+  const LogRow& before = log_->last;
+  if (step <= before.step) return;
+  LogRow row = RowAt(step);
+  const double loss = log_->loss.Mean(last_stage);
+  if (!std::isnan(loss)) row.loss = loss;
+  row.learning_rate =
+      RunRate(setup_->training, row.epoch, step - 1) * WarmUpShare(setup_->training, step - 1);
+  const double seconds = row.seconds - std::max(before.seconds, log_->seconds_before);
+  if (seconds > 0) {
+    row.samples_per_s =
+        static_cast<double>(SamplesUntilStep(step) - SamplesUntilStep(before.step)) / seconds;
+  }
+  Check(log_->file.Append(row));
+  if (log_.has_value()) log_->last = row;
+}
+
+// A log that fails is no reason to end a run.
+void RunRecord::Check(const absl::Status& logged) {
+  if (logged.ok()) return;
+  log_->warn(absl::StrCat("--log ends here: ", logged.message()));
+  log_.reset();
+}
 
 // Stage 0 is the last to be done with a micro-batch.
 void RunRecord::AddTelemetry(const std::vector<StageStatus>& stages) {
@@ -28,11 +69,13 @@ void RunRecord::AddPlan(const PlanDecided& decided, PlanBandwidth bandwidth) {
   clock_.StartPlan();
   recent_loss_.Restart();
   epoch_loss_.Restart();
+  if (log_.has_value()) log_->loss.Restart();
   plans_.push_back(decided);
   bandwidth_ = std::move(bandwidth);
 }
 
 void RunRecord::AddBarrier(int64_t step, const std::vector<StageStatus>& stages) {
+  if (log_.has_value() && !stages.empty()) LogBarrier(step, stages.back().telemetry);
   if (stages.empty() || setup_->settings.eval_every < 0) return;
   if (step >= stop_step_ || setup_->barriers.IsEvaluation(step))
     epoch_loss_.Mean(stages.back().telemetry);
@@ -40,10 +83,18 @@ void RunRecord::AddBarrier(int64_t step, const std::vector<StageStatus>& stages)
 
 void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation) {
   evaluations_.push_back({evaluation.step, evaluation.accuracy, evaluation.loss});
+  if (!log_.has_value()) return;
+  LogRow row = RowAt(evaluation.step);
+  row.test_accuracy = evaluation.accuracy;
+  row.test_loss = evaluation.loss;
+  Check(log_->file.Append(row));
 }
 
 void RunRecord::GoBackTo(int64_t step) {
   std::erase_if(evaluations_, [step](const EvaluationSummary& one) { return one.step > step; });
+  if (!log_.has_value()) return;
+  log_->last.step = std::min(log_->last.step, step);
+  Check(log_->file.GoBackTo(step));
 }
 
 int64_t RunRecord::SamplesUntil(int64_t sequence) const {

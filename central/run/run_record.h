@@ -4,6 +4,9 @@
 // evaluations; says it as the display's view and as the summary. One thread.
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "central/display/run_display.h"
@@ -12,6 +15,7 @@
 #include "central/records/loss_since.h"
 #include "central/records/stage_status.h"
 #include "central/records/summary.h"
+#include "central/records/training_log.h"
 #include "central/run/recovery_times.h"
 #include "central/run/run_setup.h"
 #include "central/run/training_clock.h"
@@ -29,6 +33,8 @@ class RunRecord {
   TrainingClock& clock() { return clock_; }
   RecoveryTimes& recoveries() { return recoveries_; }
 
+  // From now on barriers and evaluations are rows of `log`; `warn` is told once if it fails.
+  void KeepLog(TrainingLog log, std::function<void(const std::string& line)> warn);
   // Stages with new telemetry.
   void AddTelemetry(const std::vector<StageStatus>& stages);
   // A plan holds from now on; its stages count from nothing. `bandwidth`: what its links were taken
@@ -57,6 +63,18 @@ class RunRecord {
     return SamplesUntil(batching_.FirstSequence(step).value());
   }
 
+  // The rows of the log.
+  struct Log {
+    TrainingLog file;
+    std::function<void(const std::string& line)> warn;
+    double seconds_before = 0;  // of earlier lives of the run
+    LossSince loss;             // since the last row
+    LogRow last = {};
+  };
+  LogRow RowAt(int64_t step) const;
+  void LogBarrier(int64_t step, const Telemetry& last_stage);
+  void Check(const absl::Status& logged);
+
   const RunSetup* setup_;
   Batching batching_;
   int64_t first_step_;
@@ -69,6 +87,7 @@ class RunRecord {
   PlanBandwidth bandwidth_;  // of the last plan
   std::vector<EvaluationSummary> evaluations_;
   RecoveryTimes recoveries_;
+  std::optional<Log> log_;
 };
 
 }  // namespace runnel

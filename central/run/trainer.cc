@@ -100,6 +100,11 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(std::move(options)));
   record_.emplace(job_.setup, coordinator_->batching(), job_.first_step, job_.stop_step,
                   parts_.clock);
+  if (job_.log.has_value()) {
+    record_->KeepLog(*std::exchange(job_.log, std::nullopt), [this](const std::string& line) {
+      CarryOut(LogLine{Severity::kWarning, line});
+    });
+  }
   if (parts_.journal != nullptr) {
     JournalThread::Tell tell;
     tell.failed = [this](const absl::Status& status) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "central/records/journal.h"
 #include "central/records/run_claim.h"
 #include "central/records/summary.h"
+#include "central/records/training_log.h"
 #include "central/run/run_setup.h"
 #include "central/run/workers/local_workers.h"
 #include "proto/base/clock.h"
@@ -46,6 +48,7 @@ struct TrainingJob {
   bool evaluate_only = false;
   // Decided before: up to first_step, or all that a replay knows.
   std::vector<TrainingChange> changes;
+  std::optional<TrainingLog> log = {};
 };
 
 // What it came to.

@@ -165,6 +165,12 @@ constexpr RunField kFields[] = {
       "file for the record of all decisions; replay trains from it", "runs/mnist.journal"},
      &S::journal,
      kAnyText},
+    {{"log", SettingGroup::kOutput,
+      "file for loss, rate, speed and accuracy by step, .csv or .jsonl: a row at each barrier and "
+      "evaluation; resume goes on in it",
+      "runs/mnist.csv"},
+     &S::log,
+     kAnyText},
     {{"summary", SettingGroup::kOutput, "JSON file with the result; -: standard output", "-"},
      &S::summary,
      kAnyText},

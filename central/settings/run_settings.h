@@ -59,6 +59,7 @@ struct RunSettings {
   int64_t worker_threads = 1;
   std::string checkpoint_dir;
   std::string journal;
+  std::string log;
   std::string summary;
   std::string listen = "127.0.0.1:0";   // control address for dialling workers
   std::optional<int64_t> metrics_port;  // none: no HTTP; 0: any free port

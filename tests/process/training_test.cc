@@ -249,17 +249,36 @@ TEST(Training, ZbH1WithCodecsEqualsSync1F1BResumesAndReplays) {
   EXPECT_EQ(Weights({"replay", "--journal", dir / "j"}), whole["weights_sha256"]);
 }
 
+// Rows with a loss, over all lives of the run: no step is missing at the end or there twice.
+void ExpectStepsAscend(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  EXPECT_EQ(line.rfind("step,epoch,seconds,loss", 0), 0u) << line;
+  int64_t last = 0;
+  while (std::getline(file, line)) {
+    int64_t step = 0, epoch = 0;
+    double seconds = 0, loss = 0;
+    if (std::sscanf(line.c_str(), "%ld,%ld,%lf,%lf", &step, &epoch, &seconds, &loss) != 4) continue;
+    EXPECT_GT(step, last) << line;
+    EXPECT_GT(loss, 0) << line;
+    last = step;
+  }
+  EXPECT_EQ(last, 282);
+}
+
 TEST(Training, CtrlCEndsAtABarrierWithACheckpoint) {
   ScratchDir dir;
   const std::string whole = Weights(kAsync);
-  Process central(With({"runnel-central"},
-                       With(kAsync, {"--checkpoint-dir", dir / "c", "--journal", dir / "j"})));
+  Process central(With({"runnel-central"}, With(kAsync, {"--checkpoint-dir", dir / "c", "--journal",
+                                                         dir / "j", "--log", dir / "l.csv"})));
   ASSERT_TRUE(WaitForText(dir / "j", "\"barrier\"")) << central.err();
   central.Signal(SIGINT);
   EXPECT_EQ(central.Wait(), 130) << central.err();
   EXPECT_THAT(central.out(), HasSubstr("go on with: runnel-central resume"));
   EXPECT_THAT(central.err(), HasSubstr("stopped by the user after"));
   EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c"}), whole);
+  ExpectStepsAscend(dir / "l.csv");
 }
 
 // What becomes of a killed worker: recovering_test.cc.

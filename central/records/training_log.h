@@ -1,0 +1,53 @@
+#pragma once
+
+// What a run learned, as a file that others draw: a row at each barrier, and one for each
+// evaluation, which is about an earlier step where it ran beside the training. One thread.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace runnel {
+
+// A value; what is not there is an empty cell.
+struct LogRow {
+  int64_t step = 0;            // optimizer steps that are done
+  int64_t epoch = 0;           // in which the last of them lies, from 0
+  double seconds = 0;          // of training, without evaluations, over all lives of the run
+  std::optional<double> loss;  // mean of the samples since the row before
+  std::optional<double> learning_rate;  // of the last step
+  std::optional<double> samples_per_s;  // since the row before
+  std::optional<double> test_accuracy;  // 0 to 1
+  std::optional<double> test_loss;
+};
+
+class TrainingLog {
+ public:
+  // InvalidArgument: the name ends neither in .csv nor in .jsonl.
+  static absl::Status CheckName(absl::string_view path);
+  // A file with no row; what was there is gone. Errors as CheckName and
+  // proto/process/atomic_file.h.
+  static absl::StatusOr<TrainingLog> Create(const std::string& path);
+  // Goes on behind the rows up to `step`; later ones, which the run does again, are gone. A file
+  // that is not there is made. Errors as Create; DataLoss: it has rows of another form.
+  static absl::StatusOr<TrainingLog> Continue(const std::string& path, int64_t step);
+
+  // The row is in the file when this returns.
+  absl::Status Append(const LogRow& row);
+  // Training goes on from this step: rows of later ones are gone. Errors as Continue.
+  absl::Status GoBackTo(int64_t step);
+  // Of the last row in the file.
+  double seconds() const { return seconds_; }
+
+ private:
+  explicit TrainingLog(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  double seconds_ = 0;
+};
+
+}  // namespace runnel
