@@ -211,6 +211,7 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   options.device_class = absl::StrCat(HostProcessorName(), " x ", UsableHostProcessors(), ", ",
                                       options.threads, " threads, ", options.backend,
                                       backend_options.empty() ? "" : ", ", backend_options);
+  options.processors = UsableProcessors();
   options.memory_bytes = memory_mb * 1'000'000;
   options.recipes = RecipeOffers();
   options.recipes.emplace_back(kInt8Inference);

@@ -58,7 +58,7 @@ WorkerCore::WorkerCore(WorkerOptions options, Parts parts)
                 }),
       observer_(std::make_unique<Observer>(this)),
       workshop_(std::make_unique<Workshop>(
-          Workshop::Options{options_.state_folder, options_.device},
+          Workshop::Options{options_.state_folder, options_.device, options_.processors},
           Workshop::Parts{&loop_, &pool_, &endpoint_.routes(), &endpoint_.limits(), parts.logger,
                           &replicas_, parts.arithmetic, parts.make_lane, parts.energy,
                           [this](std::vector<ProcessorFacts> processors) {

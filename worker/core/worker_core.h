@@ -51,6 +51,7 @@ struct WorkerOptions {
   // DescribeDevice says.
   std::string state_folder = {};
   std::string device = {};
+  double processors = 0;  // SelfMeasurement's
 };
 
 class WorkerCore {

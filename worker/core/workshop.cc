@@ -18,7 +18,7 @@ Workshop::Workshop(Options options, const Parts& parts)
     : options_(std::move(options)),
       parts_(parts),
       measurement_({options_.state_folder, options_.device}, parts.transport, &parts.loop->clock(),
-                   parts.logger),
+                   parts.logger, options_.processors),
       lane_(MakeLane(parts.make_lane, LaneKind::kWorkshop)) {}
 
 Workshop::~Workshop() { *alive_ = false; }

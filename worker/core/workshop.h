@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "proto/transport/control/control.h"
 #include "worker/core/device_arithmetic.h"
+#include "worker/host/stage_host.h"
 #include "worker/lane.h"
 #include "worker/measure/self_measurement.h"
-#include "worker/host/stage_host.h"
 
 namespace runnel {
 
@@ -25,6 +25,7 @@ class Workshop {
   struct Options {
     std::string state_folder = {};  // MeasurementStore's, and so is device
     std::string device = {};
+    double processors = 0;  // SelfMeasurement's
   };
   // Borrowed; all outlive the workshop.
   struct Parts {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -45,20 +47,21 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// Quotas of control groups of version 1 and 2, as far as there are any.
-std::string Quotas() {
-  std::string quotas;
+// The lines that say the quotas of this process's control groups of version 1 and 2, as far as there
+// are any: "50000 100000" (microseconds of each period), "max 100000", "-1 100000".
+std::vector<std::string> QuotaLines() {
+  std::vector<std::string> quotas;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (fields.size() != 3) continue;
     const std::string& path = fields[2];
     if (fields[1].empty()) {
-      absl::StrAppend(&quotas, FirstLine(absl::StrCat("/sys/fs/cgroup", path, "/cpu.max")));
+      quotas.push_back(FirstLine(absl::StrCat("/sys/fs/cgroup", path, "/cpu.max")));
     } else if (absl::StrContains(absl::StrCat(",", fields[1], ","), ",cpu,")) {
       const std::string folder = absl::StrCat("/sys/fs/cgroup/", fields[1], path);
-      absl::StrAppend(&quotas, FirstLine(folder + "/cpu.cfs_quota_us"), " ",
-                      FirstLine(folder + "/cpu.cfs_period_us"));
+      quotas.push_back(absl::StrCat(FirstLine(folder + "/cpu.cfs_quota_us"), " ",
+                                    FirstLine(folder + "/cpu.cfs_period_us")));
     }
   }
   return quotas;
@@ -84,6 +87,19 @@ int UsableHostProcessors() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
+double UsableProcessors() {
+  double processors = UsableHostProcessors();
+  for (const std::string& line : QuotaLines()) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    double quota = 0, period = 0;
+    if (words.size() == 2 && absl::SimpleAtod(words[0], &quota) &&
+        absl::SimpleAtod(words[1], &period) && quota > 0 && period > 0) {
+      processors = std::min(processors, quota / period);
+    }
+  }
+  return processors;
+}
+
 std::string HostProcessorName() {
   std::set<std::string> names;
   std::ifstream file("/proc/cpuinfo");
@@ -99,8 +115,8 @@ std::string HostProcessorName() {
 
 std::string DescribeDevice(const std::string& more) {
   return absl::StrCat("host ", HostName(), "\n", ProcessorNames(), "\nprocessors ",
-                      UsableHostProcessors(), "\nquota ", Quotas(), "\nprogram ", ProgramFile(),
-                      "\n", more);
+                      UsableHostProcessors(), "\nquota ", absl::StrJoin(QuotaLines(), ""),
+                      "\nprogram ", ProgramFile(), "\n", more);
 }
 
 }  // namespace runnel

@@ -17,5 +17,7 @@ std::string DescribeDevice(const std::string& more);
 std::string HostProcessorName();
 // Number of the host's processors that this process may use; 0: not known.
 int UsableHostProcessors();
+// The same, or the quota of this process's control groups, where that is less.
+double UsableProcessors();
 
 }  // namespace runnel

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "proto/base/status_macros.h"
 #include "worker/measure/side_costs.h"
 
@@ -30,8 +31,12 @@ void AddShares(const std::vector<RangeTime>& times, DeviceCosts& costs) {
 }  // namespace
 
 SelfMeasurement::SelfMeasurement(MeasurementStore store, Transport* transport, const Clock* clock,
-                                 Logger* logger)
-    : store_(std::move(store)), transport_(transport), clock_(clock), logger_(logger) {}
+                                 Logger* logger, double processors)
+    : store_(std::move(store)),
+      transport_(transport),
+      clock_(clock),
+      logger_(logger),
+      processors_(processors) {}
 
 absl::StatusOr<ProfileReport> SelfMeasurement::Answer(const ProfileRequest& request,
                                                       const ProfileFn& profile,
@@ -49,8 +54,21 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Answer(const ProfileRequest& requ
   report.choice = on.why;
   report.numerics_class = on.numerics_class;
   // Whoever accepts kept answers measures before a run, as the next run will: these are kept.
-  if (request.accepts_kept && on.is_usual) Keep(request, report);
+  if (request.accepts_kept && on.is_usual && !WasDisturbed(request, report)) Keep(request, report);
   return report;
+}
+
+bool SelfMeasurement::WasDisturbed(const ProfileRequest& request, const ProfileReport& report) {
+  // Less than this part of the share that it would have alone with its neighbours.
+  constexpr double kDisturbed = 0.75;
+  const double alone = std::min(1.0, processors_ / static_cast<double>(request.neighbours + 1));
+  if (processors_ == 0 || report.processor_share >= kDisturbed * alone) return false;
+  logger_->Log(
+      Severity::kInfo,
+      absl::StrFormat("measured beside other work, with %.0f %% of a processor in place of "
+                      "%.0f %%: the next run measures again",
+                      report.processor_share * 100, alone * 100));
+  return true;
 }
 
 void SelfMeasurement::Keep(const ProfileRequest& request, const ProfileReport& report) {

@@ -27,8 +27,11 @@ class SelfMeasurement {
   using ProgressFn = std::function<void(const ProfileProgress& progress)>;
 
   // transport, clock and logger are borrowed. transport: what links of this worker use; null: its
-  // costs are not measured.
-  SelfMeasurement(MeasurementStore store, Transport* transport, const Clock* clock, Logger* logger);
+  // costs are not measured. processors: how many this worker and its neighbours may have
+  // (UsableProcessors); 0: not known. An answer that had clearly less than its part of them is not kept: others
+  // worked beside it, and the next run measures again.
+  SelfMeasurement(MeasurementStore store, Transport* transport, const Clock* clock, Logger* logger,
+                  double processors);
 
   // on_progress is called a few times a second. measured_on may be null. Errors as `profile`.
   absl::StatusOr<ProfileReport> Answer(const ProfileRequest& request, const ProfileFn& profile,
@@ -44,12 +47,14 @@ class SelfMeasurement {
   absl::StatusOr<ProfileReport> Measure(const ProfileRequest& request, const ProfileFn& profile,
                                         const ProgressFn& on_progress);
   DeviceCosts MeasureCosts(const std::vector<std::string>& codecs);
+  bool WasDisturbed(const ProfileRequest& request, const ProfileReport& report);
   void Keep(const ProfileRequest& request, const ProfileReport& report);
 
   const MeasurementStore store_;
   Transport* transport_;
   const Clock* clock_;
   Logger* logger_;
+  const double processors_;
   bool shares_processor_ = false;
   bool warned_ = false;  // whether a warning said that nothing can be kept
   ProbeReceiver probe_;

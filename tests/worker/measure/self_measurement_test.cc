@@ -35,7 +35,7 @@ ProfileRequest Request(int64_t micro_batch_size) {
 class SelfMeasurementTest : public ::testing::Test {
  protected:
   SelfMeasurement Make(const std::string& folder) {
-    return SelfMeasurement({folder, "device"}, nullptr, &clock_, &logger_);
+    return SelfMeasurement({folder, "device"}, nullptr, &clock_, &logger_, processors_);
   }
   // The profiler measures `times_` and tells twice how far it is.
   absl::StatusOr<ProfileReport> Ask(SelfMeasurement& measurement, const ProfileRequest& request) {
@@ -54,6 +54,7 @@ class SelfMeasurementTest : public ::testing::Test {
   const ScratchDir dir_;
   MonotonicClock clock_;
   RecordingLogger logger_;
+  double processors_ = 2;
   std::vector<RangeTime> times_ = {{0.5, 0.1, 0.5, 2, 2}};
   std::vector<ProfileOptions> asked_;
 };
@@ -78,8 +79,32 @@ TEST_F(SelfMeasurementTest, WhatCannotBeKeptIsSaidOnceWithTheFix) {
   EXPECT_THAT(logger_.lines[0], HasSubstr(dir_ / "file/state"));
 }
 
+// A worker that got less than it has alone is measured again when others have gone.
+TEST_F(SelfMeasurementTest, WhatWasMeasuredBesideOtherWorkIsNotKept) {
+  times_ = {{0.9, 0.1, 0.2, 3, 1.2}};
+  SelfMeasurement measurement = Make(dir_ / "state");
+  EXPECT_DOUBLE_EQ(Ask(measurement, Request(8))->processor_share, 0.4);
+  EXPECT_THAT(logger_.lines, ElementsAre(HasSubstr("with 40 % of a processor in place of 100 %")));
+  times_ = {{0.5, 0.1, 0.5, 2, 2}};
+  SelfMeasurement next_run = Make(dir_ / "state");
+  EXPECT_FALSE(Ask(next_run, Request(8))->kept);
+  EXPECT_TRUE(Ask(next_run, Request(8))->kept);
+}
+
+// Four on two processors: half of one each is what there is.
+TEST_F(SelfMeasurementTest, NeighboursThatMeasureTooAreNoOtherWork) {
+  times_ = {{0.9, 0.1, 0.2, 3, 1.4}};
+  ProfileRequest request = Request(8);
+  request.neighbours = 3;
+  SelfMeasurement measurement = Make(dir_ / "state");
+  EXPECT_FALSE(Ask(measurement, request)->kept);
+  EXPECT_TRUE(Ask(measurement, request)->kept);
+  EXPECT_THAT(logger_.lines, IsEmpty());
+}
+
 // Its processor is shared: half of the wall time was another's.
 TEST_F(SelfMeasurementTest, ASharedProcessorIsFoundKeptAndTakenIntoAccount) {
+  processors_ = 0.5;
   times_ = {{0.9, 0.1, 0.2, 3, 1}, {0.1, 0.1, 0.1, 1, 1}};
   SelfMeasurement measurement = Make(dir_ / "state");
   const absl::StatusOr<ProfileReport> report = Ask(measurement, Request(8));
