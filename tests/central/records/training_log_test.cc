@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/process/atomic_file.h"
@@ -46,7 +47,7 @@ TEST_F(TrainingLogTest, BothFormsHaveTheSameCells) {
     EXPECT_EQ(log->seconds(), 1.75);
   }
   EXPECT_EQ(Text(dir_ / "a.csv"),
-            std::string(kHeader) + "10,0,1.5,0.5,0.01,,,\n10,0,1.75,,,,0.75,0.125\n");
+            absl::StrCat(kHeader, "10,0,1.5,0.5,0.01,,,\n10,0,1.75,,,,0.75,0.125\n"));
   EXPECT_EQ(
       Text(dir_ / "a.jsonl"),
       "{\"step\": 10, \"epoch\": 0, \"seconds\": 1.5, \"loss\": 0.5, \"learning_rate\": 0.01}\n"
