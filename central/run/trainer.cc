@@ -129,9 +129,10 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   if (parts_.show) {
     RUNNEL_ASSIGN_OR_RETURN(shown, parts_.show(server_->address()));
   }
+  const bool has_data = job_.data != nullptr;  // a job that only plans has none
   feed_.Open(
-      {.train = job_.data->train.get(),
-       .test = job_.data->test.get(),
+      {.train = has_data ? job_.data->train.get() : nullptr,
+       .test = has_data ? job_.data->test.get() : nullptr,
        .run_seed = setup().training.seed,
        .augmentation = setup().augmentation,
        .eval_batch_size = setup().training.eval_batch_size},

@@ -77,9 +77,9 @@ TEST_F(OpenClTraining, TuningChangesNoByteAndIsKept) {
   };
   tuned("3");
   ASSERT_EQ(tunings().size(), 1u);
-  EXPECT_THAT(ReadWhole(tunings()[0]), HasSubstr("choice\tint8 product_"));
+  EXPECT_THAT(ReadWhole(tunings()[0]), HasSubstr("\"shape_class\":\"int8 product_"));
   std::ofstream(tunings()[0], std::ios::app) << "damage";
-  EXPECT_THAT(tuned("0"), HasSubstr(" are damaged and ignored: "));
+  EXPECT_THAT(tuned("0"), HasSubstr(" are ignored ("));
   const Words tune = {"runnel-worker", "--state-dir", state,       "tune", "lenet",
                       "--batch-size",  "4",           "--seconds", "3"};
   Process anew(tune);
