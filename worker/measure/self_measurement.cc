@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/base/status_macros.h"
@@ -62,7 +63,13 @@ bool SelfMeasurement::WasDisturbed(const ProfileRequest& request, const ProfileR
   // Less than this part of the share that it would have alone with its neighbours.
   constexpr double kDisturbed = 0.75;
   const double alone = std::min(1.0, processors_ / static_cast<double>(request.neighbours + 1));
-  if (processors_ == 0 || report.processor_share >= kDisturbed * alone) return false;
+  // A thread that waits for a GPU or DSP has little of a processor, and is not disturbed.
+  const std::string& backend = report.backend;
+  const bool computes_itself =
+      backend.empty() || backend == "ref" || backend == "torch" ||
+      (absl::StartsWith(backend, "cpu") && !absl::StrContains(backend, ','));
+  if (!computes_itself || processors_ == 0 || report.processor_share >= kDisturbed * alone)
+    return false;
   logger_->Log(
       Severity::kInfo,
       absl::StrFormat("measured beside other work, with %.0f %% of a processor in place of "
