@@ -97,7 +97,8 @@ class Cluster {
             log_ += " c" + std::to_string(state->step) + (state->use.final ? "!" : "");
           if (state->use.evaluation) Evaluate(state->step, state->generation);
         }
-        if (auto* line = std::get_if<LogLine>(&effect)) warnings_ += line->text;
+        const auto* line = std::get_if<LogLine>(&effect);
+        if (line != nullptr && line->severity >= Severity::kWarning) warnings_ += line->text;
         if (auto* ended = std::get_if<RunEnded>(&effect)) {
           log_ += " end" + std::to_string(ended->step);
           ended_ = ended->status;
