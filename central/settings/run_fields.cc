@@ -145,7 +145,7 @@ constexpr RunField kFields[] = {
     {{"eval-cost-percent", SettingGroup::kTraining,
       "largest share of training time that evaluation may cost (transfer of weights and shared "
       "processor), %; costlier evaluations wait for a later epoch; 0: no limit",
-      "10"},
+      "5"},
      &S::eval_cost_percent,
      {0, 100}},
 
