@@ -147,7 +147,11 @@ def cluster_block(typist, block):
     typist.expect("a Pi", r"joined 192\.168\.1\.10:7000 as pi-\d; waiting for the run \([12] of 3", typist.log("cluster"))
     if joined and typist.await_text("cluster", r"policy runnel predicts", cluster):
         path = "PATH=$PWD/build/release/bin:$PATH\n"
-        listed = typist.type(path + "runnel-central devices")
+        until = time.monotonic() + PATIENCE_S
+        listed = ""
+        # Stages are prepared for a moment after the plan is there.
+        while "trains layers" not in listed and cluster.poll() is None and time.monotonic() < until:
+            listed = typist.type(path + "runnel-central devices")
         for name in ("local-000", "pi-1", "pi-2", "pi-3"):
             typist.expect("devices", name, listed)
         typist.type(path + "runnel-central drain pi-2")
