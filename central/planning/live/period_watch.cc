@@ -14,7 +14,7 @@ constexpr size_t kWaitingTerm = 1;
 constexpr char kWaiting[] = "waiting, which no stage's computation and no link's rate explains";
 
 std::string MbpsText(LinkRate rate) {
-  return rate.is_set() ? absl::StrFormat("%.3g Mbps", rate.mbps()) : std::string("unlimited");
+  return rate.is_set() ? absl::StrFormat("%.3g Mbps", rate.mbps()) : std::string("full speed");
 }
 
 // `cluster` with the stage's measured time.
