@@ -22,8 +22,9 @@ constexpr double kMicroBatchProcessorSeconds = 0.9e-3;
 constexpr double kFrameProcessorSeconds = 0.15e-3;
 constexpr double kLinkByteProcessorSeconds = 2e-9;
 constexpr double kFeedByteProcessorSeconds = 0.8e-9;
-// The lab server's own measurements (DeviceCosts), over loopback: another device's costs are those above times its
-// measurements over these. Between workers of one host frames cost what was measured, a tenth of what they cost on a network.
+// The lab server's own measurements (DeviceCosts), over loopback: another device's costs are those
+// above times its measurements over these. Between workers of one host frames cost what was
+// measured, a tenth of what they cost on a network.
 constexpr double kServerFrameSeconds = 30e-6;
 constexpr double kServerLinkByteSeconds = 0.2e-9;
 // With this many micro-batches the share that fills and drains the pipeline is small.

@@ -98,16 +98,25 @@ absl::Status TrainingLog::CheckName(absl::string_view path) {
 
 absl::StatusOr<TrainingLog> TrainingLog::Create(const std::string& path) {
   RUNNEL_RETURN_IF_ERROR(CheckName(path));
-  const std::string header = IsCsv(path) ? Header() : "";
-  RUNNEL_RETURN_IF_ERROR(WriteFileAtomically(path, {header}));
-  return TrainingLog(path);
+  if (access(path.c_str(), F_OK) == 0) {
+    RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
+    if (!text.empty() && text != Header()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("--log ", path, ": has rows already; name another file"));
+    }
+  }
+  return Continue(path, 0);
 }
 
 absl::StatusOr<TrainingLog> TrainingLog::Continue(const std::string& path, int64_t step) {
   RUNNEL_RETURN_IF_ERROR(CheckName(path));
-  if (access(path.c_str(), F_OK) != 0) return Create(path);
   TrainingLog log(path);
-  RUNNEL_RETURN_IF_ERROR(log.GoBackTo(step));
+  if (access(path.c_str(), F_OK) == 0) {
+    RUNNEL_RETURN_IF_ERROR(log.GoBackTo(step));
+    return log;
+  }
+  const std::string header = IsCsv(path) ? Header() : "";
+  RUNNEL_RETURN_IF_ERROR(WriteFileAtomically(path, {header}));
   return log;
 }
 

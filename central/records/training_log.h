@@ -29,11 +29,11 @@ class TrainingLog {
  public:
   // InvalidArgument: the name ends neither in .csv nor in .jsonl.
   static absl::Status CheckName(absl::string_view path);
-  // A file with no row; what was there is gone. Errors as CheckName and
-  // proto/process/atomic_file.h.
+  // A file with no row. AlreadyExists: it has some. Others as Continue.
   static absl::StatusOr<TrainingLog> Create(const std::string& path);
   // Goes on behind the rows up to `step`; later ones, which the run does again, are gone. A file
-  // that is not there is made. Errors as Create; DataLoss: it has rows of another form.
+  // that is not there is made. Errors as CheckName and proto/process/atomic_file.h; DataLoss: it
+  // has other rows than a log, and is left as it was.
   static absl::StatusOr<TrainingLog> Continue(const std::string& path, int64_t step);
 
   // The row is in the file when this returns.

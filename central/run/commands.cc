@@ -153,14 +153,14 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
                           MakeTrainingRules(setup, job.first_step, job.changes, {}));
   job.rules = &rules;
+  if (!setup.settings.log.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Create(setup.settings.log));
+  }
   std::optional<JournalWriter> journal;
   if (!setup.settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Create(setup.settings.journal));
     RUNNEL_RETURN_IF_ERROR(journal->Append(
         RunStarted{setup.settings, setup.model.name, ModelSha256(setup.model), setup.training}));
-  }
-  if (!setup.settings.log.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Create(setup.settings.log));
   }
   return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
 }
@@ -229,13 +229,13 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
                           MakeTrainingRules(setup, job.first_step, job.changes, checkpoint.rules));
   job.rules = &rules;
+  if (!settings.log.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Continue(settings.log, checkpoint.step));
+  }
   std::optional<JournalWriter> journal;
   if (!settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));
     RUNNEL_RETURN_IF_ERROR(journal->Append(RunResumed{checkpoint.step, newest.path}));
-  }
-  if (!settings.log.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Continue(settings.log, checkpoint.step));
   }
   context.print(absl::StrCat("resuming ", setup.model.name, " at step ", checkpoint.step, " from ",
                              newest.path));

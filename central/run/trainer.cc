@@ -125,9 +125,12 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   }
   RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
-  std::shared_ptr<void> shown;
-  if (parts_.show) {
-    RUNNEL_ASSIGN_OR_RETURN(shown, parts_.show(server_->address()));
+  absl::StatusOr<std::shared_ptr<void>> shown = nullptr;
+  if (parts_.show) shown = parts_.show(server_->address());
+  if (!shown.ok()) {
+    parts_.logger->Log(Severity::kWarning,
+                       absl::StrCat("orders find this central by --central ", server_->address(),
+                                    " only: ", shown.status().message()));
   }
   const bool has_data = job_.data != nullptr;  // a job that only plans has none
   feed_.Open(

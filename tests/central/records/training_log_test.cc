@@ -90,6 +90,9 @@ TEST_F(TrainingLogTest, SaysWhatItCannotTake) {
   const absl::Status foreign = TrainingLog::Continue(dir_ / "list.csv", 10).status();
   EXPECT_TRUE(absl::IsDataLoss(foreign)) << foreign;
   EXPECT_THAT(std::string(foreign.message()), AllOf(HasSubstr("list.csv"), HasSubstr("line 2")));
+  const absl::Status taken = TrainingLog::Create(dir_ / "list.csv").status();
+  EXPECT_TRUE(absl::IsAlreadyExists(taken)) << taken;
+  EXPECT_THAT(std::string(taken.message()), HasSubstr("has rows already"));
   EXPECT_THAT(Text(dir_ / "list.csv"), HasSubstr("anna")) << "it is left as it was";
 }
 
