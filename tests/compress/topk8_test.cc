@@ -9,6 +9,7 @@
 #include "compress/topk/place_coder.h"
 #include "compress/topk/topk.h"
 #include "gtest/gtest.h"
+#include "tests/compress/encode_decode.h"
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 
@@ -88,20 +89,6 @@ class Topk8 : public testing::Test {
  protected:
   static std::unique_ptr<const Codec> Make(double ratio) {
     return MakeTopk8Codec(ratio, BestCodecKernels());
-  }
-  static std::vector<std::byte> Encoded(Encoder& encoder, const Codec& codec,
-                                        const std::vector<float>& x, bool restart = false) {
-    const Shape shape = {static_cast<int64_t>(x.size())};
-    std::vector<std::byte> payload(static_cast<size_t>(codec.EncodedBytes(shape).value()));
-    const absl::Status status =
-        encoder.Encode(ViewOf(x, shape), Sequence(0), restart, absl::MakeSpan(payload));
-    EXPECT_TRUE(status.ok()) << status;
-    return payload;
-  }
-  static absl::Status Decode(const Codec& codec, const std::vector<std::byte>& payload,
-                             std::vector<float>& out) {
-    const Shape shape = {static_cast<int64_t>(out.size())};
-    return codec.Decode(payload, MutableViewOf(absl::MakeSpan(out), shape));
   }
 };
 

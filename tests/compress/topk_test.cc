@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
+#include "tests/compress/encode_decode.h"
 #include "tests/compress/test_tensors.h"
 
 namespace runnel {
@@ -19,22 +20,6 @@ constexpr double kRatios[] = {0.001, 0.01, 0.03, 0.1, 0.5, 0.9};
 
 int64_t SizeOf(double ratio, const Shape& shape) {
   return MakeTopkCodec(ratio, BestCodecKernels())->EncodedBytes(shape).value();
-}
-
-std::vector<std::byte> Encoded(Encoder& encoder, const Codec& codec, const std::vector<float>& x,
-                               bool restart = false) {
-  const Shape shape = {static_cast<int64_t>(x.size())};
-  std::vector<std::byte> payload(static_cast<size_t>(codec.EncodedBytes(shape).value()));
-  const absl::Status status =
-      encoder.Encode(ViewOf(x, shape), Sequence(0), restart, absl::MakeSpan(payload));
-  EXPECT_TRUE(status.ok()) << status;
-  return payload;
-}
-
-absl::Status Decode(const Codec& codec, const std::vector<std::byte>& payload,
-                    std::vector<float>& out) {
-  const Shape shape = {static_cast<int64_t>(out.size())};
-  return codec.Decode(payload, MutableViewOf(absl::MakeSpan(out), shape));
 }
 
 // The specification: places sorted by magnitude, of equal magnitudes by index.
