@@ -13,10 +13,10 @@
 #include "compress/mbq/mbq.h"
 #include "compress/mbq/mbq_c.h"
 #include "compress/mx.h"
-#include "compress/normal_errors.h"
 #include "compress/stochastic.h"
 #include "compress/tile/tile.h"
 #include "compress/topk/topk.h"
+#include "compress/typical_errors.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -32,7 +32,13 @@ constexpr double kMostExamples = 8;
 // Bits an element of families whose parameter is the number of bits.
 double Bits(double bits) { return bits; }
 
-double NoError(double) { return 0; }
+double NoError(Direction, double) { return 0; }
+
+// Of families that are for one direction only.
+template <double (*error)(double)>
+double OneWayError(Direction, double parameter) {
+  return error(parameter);
+}
 
 int Int(double parameter) { return static_cast<int>(parameter); }
 
@@ -58,26 +64,26 @@ constexpr CodecRow kRows[] = {
      .remembers = true,
      .learns = true,
      .bits = Bits,
-     .relative_error = MbqNormalError,
+     .relative_error = OneWayError<AmsgradMbqError>,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeAmsgradMbqCodec(Int(bits), kernels);
      }},
     {.family = "eden",
      .parameter = kTwoToEight,
      .bits = Bits,
-     .relative_error = EdenNormalError,
+     .relative_error = EdenError,
      .make = MakeEden},
     {.family = "hadamard",
      .parameter = kTwoToEight,
      .bits = Bits,
-     .relative_error = HadamardNormalError,
+     .relative_error = HadamardError,
      .make = MakeHadamard},
     {.family = "hadamard_ef",
      .parameter = kTwoToEight,
      .remembers = true,
      .feeds_back = true,
      .bits = Bits,
-     .relative_error = HadamardNormalError,
+     .relative_error = OneWayError<HadamardFeedbackError>,
      .make = MakeHadamardFeedback},
     {.family = "identity",
      .lossless = true,
@@ -97,13 +103,13 @@ constexpr CodecRow kRows[] = {
      .remembers = true,
      .largest = LargestRank,
      .bits = nullptr,
-     .relative_error = LowrankNormalError,
+     .relative_error = LowrankError,
      .make = [](double rank, const CodecKernels&) -> Made { return MakeLowrankCodec(Int(rank)); }},
     {.family = "mbq",
      .parameter = kTwoToEight,
      .remembers = true,
      .bits = Bits,
-     .relative_error = MbqNormalError,
+     .relative_error = MbqError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMbqCodec(Int(bits), kernels);
      }},
@@ -112,7 +118,7 @@ constexpr CodecRow kRows[] = {
      .remembers = true,
      .masks = true,
      .bits = Bits,
-     .relative_error = MbqNormalError,
+     .relative_error = MaskedMbqError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMaskedMbqCodec(Int(bits), kernels);
      }},
@@ -120,42 +126,42 @@ constexpr CodecRow kRows[] = {
      .parameter = {Kind::kInteger, 4, 8, 2},
      .floats_only = true,
      .bits = Bits,
-     .relative_error = MxNormalError,
+     .relative_error = MxError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMxCodec(Int(bits), kernels);
      }},
     {.family = "stochastic",
      .parameter = {Kind::kInteger, 4, 8, 4},
      .bits = Bits,
-     .relative_error = StochasticNormalError,
+     .relative_error = StochasticError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeStochasticCodec(Int(bits), kernels);
      }},
     {.family = "tile",
      .parameter = kTwoToEight,
      .bits = Bits,
-     .relative_error = TileNormalError,
+     .relative_error = TileError,
      .make = MakeTile},
     {.family = "topk",
      .parameter = {Kind::kRatio, 0.001, 0.9},
      .remembers = true,
      .feeds_back = true,
      .bits = TopkBits,
-     .relative_error = TopkNormalError,
+     .relative_error = OneWayError<TopkError>,
      .make = MakeTopkCodec},
     {.family = "topk8",
      .parameter = {Kind::kRatio, 0.001, 0.9},
      .remembers = true,
      .feeds_back = true,
      .bits = Topk8Bits,
-     .relative_error = TopkNormalError,
+     .relative_error = OneWayError<TopkError>,
      .make = MakeTopk8Codec},
     {.family = "uniform",
      .parameter = kTwoToEight,
      .remembers = true,
      .learns = true,
      .bits = Bits,
-     .relative_error = UniformNormalError,
+     .relative_error = OneWayError<UniformError>,
      .make = [](double bits, const CodecKernels&) -> Made { return MakeUniformCodec(Int(bits)); }},
 };
 

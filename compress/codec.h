@@ -27,10 +27,16 @@ namespace runnel {
 
 struct CodecKernels;  // codec_kernels.h
 
+// Of an encoder's random draws.
+inline RandomPurpose PurposeOf(Direction direction) {
+  return direction == Direction::kForward ? RandomPurpose::kCodecForward
+                                          : RandomPurpose::kCodecBackward;
+}
+
 // Key of an encoder's random draws: the same on any device that holds this end of the boundary.
 struct EncoderKey {
   uint64_t run_seed = 0;
-  RandomPurpose purpose = RandomPurpose::kCodecForward;  // or kCodecBackward: the direction
+  RandomPurpose purpose = RandomPurpose::kCodecForward;  // PurposeOf the direction
   uint64_t boundary = 0;                                 // index of the layer whose output crosses
   // Cap of the stage that encodes: see Encoder::Learn, MaskGradient.
   int64_t in_flight = 1;
@@ -136,15 +142,18 @@ struct CodecRow {
   // Null: any parameter fits any tensor. Else the largest that says something of this shape.
   int64_t (*largest)(const Shape& shape) = nullptr;
   // Bits an element by parameter (0 without one) that the levels need, headers left out; null if
-  // they depend on the shape. And mean squared error over the mean square of a normal tensor that
-  // goes down. Gradients, which tile and hadamard round at random, have a larger error.
+  // they depend on the shape.
   double (*bits)(double parameter);
-  double (*relative_error)(double parameter);
+  // Mean squared error over the mean square of a typical tensor (typical_errors.h): of activations
+  // (kForward) and of gradients (kBackward), which some families round otherwise.
+  double (*relative_error)(Direction direction, double parameter);
   // A parameter of the range.
   std::unique_ptr<const Codec> (*make)(double parameter, const CodecKernels& kernels);
 
   double BitsOf(const CodecId& codec) const { return bits(codec.parameter.value_or(0)); }
-  double ErrorOf(const CodecId& codec) const { return relative_error(codec.parameter.value_or(0)); }
+  double ErrorOf(const CodecId& codec, Direction direction) const {
+    return relative_error(direction, codec.parameter.value_or(0));
+  }
 };
 
 // The table, builtin_codecs.cc. Each row passes tests/conformance/codec_conformance_test.cc.

@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<BitsChoice>> BitsChoices(absl::string_view family,
   }
   std::vector<BitsChoice> choices;
   const auto add = [&choices](const CodecRow& from, const CodecId& codec) {
-    choices.push_back({codec, from.BitsOf(codec), from.ErrorOf(codec)});
+    choices.push_back({codec, from.BitsOf(codec)});
   };
   const ParameterRange& range = row->parameter;
   for (double bits = range.min; bits <= range.max; bits += range.step) {
@@ -57,12 +57,13 @@ CodecSchedule CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
   return CodecSchedule(std::move(steps));
 }
 
-absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, int64_t epochs) {
+absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, Direction direction,
+                                         int64_t epochs) {
   double sum = 0;
   for (size_t i = 0; i < codecs.steps().size(); ++i) {
     const CodecId& codec = codecs.steps()[i].codec;
     RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codec));
-    sum += row->ErrorOf(codec) * static_cast<double>(codecs.EpochsOf(i, epochs));
+    sum += row->ErrorOf(codec, direction) * static_cast<double>(codecs.EpochsOf(i, epochs));
   }
   return sum / static_cast<double>(epochs);
 }

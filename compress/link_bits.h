@@ -16,11 +16,10 @@
 
 namespace runnel {
 
-// One codec that a direction of a link could use, and its cost.
+// One codec that a direction of a link could use.
 struct BitsChoice {
   CodecId codec;
-  double bits = 32;           // an element, headers left out; identity 32, int8 8
-  double relative_error = 0;  // mean squared error over the mean square of a typical tensor
+  double bits = 32;  // an element, headers left out; identity 32, int8 8
 };
 
 // The family of --bits bandwidth where the user names none: the least error of those without state.
@@ -43,6 +42,7 @@ CodecSchedule CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
                              absl::Span<const BitStep> floors);
 
 // The mean over a run of CodecRow::relative_error. InvalidArgument for a codec that is not known.
-absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, int64_t epochs);
+absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, Direction direction,
+                                         int64_t epochs);
 
 }  // namespace runnel

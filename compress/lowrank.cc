@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -239,6 +240,10 @@ int64_t LargestRank(const Shape& shape) {
   return static_cast<int64_t>(std::min(f.rows, f.columns));
 }
 
-double LowrankNormalError(double rank) { return std::pow(1 - rank / 64, 1.2); }
+double LowrankError(Direction direction, double rank) {
+  // The first column of activations holds their mean: 1 / pi of their square.
+  const double beside_mean = direction == Direction::kForward ? 1 - std::numbers::inv_pi : 1;
+  return beside_mean * std::pow(1 - rank / 64, 1.2);
+}
 
 }  // namespace runnel

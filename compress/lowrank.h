@@ -30,8 +30,8 @@ std::unique_ptr<const Codec> MakeLowrankCodec(int rank);
 // The largest rank that a tensor of this shape has.
 int64_t LargestRank(const Shape& shape);
 
-// As CodecRow::relative_error, for a tensor of 2,048 x 64. Activations and gradients lose less as
-// far as their columns depend on each other.
-double LowrankNormalError(double rank);
+// As CodecRow::relative_error, for a tensor of 2,048 x 64 whose columns are independent but for the
+// mean of activations. Real tensors lose less as far as their columns depend on each other.
+double LowrankError(Direction direction, double rank);
 
 }  // namespace runnel

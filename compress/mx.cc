@@ -323,6 +323,4 @@ std::unique_ptr<const Codec> MakeMxCodec(int bits, const CodecKernels& kernels) 
   return std::make_unique<MxCodec>(bits, kernels);
 }
 
-double MxNormalError(double bits) { return bits < 6 ? 0.01322 : bits < 8 ? 0.002931 : 0.0008769; }
-
 }  // namespace runnel

@@ -30,7 +30,4 @@ namespace runnel {
 // bits: 4, 6 or 8.
 std::unique_ptr<const Codec> MakeMxCodec(int bits, const CodecKernels& kernels);
 
-// As CodecRow::relative_error.
-double MxNormalError(double bits);
-
 }  // namespace runnel

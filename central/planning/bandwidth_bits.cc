@@ -186,8 +186,10 @@ absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, PlanRequest 
 absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
                                             const NumberFormat& format) {
   CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
-  RUNNEL_ASSIGN_OR_RETURN(const double down, MeanRelativeError(choice.forward, epochs));
-  RUNNEL_ASSIGN_OR_RETURN(const double up, MeanRelativeError(choice.backward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(const double down,
+                          MeanRelativeError(choice.forward, Direction::kForward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(const double up,
+                          MeanRelativeError(choice.backward, Direction::kBackward, epochs));
   // An error of an activation reaches a gradient twice: by the loss and by the product with it.
   choice.noise = 2 * down + up;
   choice.lossy_directions = (down > 0 ? 1 : 0) + (up > 0 ? 1 : 0);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compress/codec.h"
+#include "compress/typical_errors.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/encoded_bytes.h"
@@ -32,27 +32,6 @@ constexpr PaperRow kPaper[] = {{"identity", {4096, 2016, 80.47, 25.45}},
                                {"mbq:4", {513.1, 253.1, 11.1, 4.22}},
                                {"stochastic:4", {512.5, 252.5, 10.51, 3.62}}};
 
-// Values of micro-batch `sequence`.
-std::vector<float> Activation(uint64_t seed, int64_t sequence) {
-  const CounterRandom random(seed, RandomPurpose::kCodecForward, 0,
-                             static_cast<uint64_t>(sequence));
-  std::vector<float> x(static_cast<size_t>(kQualityShape.elements()));
-  for (size_t e = 0; e < x.size(); ++e) {
-    x[e] = std::max(0.0f, static_cast<float>(random.Normal(e)));
-  }
-  return x;
-}
-
-std::vector<float> Gradient(uint64_t seed, int64_t sequence) {
-  const CounterRandom random(seed, RandomPurpose::kCodecBackward, 0,
-                             static_cast<uint64_t>(sequence));
-  std::vector<float> x(static_cast<size_t>(kQualityShape.elements()));
-  for (size_t e = 0; e < x.size(); ++e) {
-    x[e] = static_cast<float>(1e-3 * random.Normal(2 * e) * random.Normal(2 * e + 1));
-  }
-  return x;
-}
-
 CodecLoss LossOf(const std::vector<float>& sent, const std::vector<float>& received) {
   double error = 0, square_error = 0, square = 0, product = 0;
   for (size_t e = 0; e < sent.size(); ++e) {
@@ -66,15 +45,12 @@ CodecLoss LossOf(const std::vector<float>& sent, const std::vector<float>& recei
   return {error / n / std::sqrt(square / n), product / square, square_error / square};
 }
 
-using Values = std::vector<float> (*)(uint64_t seed, int64_t sequence);
-
-absl::StatusOr<CodecLoss> Quality(const Codec& codec, Values values, RandomPurpose purpose,
-                                  uint64_t seed) {
-  const std::unique_ptr<Encoder> encoder = codec.NewEncoder({seed, purpose, 0});
+absl::StatusOr<CodecLoss> Quality(const Codec& codec, Direction direction, uint64_t seed) {
+  const std::unique_ptr<Encoder> encoder = codec.NewEncoder({seed, PurposeOf(direction)});
   std::vector<std::byte> payload(static_cast<size_t>(codec.EncodedBytes(kQualityShape).value()));
   std::vector<float> sent;
   for (int64_t sequence = 0; sequence < kMicroBatches; ++sequence) {
-    sent = values(seed, sequence);
+    sent = TypicalTensor(direction, seed, sequence, static_cast<size_t>(kQualityShape.elements()));
     RUNNEL_RETURN_IF_ERROR(encoder->Encode(ViewOf(sent, kQualityShape), Sequence(sequence),
                                            sequence == 0, absl::MakeSpan(payload)));
   }
@@ -165,10 +141,8 @@ absl::StatusOr<std::vector<CodecReport>> ReportCodecs(const CodecReportOptions& 
                              ? row.BitsOf(id)
                              : static_cast<double>(8 * codec->EncodedBytes(largest).value()) /
                                    static_cast<double>(largest.elements());
-    RUNNEL_ASSIGN_OR_RETURN(
-        report.activation, Quality(*codec, Activation, RandomPurpose::kCodecForward, options.seed));
-    RUNNEL_ASSIGN_OR_RETURN(report.gradient,
-                            Quality(*codec, Gradient, RandomPurpose::kCodecBackward, options.seed));
+    RUNNEL_ASSIGN_OR_RETURN(report.activation, Quality(*codec, Direction::kForward, options.seed));
+    RUNNEL_ASSIGN_OR_RETURN(report.gradient, Quality(*codec, Direction::kBackward, options.seed));
     RUNNEL_RETURN_IF_ERROR(Speed(*codec, options, clock, report));
   }
   return reports;

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,17 +133,7 @@ double Topk8Bits(double ratio) {
   return 8 * ratio - ratio * std::log2(ratio) - (1 - ratio) * std::log2(1 - ratio);
 }
 
-double TopkNormalError(double ratio) {
-  // |value| > t with probability `ratio`.
-  double low = 0, high = 10;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (std::erfc(middle / std::numbers::sqrt2) > ratio ? low : high) = middle;
-  }
-  const double t = (low + high) / 2;
-  const double density = std::exp(-t * t / 2) / std::sqrt(2 * std::numbers::pi);
-  return std::max(0.0, 1 - ratio - 2 * t * density);
-}
+double TopkError(double ratio) { return std::pow(1 - std::pow(ratio, 0.56), 3.65); }
 
 std::unique_ptr<const Codec> MakeTopkCodec(double ratio, const CodecKernels& kernels) {
   return std::make_unique<TopkCodec>(kExactValues, ratio, kernels);

@@ -32,8 +32,9 @@ std::unique_ptr<const Codec> MakeTopk8Codec(double ratio, const CodecKernels& ke
 // Bits an element of a large tensor; of topk8 what 8 bits a value and the choice of places need.
 double TopkBits(double ratio);
 double Topk8Bits(double ratio);
-// The mean squared error over the mean square, of normal values of which the largest are kept.
-double TopkNormalError(double ratio);
+// As CodecRow::relative_error, within 6 % of what is left of a product of two normal values without
+// its largest ones (ratio <= 0.7). Of gradients only: error feedback is not for activations.
+double TopkError(double ratio);
 
 // Where the k largest magnitudes end: all that are larger than `magnitude` are among them, and of
 // those that equal it the first `equal` ones.

@@ -181,21 +181,5 @@ TEST(Topk, ImpossiblePayloadsAreRefused) {
   EXPECT_FALSE(Decode(*indices, payload(0, 999, kNan), out).ok());
 }
 
-TEST(Topk, TheErrorIsThatOfNormalValues) {
-  EXPECT_NEAR(TopkNormalError(1), 0, 1e-9);
-  const std::vector<float> x = NormalTensor(100'000, kSeed);
-  double power = 0;
-  for (float value : x) power += static_cast<double>(value) * value;
-  for (double ratio : kRatios) {
-    const std::vector<float> kept = Sparsified(x, Kept(ratio, x.size()));
-    double error = 0;
-    for (size_t e = 0; e < x.size(); ++e) {
-      const double lost = static_cast<double>(x[e]) - kept[e];
-      error += lost * lost;
-    }
-    EXPECT_NEAR(TopkNormalError(ratio), error / power, 0.01) << ratio;
-  }
-}
-
 }  // namespace
 }  // namespace runnel
