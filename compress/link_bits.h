@@ -22,8 +22,11 @@ struct BitsChoice {
   double bits = 32;  // an element, headers left out; identity 32, int8 8
 };
 
-// The family of --bits bandwidth where the user names none: the least error of those without state.
-inline constexpr absl::string_view kBandwidthFamily = "hadamard";
+// The family of --bits bandwidth where the user names none: the least error of both directions
+// together, of those without state.
+inline constexpr absl::string_view kBandwidthFamily = "eden";
+// --learning-budget where the user gives none: most that codecs may add to the gradients' noise, %.
+inline constexpr double kLearningBudgetPercent = 5;
 
 // The codecs of a family that a direction may use, fewest bits first, then `exact`, which loses
 // nothing (LosslessCodec); only those of the family with fewer bits than `exact`. InvalidArgument

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -248,7 +249,9 @@ double ChargedPeriod(const PipelineModel& model, const Placement& placement,
   const auto devices = static_cast<int64_t>(placement.order.size());
   int64_t beyond = 0;
   if (model.drain_every == 0) beyond = std::max<int64_t>(0, placement.caps[0] - devices);
-  double learning = 1 + AddedNoise(model, placement);
+  const double noise = AddedNoise(model, placement);
+  if (noise > model.noise_budget) return std::numeric_limits<double>::infinity();
+  double learning = 1 + noise;
   for (const int codec : placement.codecs)
     learning += model.loss_charge * model.codecs[codec].lossy_directions;
   return period_seconds * (1 + model.staleness_charge * static_cast<double>(beyond)) *

@@ -4,6 +4,7 @@
 // and `plan --what-if`. Pure data and functions of it.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,8 @@ struct PipelineModel {
   // For each direction of a link that loses something, beside what it adds to the noise: a gain that
   // small may be none.
   double loss_charge = 0.01;
+  // Placements whose AddedNoise is larger are not taken: their charge is infinite.
+  double noise_budget = std::numeric_limits<double>::infinity();
 
   int layers() const { return static_cast<int>(raw_bytes.size()); }
 };
@@ -220,7 +223,7 @@ double AddedNoise(const PipelineModel& model, const Placement& placement);
 
 // The objective of `runnel`: period * (1 + staleness_charge * (micro-batches in flight at stage 0
 // beyond one a stage; 0 on synchronous schedules)) * (1 + device_charge)^(devices - 1) *
-// (1 + AddedNoise + loss_charge * directions that lose something). Where noise is what limits learning,
+// (1 + AddedNoise + loss_charge * directions that lose something); infinite beyond noise_budget. Where noise is what limits learning,
 // a loss is reached in steps in proportion to it (McCandlish et al., "An empirical model of
 // large-batch training", 2018); elsewhere it costs less, so the charge is an upper estimate.
 double ChargedPeriod(const PipelineModel& model, const Placement& placement, double period_seconds);

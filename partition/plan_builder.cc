@@ -187,6 +187,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   model.max_cap = request.max_cap;
   model.looks_ahead = request.looks_ahead;
   model.raised_looks_ahead = request.raised_looks_ahead;
+  model.noise_budget = request.noise_budget;
   model.devices = request.device_costs;
   if (model.devices.empty()) model.devices.resize(request.devices.size());
   if (model.devices.size() != request.devices.size()) {

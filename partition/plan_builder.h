@@ -4,6 +4,7 @@
 // the codecs of the links. Pure.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct PlanRequest {
   int64_t max_cap = 16;                  // largest cap that `runnel` may choose
   bool looks_ahead = false;              // PipelineModel
   bool raised_looks_ahead = false;
+  double noise_budget = std::numeric_limits<double>::infinity();  // PipelineModel
   const CostModel* compute = nullptr;  // may be null for policies without needs_profile
   std::vector<int64_t> caps;           // one a stage instead of the schedule's; empty: none
   // Last layer of each stage of the current plan, for policies whose next plan depends on it; stage

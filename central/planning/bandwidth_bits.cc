@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compress/codec.h"
 #include "compress/link_bits.h"
 #include "proto/base/status_macros.h"
 
@@ -158,6 +163,7 @@ absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, PlanRequest 
     }
   }
   request.codecs = request.codec_choices.front();
+  request.noise_budget = bits.noise_budget;
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   const auto place_of = [](const std::vector<CodecSchedule>& in, const CodecSchedule& one) {
     return static_cast<size_t>(std::find(in.begin(), in.end(), one) - in.begin());
@@ -181,6 +187,26 @@ absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, PlanRequest 
   return fitted;
 }
 
+// The bits of the links' codecs that lose something, or names of those that have no bits.
+std::string LossyBitsText(const Plan& plan, CodecSchedule LinkPlan::*codecs) {
+  std::set<int> bits;
+  std::set<std::string> names;
+  for (const LinkPlan& link : plan.links) {
+    for (const CodecStep& step : (link.*codecs).steps()) {
+      const CodecRow* row = FindCodecFamily(step.codec.family);
+      if (row == nullptr || row->lossless) continue;
+      if (row->parameter.kind == ParameterRange::Kind::kInteger && row->bits != nullptr) {
+        bits.insert(static_cast<int>(row->BitsOf(step.codec)));
+      } else {
+        names.insert(step.codec.text());
+      }
+    }
+  }
+  if (bits.size() == 1) names.insert(absl::StrCat(*bits.begin(), " bits"));
+  if (bits.size() > 1) names.insert(absl::StrCat(*bits.begin(), " to ", *bits.rbegin(), " bits"));
+  return absl::StrJoin(names, ", ");
+}
+
 }  // namespace
 
 absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
@@ -198,6 +224,17 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward,
                           MeanEncodedBytes(choice.backward, epochs, format, Direction::kBackward));
   return choice;
+}
+
+std::string NoiseText(const Plan& plan, double noise) {
+  std::vector<std::string> ways;
+  for (const auto& [codecs, way] : {std::pair(&LinkPlan::codec_forward, "forward"),
+                                    std::pair(&LinkPlan::codec_backward, "back")}) {
+    const std::string text = LossyBitsText(plan, codecs);
+    if (!text.empty()) ways.push_back(absl::StrCat(text, " ", way));
+  }
+  return absl::StrFormat("%s add about %.2g %% to the gradients' noise",
+                         absl::StrJoin(ways, " and "), 100 * noise);
 }
 
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {
@@ -218,6 +255,7 @@ absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest&
 
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecChoice> pairs, CodecPairsToTry(bits, request.format));
+  request.noise_budget = bits.noise_budget;
   const auto plan_with = [&](const CodecChoice& own) -> absl::StatusOr<FittedPlan> {
     request.codecs = own;
     RUNNEL_ASSIGN_OR_RETURN(PlacedPlan placed, MakePlacedPlan(request));

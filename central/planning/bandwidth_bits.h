@@ -6,6 +6,7 @@
 // replay and check-points keep that schedule as it is. Pure functions.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct BandwidthBits {
   std::string family_backward = std::string(kBandwidthFamily);
   CodecId exact = CodecId::Identity();  // loses nothing (LosslessCodec)
   int64_t epochs = 1;
+  // Most that a plan's codecs may add to the gradients' noise, as a share of it (AddedNoise).
+  double noise_budget = std::numeric_limits<double>::infinity();
 };
 
 // A plan and its rating by the request's pipeline model.
@@ -31,8 +34,8 @@ struct FittedPlan {
   double charged_seconds = 0;  // ChargedPeriod
 };
 
-// `plan` with the codecs with which it is charged least: never more than `plan` itself, nor than
-// `plan` without compression. Where `plan` fits the devices' memory, so does the answer. `request`
+// `plan` with the codecs with which it is charged least: never more than `plan` itself, if that
+// keeps to the budget, nor than `plan` without compression. Where `plan` fits the devices' memory, so does the answer. `request`
 // needs a cost model. Errors as MakePipelineModel and PlacementOf.
 absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest& request,
                                    const Plan& plan);
@@ -46,6 +49,10 @@ absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest r
 // table of codecs. Errors as MeanEncodedBytes.
 absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
                                             const NumberFormat& format);
+
+// The codecs of a plan whose noise is above 0, for people: "4 bits forward and 5 to 6 back add
+// about 2 % to the gradients' noise".
+std::string NoiseText(const Plan& plan, double noise);
 
 // Adds the codecs of `plan` to those that the request knows, so that PlacementOf finds them.
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request);

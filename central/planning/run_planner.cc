@@ -131,7 +131,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   RUNNEL_ASSIGN_OR_RETURN(const PlanRating rating, maker_.Rate(plan, cluster));
   const auto samples = static_cast<double>(inputs().micro_batch_size);
   forecast_.samples_per_s = samples / rating.period_seconds;
-  forecast_.noise = rating.noise;
+  if (rating.noise > 0) forecast_.noise = NoiseText(plan, rating.noise);
   for (const int number : numbers) {
     if (!plan.Uses(number)) forecast_.unused.push_back(devices[static_cast<size_t>(number)].name);
   }
@@ -153,10 +153,7 @@ std::string RunPlanner::Explanation() const {
                           forecast_.even_samples_per_s,
                           forecast_.samples_per_s / forecast_.even_samples_per_s);
   }
-  if (forecast_.noise > 0) {
-    absl::StrAppendFormat(&text, "; its codecs add about %.2g %% to the gradients' noise",
-                          100 * forecast_.noise);
-  }
+  if (!forecast_.noise.empty()) absl::StrAppend(&text, "; ", forecast_.noise);
   if (!forecast_.unused.empty()) {
     absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),
                     ": with a stage there it would be slower");

@@ -55,7 +55,7 @@ class RunPlanner final : public Planner {
   struct Forecast {
     double samples_per_s = 0;              // 0: not known
     double even_samples_per_s = 0;         // even cut and uncompressed tensors; 0: not known
-    double noise = 0;                      // AddedNoise
+    std::string noise = {};                // NoiseText; empty: nothing is lost
     std::vector<std::string> unused = {};  // devices that it leaves out
   };
   // A candidate plan, adopted only if re-measuring the idle paths and devices that it would use

@@ -113,7 +113,8 @@ absl::Span<const SimulatedMethod> NamedMethods() {
 
 std::vector<std::string> DefaultCodecPairs() {
   std::vector<std::string> pairs = {"identity/identity"};
-  for (const auto& [forward, backward] : {std::pair(8, 8), {4, 4}, {3, 4}, {2, 4}}) {
+  for (const auto& [forward, backward] :
+       {std::pair(8, 8), {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}}) {
     pairs.push_back(
         absl::StrCat(kBandwidthFamily, ":", forward, "/", kBandwidthFamily, ":", backward));
   }
@@ -212,6 +213,7 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
   };
   RUNNEL_ASSIGN_OR_RETURN(request.codecs, choice({method.codec_forward, method.codec_backward}));
   if (method.chooses_codecs) {
+    request.noise_budget = options_.learning_budget_percent / 100;
     for (const std::string& pair : options_.codecs) {
       const std::vector<std::string> names = absl::StrSplit(pair, '/');
       if (names.size() != 2) {

@@ -10,13 +10,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "proto/json/json_fields.h"
 #include "central/reports/profiled_hosts.h"
+#include "compress/link_bits.h"
 #include "partition/plan_builder.h"
 #include "partition/scenario.h"
 #include "predictor/cost/measured_cost.h"
 #include "proto/base/plan/device_times.h"
 #include "proto/base/plan/plan.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel {
 
@@ -43,6 +44,7 @@ struct SimulateOptions {
   std::vector<std::string> policies;  // methods and policies; empty: ScenarioModel::DefaultPolicies
   std::vector<double> mbps;           // of every link, both ways; empty: the scenario's links
   std::vector<std::string> codecs;    // "forward/backward" pairs for `runnel`, most exact first
+  double learning_budget_percent = kLearningBudgetPercent;  // RunSettings::learning_budget
   int64_t max_cap = 16;
   ProfileSource profiles = {};
 };

@@ -54,9 +54,12 @@ CodecInputs CodecsOfRun(const RunSetup& setup) {
   codecs.forward = settings.codec_forward;
   codecs.backward = settings.codec_backward;
   codecs.follow_links = BitsFollowLinks(settings);
-  codecs.bits = {setup.row->bit_switches, CodecFamilyOf(settings.codec_forward, kBandwidthFamily),
+  codecs.bits = {setup.row->bit_switches,
+                 CodecFamilyOf(settings.codec_forward, kBandwidthFamily),
                  CodecFamilyOf(settings.codec_backward, kBandwidthFamily),
-                 LosslessCodec(setup.format), settings.epochs};
+                 LosslessCodec(setup.format),
+                 settings.epochs,
+                 settings.learning_budget / 100};
   return codecs;
 }
 

@@ -89,6 +89,12 @@ constexpr RunField kFields[] = {
       "2,60:3,160:4/8,120:4", "bandwidth with policy runnel, unless a codec is given"},
      &S::bits,
      kAnyText},
+    {{"learning-budget", SettingGroup::kLinks,
+      "--bits bandwidth takes no codecs that add more than this to the gradients' noise, % of it; "
+      "0: none that lose anything",
+      "20"},
+     &S::learning_budget,
+     {0}},
 
     {{"schedule", SettingGroup::kPlanning, "order of forwards, backwards and steps", "sync_1f1b"},
      &S::schedule,

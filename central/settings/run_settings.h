@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "compress/link_bits.h"
 #include "proto/base/backend_options.h"
 #include "proto/base/model/number_format.h"
 #include "proto/base/training/codec_schedule.h"
@@ -35,6 +36,8 @@ struct RunSettings {
   std::string predictor_profiles;  // folder of what is known beforehand; empty: nothing
   CodecSchedule codec_forward;
   CodecSchedule codec_backward;
+  // Most that codecs of --bits bandwidth may add to the gradients' noise, % of it.
+  double learning_budget = kLearningBudgetPercent;
   std::string bits;  // by epoch (compress/bit_schedule.h); empty: what the codecs say
   std::string recipe = "fp32";
   std::string backend = "auto";

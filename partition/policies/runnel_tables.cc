@@ -1,6 +1,7 @@
 #include "partition/policies/runnel_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -105,14 +106,25 @@ StageHold SearchTables::Hold(int first, int last, const Link* above, const Link*
 
 TablesByNoise MakeTablesByNoise(const PipelineModel& model, const std::vector<int>& ends) {
   std::vector<double> noises;
-  for (const CodecCost& codec : model.codecs) noises.push_back(codec.noise);
+  for (const CodecCost& codec : model.codecs) {
+    if (codec.noise <= model.noise_budget) noises.push_back(codec.noise);
+  }
   std::sort(noises.begin(), noises.end(), std::greater<>());
   noises.erase(std::unique(noises.begin(), noises.end()), noises.end());
   TablesByNoise tables;
   const size_t most = noises.size() - 1;
+  // What all links may have at once; without a budget the middle.
+  size_t alike = (most + 1) / 2;
+  if (std::isfinite(model.noise_budget)) {
+    const auto links =
+        static_cast<double>(std::min<size_t>(model.devices.size(), model.raw_bytes.size())) - 1;
+    const auto fits = [&](double noise) { return noise * links <= model.noise_budget; };
+    alike =
+        std::min<size_t>(most, std::find_if(noises.begin(), noises.end(), fits) - noises.begin());
+  }
   for (size_t i = 0; i < noises.size(); ++i) {
-    // The ends and the middle; single links get what lies between when a plan is improved.
-    if (i == 0 || i == most || i == (most + 1) / 2) tables.emplace_back(model, ends, noises[i]);
+    // Single links get what lies between when a plan is improved.
+    if (i == 0 || i == most || i == alike) tables.emplace_back(model, ends, noises[i]);
   }
   return tables;
 }

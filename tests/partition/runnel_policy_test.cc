@@ -430,6 +430,9 @@ TEST(PipelineModel, LossesOfCodecsAreCharged) {
   EXPECT_DOUBLE_EQ(AddedNoise(c.model, both), 0.2);
   EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, one, 2), 2 * 1.04 * 1.04 * 1.12);
   EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, both, 2), 2 * 1.04 * 1.04 * 1.24);
+  c.model.noise_budget = 0.15;
+  EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, one, 2), 2 * 1.04 * 1.04 * 1.12);
+  EXPECT_EQ(ChargedPeriod(c.model, both, 2), std::numeric_limits<double>::infinity());
 }
 
 // Links that have time lose nothing, whatever bytes that would save.
@@ -457,6 +460,29 @@ TEST(RunnelPolicy, LosesSomethingOnlyWhereThatPays) {
     }
   }
   EXPECT_GT(exact, 10);
+  EXPECT_GT(lossy, 10);
+}
+
+// On slow links the budget decides.
+TEST(RunnelPolicy, KeepsToTheNoiseBudget) {
+  int lossy = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    Case c(6, 2 + seed % 3, random);
+    for (auto& row : c.model.speeds) {
+      for (LinkSpeed& speed : row) speed.rate = speed.rate * 0.05;
+    }
+    c.model.codecs[1].noise = 0.04;
+    c.model.codecs[1].lossy_directions = 2;
+    for (const double budget : {0.0, 0.05, 0.1}) {
+      c.model.noise_budget = budget;
+      const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
+      ASSERT_TRUE(found.ok()) << found.status();
+      EXPECT_LE(AddedNoise(c.model, found->placement), budget);
+      lossy += AddedNoise(c.model, found->placement) > 0 ? 1 : 0;
+    }
+  }
   EXPECT_GT(lossy, 10);
 }
 

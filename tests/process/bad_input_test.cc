@@ -56,6 +56,7 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--codec-forward", "lowrank:65"}, "lowrank:1..64");
   ExpectRefused({"train", "--codec-forward", "lowrank:4", "--bits", "4/8"}, "no number of bits");
   ExpectRefused({"train", "--bits", "2"}, "--bits 2: ");
+  ExpectRefused({"train", "--learning-budget", "-1"}, "--learning-budget -1: must be at least 0");
   ExpectRefused({"train", "--bits", "2/3"}, "--bits 2/3: ");
   ExpectRefused({"train", "--policy", "magic"}, "magic");
   ExpectRefused({"train", "--schedule", "magic"}, "magic");

@@ -70,8 +70,8 @@ TEST(BandwidthBits, ASlowLinkIsCompressedAndTheJournalReplays) {
   const nlohmann::json summary =
       RunCentral(With(kRun, {"--policy", "uniform", "--replan", "off", "--link-mbps", "2",
                              "--max-batches", "8", "--journal", journal}));
-  EXPECT_THAT(Text(Link(summary), "codec_forward"), HasSubstr("hadamard:"));
-  EXPECT_THAT(Text(Link(summary), "codec_backward"), HasSubstr("hadamard:"));
+  EXPECT_THAT(Text(Link(summary), "codec_forward"), HasSubstr("eden:"));
+  EXPECT_THAT(Text(Link(summary), "codec_backward"), HasSubstr("eden:"));
   EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "--link-mbps");
   EXPECT_EQ(summary["plan_bandwidth"]["links"][0]["forward_mbps"], 2);
   EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
@@ -100,7 +100,7 @@ TEST(BandwidthBits, BitsFollowWhatTheStagesMeasure) {
                              "--barrier-every", "5", "--max-batches", "50", "--journal", journal}));
   const std::vector<std::string> codecs = PlannedCodecs(journal);
   ASSERT_FALSE(codecs.empty());
-  EXPECT_THAT(codecs.back(), HasSubstr("hadamard:"));
+  EXPECT_THAT(codecs.back(), HasSubstr("eden:"));
   if (codecs.front() == "identity/identity") {
     EXPECT_GE(codecs.size(), 2u) << ReadFile(journal);
   } else {

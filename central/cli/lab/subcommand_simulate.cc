@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "central/cli/lab/lab_commands.h"
 #include "central/cli/shipped_profiles.h"
-#include "proto/json/json_fields.h"
 #include "central/records/plan_json.h"
 #include "central/reports/scenario_file.h"
 #include "central/reports/simulate_table.h"
@@ -17,6 +16,7 @@
 #include "partition/policy.h"
 #include "predictor/run/predictor_row.h"
 #include "proto/base/status_macros.h"
+#include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {
@@ -263,6 +263,10 @@ Subcommand AddSimulate(CLI::App& program) {
   app->add_option("--codecs", flags->options.codecs,
                   "codecs that runnel may choose, FORWARD/BACKWARD, the most exact first")
       ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--learning-budget", flags->options.learning_budget_percent,
+                  "most that the codecs of runnel may add to the gradients' noise, % of it")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app->add_option("--max-cap", flags->options.max_cap, "largest cap that runnel may plan")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))

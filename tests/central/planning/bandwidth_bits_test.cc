@@ -63,6 +63,7 @@ class Case {
   Case(const Case&) = delete;
 
   PlanRequest& request() { return request_; }
+  BandwidthBits& bits() { return bits_; }
   const BandwidthBits& bits() const { return bits_; }
 
   FittedPlan Fitted() const {
@@ -73,6 +74,12 @@ class Case {
 
   double Period(const Plan& plan) const { return Rating(plan).first; }
   double Charge(const Plan& plan) const { return Rating(plan).second; }
+  double Noise(const Plan& plan) const {
+    double noise = 0;
+    for (const LinkPlan& link : plan.links)
+      noise += MakeCodecChoice(link, kEpochs, request_.format)->noise;
+    return noise;
+  }
 
   // What the policy would do without codecs.
   Plan Uncompressed() const { return MakePlan(request_).value(); }
@@ -124,8 +131,8 @@ TEST(BandwidthBits, TwoStagesByBandwidth) {
   const Row rows[] = {
       {0, "identity", "identity"},
       {1000, "identity", "identity"},
-      // Gradients have at least 4 bits. 2 bits forward would lose more than they save.
-      {0.25, "0:hadamard:3,160:hadamard:4", "hadamard:4"},
+      // Gradients have at least 4 bits, and fewer forward would save nothing.
+      {0.25, "eden:4", "eden:4"},
   };
   for (const Row& row : rows) {
     const Case run("uniform", 2, row.mbps);
@@ -159,6 +166,34 @@ TEST(BandwidthBits, OnASlowerLinkThereAreFewerBits) {
   EXPECT_LE(more, 2);
   EXPECT_EQ(down, 4);
   EXPECT_EQ(up, 4);
+}
+
+// Whoever cuts, and however slow the links are.
+TEST(BandwidthBits, KeepsToTheLearningBudget) {
+  for (const std::string policy : {"uniform", "dp", "runnel"}) {
+    double charged = 0;
+    for (const double budget : {1.0, 0.05, 0.02, 0.0}) {
+      Case run(policy, 3, 1);
+      run.bits().noise_budget = budget;
+      const FittedPlan fitted = run.Fitted();
+      const double noise = run.Noise(fitted.plan);
+      EXPECT_LE(noise, budget) << policy;
+      EXPECT_EQ(noise > 0, budget > 0) << policy << " " << budget;
+      EXPECT_GE(fitted.charged_seconds, charged * (1 - 1e-4)) << policy << " " << budget;
+      charged = fitted.charged_seconds;
+    }
+  }
+}
+
+TEST(BandwidthBits, TheNoiseIsSaidInWords) {
+  Plan plan;
+  plan.links = {{Codecs("0:eden:4,5:eden:5"), Codecs("eden:4")}};
+  EXPECT_EQ(NoiseText(plan, 0.0234),
+            "4 to 5 bits forward and 4 bits back add about 2.3 % to the gradients' noise");
+  plan.links = {{Codecs("eden:4"), CodecSchedule()}, {Codecs("eden:4"), CodecSchedule()}};
+  EXPECT_EQ(NoiseText(plan, 0.02), "4 bits forward add about 2 % to the gradients' noise");
+  plan.links = {{CodecSchedule(), Codecs("topk:0.1")}};
+  EXPECT_EQ(NoiseText(plan, 0.3), "topk:0.1 back add about 30 % to the gradients' noise");
 }
 
 TEST(BandwidthBits, DirectionsAndLinksAreApart) {
@@ -204,7 +239,7 @@ TEST(BandwidthBits, ASlowCodecIsLeftOut) {
 }
 
 TEST(BandwidthBits, OnOneLinkItIsAsGoodAsTryingEveryPair) {
-  const auto choices = BitsChoices("hadamard").value();
+  const auto choices = BitsChoices(kBandwidthFamily).value();
   for (double mbps : {0.25, 1.0, 4.0, 8.0, 16.0, 64.0, 256.0}) {
     const Case run("uniform", 2, mbps);
     const FittedPlan fitted = run.Fitted();
@@ -255,14 +290,14 @@ TEST(BandwidthBits, SettingsAreTheFloor) {
   settings.bits = "bandwidth";
   ASSERT_TRUE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
   EXPECT_EQ(settings.bits, "bandwidth");
-  EXPECT_EQ(settings.codec_forward.text(), "0:hadamard:2,3:hadamard:3,8:hadamard:4");
-  EXPECT_EQ(settings.codec_backward.text(), "hadamard:4");
+  EXPECT_EQ(settings.codec_forward.text(), "0:eden:2,3:eden:3,8:eden:4");
+  EXPECT_EQ(settings.codec_backward.text(), "eden:4");
   const RunSettings once = settings;
   ASSERT_TRUE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
   EXPECT_EQ(settings, once);
   EXPECT_THAT(Names(CodecsInSettings(settings)),
-              testing::UnorderedElementsAre("hadamard:2", "hadamard:3", "hadamard:4", "hadamard:5",
-                                            "hadamard:6", "hadamard:7", "hadamard:8", "identity"));
+              testing::UnorderedElementsAre("eden:2", "eden:3", "eden:4", "eden:5", "eden:6",
+                                            "eden:7", "eden:8", "identity"));
 
   settings.codec_forward = Codecs("mbq:7");
   settings.codec_backward = Codecs("stochastic");
@@ -279,7 +314,7 @@ TEST(BandwidthBits, SettingsAreTheFloor) {
   ASSERT_TRUE(ResolveCodecs(format, BitSwitchesOf("har_cnn"), integers).ok());
   EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Contains("int8"));
   EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Not(testing::Contains("identity")));
-  EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Not(testing::Contains("hadamard:8")));
+  EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Not(testing::Contains("eden:8")));
 }
 
 TEST(BandwidthBits, DevicesTimeWhatTheyMayCode) {
@@ -288,9 +323,9 @@ TEST(BandwidthBits, DevicesTimeWhatTheyMayCode) {
   codecs.backward = CodecSchedule::Parse("0:stochastic:8,3:stochastic:4").value();
   EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("identity", "stochastic:4"));
   codecs.follow_links = true;
-  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("hadamard:4"));
+  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("eden:4"));
   codecs.bits.family_backward = "tile";
-  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("hadamard:4", "tile:4"));
+  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("eden:4", "tile:4"));
   codecs.bits.family_forward = "zip";
   EXPECT_FALSE(CodecsToTime(codecs).ok());
 }

@@ -102,7 +102,7 @@ TEST(ReplannerBits, ALinkThatDropsHasFewerBitsAfterTwoReports) {
   const std::optional<ChangePlan> fewer = run.Report(2, kFast);
   ASSERT_TRUE(fewer.has_value());
   EXPECT_EQ(fewer->plan.stages, stages);  // uniform's cut stays
-  EXPECT_THAT(fewer->plan.links[0].codec_forward.text(), HasSubstr("hadamard:"));
+  EXPECT_THAT(fewer->plan.links[0].codec_forward.text(), HasSubstr("eden:"));
   EXPECT_EQ(fewer->plan.links[0].codec_backward, CodecSchedule());  // each direction apart
   EXPECT_THAT(fewer->why, HasSubstr("s a micro-batch"));
   const PlanBandwidth bandwidth = run.AssumedBandwidth();
@@ -150,8 +150,8 @@ TEST(ReplannerBits, RunnelMovesLayersAndBitsTogether) {
   ASSERT_TRUE(better.has_value());
   // One device, or fewer bits: nothing else bears such a link.
   for (const LinkPlan& link : better->plan.links) {
-    EXPECT_THAT(link.codec_forward.text(), HasSubstr("hadamard:"));
-    EXPECT_THAT(link.codec_backward.text(), HasSubstr("hadamard:"));
+    EXPECT_THAT(link.codec_forward.text(), HasSubstr("eden:"));
+    EXPECT_THAT(link.codec_backward.text(), HasSubstr("eden:"));
   }
 }
 

@@ -35,7 +35,7 @@ TEST(RunSetup, DevicesTimeTheCodecsThatTheyMayUse) {
     const RunSetup setup = Prepared(settings);
     return MakeRunPlanner(setup, setup.stop_step).value()->profile_needs().cost_codecs;
   };
-  EXPECT_THAT(timed("bandwidth"), ElementsAre("hadamard:4"));
+  EXPECT_THAT(timed("bandwidth"), ElementsAre("eden:4"));
   EXPECT_THAT(timed(""), ElementsAre("identity"));
   EXPECT_THAT(timed("3/4"), ElementsAre("mbq:3", "stochastic:4"));
 }
