@@ -8,7 +8,7 @@ build_packages=(
   g++ cmake ninja-build ccache mold pkg-config git ca-certificates
   libtorch-dev libopenblas0-pthread
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
-  libspdlog-dev prometheus-cpp-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev
+  libspdlog-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev
   zlib1g-dev libssl-dev libdeflate-dev libpng-dev libturbojpeg0-dev libonnx-dev libzip-dev
 )
 # iproute2, procps and util-linux: the lab's hosts. OpenCL's headers, loader and PoCL, a driver for the CPU. clang-19, lld-19 and qemu-user: the Hexagon DSP's program (63 MB to download).

@@ -18,7 +18,8 @@
 #include "absl/strings/str_join.h"
 #include "central/cli/subcommand_help.h"
 #include "central/display/admin_server.h"
-#include "central/display/metrics_registry.h"
+#include "central/display/run_metrics.h"
+#include "central/display/state_json.h"
 #include "central/run/commands.h"
 #include "proto/base/refusal_log.h"
 #include "proto/base/status_macros.h"
@@ -135,11 +136,11 @@ class DisplayMaker {
     winsize size;
     if (options.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
       options.width = size.ws_col;
-    display_ = std::make_unique<RunDisplay>(options, STDOUT_FILENO, &metrics_, clock_);
+    display_ = std::make_unique<RunDisplay>(options, STDOUT_FILENO, clock_);
     if (!metrics_port.has_value()) return display_.get();
     AdminCallbacks callbacks;
-    callbacks.metrics_text = [this] { return metrics_.Text(); };
-    callbacks.state_json = [this] { return display_->StateJson(); };
+    callbacks.metrics_text = [this] { return MetricsText(display_->Shown()); };
+    callbacks.state_json = [this] { return StateJson(display_->Shown()); };
     callbacks.ready = [this] { return display_->ready(); };
     callbacks.alive = [this] { return display_->alive(); };
     absl::StatusOr<std::unique_ptr<AdminServer>> admin =
@@ -153,7 +154,6 @@ class DisplayMaker {
 
  private:
   const Clock* clock_;
-  MetricsRegistry metrics_;
   std::unique_ptr<RunDisplay> display_;
   std::unique_ptr<AdminServer> admin_;
 };

@@ -2,51 +2,23 @@
 
 #include <unistd.h>
 
-#include <cmath>
+#include <chrono>
 #include <utility>
-
-#include "central/records/figure_json.h"
 
 namespace runnel {
 namespace {
 
-constexpr size_t kMaxLosses = 400;
 constexpr int64_t kStuckNs = 30'000'000'000;
 
-Json StagesJson(const RunView& view, const RunFigures& figures) {
-  Json stages = Json::array();
-  for (size_t i = 0; i < view.stages.size(); ++i) {
-    const StageStatus& stage = view.stages[i];
-    Json json{{"device", stage.worker},
-              {"first_layer", stage.plan.first_layer},
-              {"last_layer", stage.plan.last_layer},
-              {"cap", stage.plan.cap}};
-    AddFigures(FiguresOf(figures.stages[i]), /*for_page=*/true, json);
-    const StageSeconds seconds =
-        i < view.stage_seconds.size() ? view.stage_seconds[i] : StageSeconds();
-    if (seconds.predicted > 0) json["predicted_ms"] = seconds.predicted * 1e3;
-    if (seconds.measured > 0) json["measured_ms"] = seconds.measured * 1e3;
-    stages.push_back(std::move(json));
-  }
-  return stages;
-}
-
-Json LinksJson(const RunFigures& figures) {
-  Json links = Json::array();
-  for (const LinkSummary& link : figures.links) {
-    Json json{{"codec_forward", link.codec_forward}, {"codec_backward", link.codec_backward}};
-    AddFigures(FiguresOf(link), /*for_page=*/true, json);
-    json["relayed"] = link.relayed;
-    links.push_back(std::move(json));
-  }
-  return links;
+double UnixSeconds() {
+  using Seconds = std::chrono::duration<double>;
+  return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
 
-RunDisplay::RunDisplay(const ProgressOptions& options, int out, MetricsSink* metrics,
-                       const Clock* clock)
-    : progress_(options), out_(out), metrics_(metrics), clock_(clock) {}
+RunDisplay::RunDisplay(const ProgressOptions& options, int out, const Clock* clock)
+    : progress_(options), out_(out), clock_(clock) {}
 
 void RunDisplay::Write(const std::string& text) {
   size_t done = 0;
@@ -57,22 +29,29 @@ void RunDisplay::Write(const std::string& text) {
   }
 }
 
+void RunDisplay::Begin(RunFacts facts) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  facts_ = std::move(facts);
+}
+
 void RunDisplay::Update(const RunView& view) {
   ready_ = true;
   Write(progress_.Update(clock_->NowNanos(), view.progress));
-  Publish(view);
+  Keep(view);
 }
 
+void RunDisplay::Stand(const RunView& view) { Keep(view); }
+
 void RunDisplay::Evaluation(const RunView& view, int64_t step, double accuracy, double loss) {
-  accuracy_ = accuracy;
   Write(progress_.Evaluation(clock_->NowNanos(), view.progress, step, accuracy, loss));
-  metrics_.Evaluation(accuracy, loss);
-  Publish(view);
+  Keep(view);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  history_.evaluations.push_back({step, accuracy, loss});
 }
 
 bool RunDisplay::alive() const {
   const int64_t turned_ns = turned_ns_;
-  return turned_ns == 0 || clock_->NowNanos() - turned_ns < kStuckNs;
+  return done_ || turned_ns == 0 || clock_->NowNanos() - turned_ns < kStuckNs;
 }
 
 void RunDisplay::Transfer(const std::string& what, int64_t arrived_bytes, int64_t total_bytes) {
@@ -85,43 +64,40 @@ void RunDisplay::Line(const std::string& text) { Write(progress_.Line(clock_->No
 void RunDisplay::MakeWay() { Write(progress_.MakeWay()); }
 
 void RunDisplay::Finish(const RunView& view) {
+  done_ = true;
   Write(progress_.Finish(clock_->NowNanos(), view.progress));
-  Publish(view);
+  Keep(view);
 }
 
-void RunDisplay::Publish(const RunView& view) {
-  const RunFigures figures =
-      SummariseStages(view.plan, view.stages, view.plan_ns, view.stage_samples);
-  metrics_.Publish(view, figures);
-  if (std::isfinite(view.progress.loss) &&
-      (losses_.empty() || losses_.back().first < view.progress.step)) {
-    losses_.emplace_back(view.progress.step, view.progress.loss);
-    if (losses_.size() > kMaxLosses) losses_.pop_front();
-  }
-  Json state = {{"model", view.model},
-                {"step", view.progress.step},
-                {"steps", view.progress.steps},
-                {"epoch", view.progress.epoch + 1},
-                {"epochs", view.progress.epochs},
-                {"samples_per_s", view.samples_per_s},
-                {"stages", StagesJson(view, figures)},
-                {"links", LinksJson(figures)},
-                {"recoveries", view.recoveries.size()},
-                {"losses", losses_}};
-  if (std::isfinite(view.progress.loss)) state["train_loss"] = view.progress.loss;
-  if (accuracy_.has_value()) state["accuracy"] = *accuracy_;
-  if (view.period.predicted_seconds > 0) {
-    state["micro_batch_ms"] = view.period.measured_seconds * 1e3;
-    state["predicted_ms"] = view.period.predicted_seconds * 1e3;
-    if (!view.period.cause.empty()) state["slow_because"] = view.period.cause;
-  }
-  std::lock_guard<std::mutex> lock(mutex_);
-  state_json_ = state.dump();
+void RunDisplay::AddPlan(PlanShown plan) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  history_.AddPlan(std::move(plan));
 }
 
-std::string RunDisplay::StateJson() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return state_json_;
+void RunDisplay::AddEvent(RunEvent event) {
+  event.unix_s = UnixSeconds();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  history_.log.Add(std::move(event));
+}
+
+void RunDisplay::GoBackTo(int64_t step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  history_.GoBackTo(step);
+}
+
+void RunDisplay::Keep(const RunView& view) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  view_ = view;
+  view_ns_ = clock_->NowNanos();
+  history_.Add(view, UnixSeconds());
+}
+
+ShownRun RunDisplay::Shown() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const double age_s =
+      view_ns_ == 0 ? 0 : static_cast<double>(clock_->NowNanos() - view_ns_) * 1e-9;
+  // A run that is over does not change any more.
+  return {facts_, view_, history_, UnixSeconds(), view_.phase == RunPhase::kDone ? 0 : age_s};
 }
 
 }  // namespace runnel

@@ -6,34 +6,67 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "central/display/progress.h"
 #include "central/records/stage_status.h"
 #include "central/records/summary.h"
-#include "proto/base/plan/processor_facts.h"
+#include "proto/transport/control/members.h"
 
 namespace runnel {
 
-// The processors that a worker's backends compute on.
-struct WorkerProcessors {
-  std::string worker;
-  std::vector<ProcessorFacts> processors;
+// What does not change while a run lasts.
+struct RunFacts {
+  std::string model;
+  std::string dataset;
+  std::string schedule;
+  std::string policy;
+  std::string recipe;
+  std::vector<std::string> layers = {};  // names
+  int64_t local_workers = 0;
+  int64_t dialling_workers = 0;
+  std::string how_to_join = {};  // the command; empty: nobody dials in
+};
+
+enum class RunPhase : uint8_t { kWaiting, kPreparing, kTraining, kEvaluating, kPaused, kDone };
+inline constexpr absl::string_view kRunPhases[] = {"waiting",    "preparing", "training",
+                                                   "evaluating", "paused",    "done"};
+inline absl::string_view Name(RunPhase phase) { return kRunPhases[static_cast<int>(phase)]; }
+
+// A worker that takes part, or is lost.
+struct WorkerView {
+  Member member;
+  double heard_s_ago = -1;  // since its last message; below 0: it is lost
+
+  bool is_here() const { return heard_s_ago >= 0; }
+};
+
+// A link of the plan that holds, as it was planned.
+struct LinkView {
+  double bits_forward = 0;  // an element, by the codec that holds now; 0: they depend on the shape
+  double bits_backward = 0;
+  PlanBandwidth::Link expected = {};
 };
 
 // A run as it stands.
 struct RunView {
-  std::string model;
-  ProgressState progress;
-  Plan plan;
-  std::vector<StageStatus> stages;
+  RunPhase phase = RunPhase::kWaiting;
+  std::string doing = {};  // what training waits for; empty: nothing
+  double done_share = 0;   // of that
+  ProgressState progress = {};
+  Plan plan = {};
+  std::vector<StageStatus> stages = {};
+  int64_t first_step = 0;  // of this stretch of the run
   int64_t training_ns = 0;
   int64_t plan_ns = 0;  // time since the plan came into force
   double samples_per_s = 0;
+  double learning_rate = 0;
   PeriodComparison period = {};  // the last report's comparison
   std::vector<RecoverySummary> recoveries = {};
   ReplicationSummary replication = {};
   std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
   std::vector<int64_t> stage_samples = {};       // that each has trained since the plan holds
-  std::vector<WorkerProcessors> processors = {};
+  std::vector<LinkView> links = {};              // of the plan
+  std::vector<WorkerView> workers = {};
 };
 
 }  // namespace runnel

@@ -118,7 +118,7 @@ void Evaluator::Work() {
 
 absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
   FixedPlanner planner(WholeModel(setup_));
-  RunDisplay silent({}, /*out=*/-1, /*metrics=*/nullptr, parts_.clock);
+  RunDisplay silent({}, /*out=*/-1, parts_.clock);
   TrainingJob training;
   training.setup = &setup_;
   training.data = &data_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/records/shown_figures.h"
 #include "central/records/weights_digest.h"
+#include "compress/codec.h"
 #include "proto/base/training/rates/rate.h"
 
 namespace runnel {
@@ -134,11 +135,25 @@ std::vector<int64_t> RunRecord::SamplesOf(const std::vector<StageStatus>& stages
   return result;
 }
 
+std::vector<LinkView> RunRecord::LinksOf(const Plan& plan, int64_t epoch) const {
+  const auto bits_of = [epoch](const CodecSchedule& codecs) {
+    const CodecId& codec = codecs.steps()[codecs.StepIn(epoch)].codec;
+    const CodecRow* row = FindCodecFamily(codec.family);
+    return row == nullptr || row->bits == nullptr ? 0 : row->BitsOf(codec);
+  };
+  std::vector<LinkView> links;
+  for (size_t i = 0; i < plan.links.size(); ++i) {
+    links.push_back({bits_of(plan.links[i].codec_forward), bits_of(plan.links[i].codec_backward)});
+    if (i < bandwidth_.links.size()) links.back().expected = bandwidth_.links[i];
+  }
+  return links;
+}
+
 RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages, int64_t step) {
   RunView view;
-  view.model = setup_->model.name;
   view.plan = plan;
   view.stages = stages;
+  view.first_step = first_step_;
   view.training_ns = clock_.training_ns();
   view.plan_ns = clock_.plan_ns();
   view.recoveries = recoveries_.summaries();
@@ -157,6 +172,9 @@ RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages
   progress.epoch = progress.step == 0 ? 0 : (progress.step - 1) / progress.steps_per_epoch;
   progress.step_in_epoch = progress.step - progress.epoch * progress.steps_per_epoch;
   progress.samples = SamplesUntil(done);
+  view.links = LinksOf(plan, progress.epoch);
+  view.learning_rate = RunRate(setup_->training, progress.epoch, progress.step) *
+                       WarmUpShare(setup_->training, progress.step);
   progress.loss = recent_loss_.Mean(stages.back().telemetry);
   if (view.training_ns > 0) {
     view.samples_per_s = static_cast<double>(progress.samples - SamplesUntilStep(first_step_)) *

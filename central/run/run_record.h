@@ -57,6 +57,8 @@ class RunRecord {
  private:
   int64_t SamplesUntil(int64_t sequence) const;
   std::vector<StageSeconds> SecondsOf(const std::vector<StageStatus>& stages) const;
+  // Of the plan that holds.
+  std::vector<LinkView> LinksOf(const Plan& plan, int64_t epoch) const;
   // That each stage has trained since the plan holds.
   std::vector<int64_t> SamplesOf(const std::vector<StageStatus>& stages) const;
   int64_t SamplesUntilStep(int64_t step) const {

@@ -70,9 +70,11 @@ void Trainer::Impl::OnMessage(ConnectionId id, WorkerMessage message) {
 absl::Status Trainer::Impl::StartWorkers() {
   const RunSettings& settings = setup().settings;
   if (settings.workers > 0) {
-    RUNNEL_ASSIGN_OR_RETURN(const std::string how, HowToJoin(parts_.enrolment, server_->address()));
-    parts_.display->Line(absl::StrCat("waiting for ", settings.workers, " workers: ", how));
+    RUNNEL_ASSIGN_OR_RETURN(how_to_join_, HowToJoin(parts_.enrolment, server_->address()));
+    parts_.display->Line(
+        absl::StrCat("waiting for ", settings.workers, " workers: ", how_to_join_));
   }
+  parts_.display->Begin(Facts());
   if (!parts_.start_workers) return absl::OkStatus();
   return local_workers_.Start(std::max<int64_t>(settings.local_workers, 1),
                               {settings.worker_threads, settings.backend_options},
@@ -193,11 +195,15 @@ void Trainer::Impl::Tick() {
       CarryOut(LogLine{Severity::kWarning, std::move(line)});
     coordinator_->SetRelayed(Stages());
   }
-  const Waiting waiting = job_.evaluate_only && feed_.feeder() != nullptr
-                              ? EvaluationOf(*feed_.feeder())
-                              : WaitingOf(*coordinator_, *server_, layer_bytes_);
-  parts_.display->Transfer(waiting.what, waiting.done, waiting.total);
-  if (coordinator_->running() && !job_.evaluate_only) parts_.display->Update(View());
+  waiting_ = job_.evaluate_only && feed_.feeder() != nullptr
+                 ? EvaluationOf(*feed_.feeder())
+                 : WaitingOf(*coordinator_, *server_, layer_bytes_);
+  parts_.display->Transfer(waiting_.what, waiting_.done, waiting_.total);
+  if (coordinator_->running() && !job_.evaluate_only) {
+    parts_.display->Update(View());
+  } else {
+    parts_.display->Stand(View());
+  }
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }
 
@@ -215,6 +221,13 @@ void Trainer::Impl::TimerFired() {
 void Trainer::Impl::Written(const CheckpointEnd& end) {
   std::string warning;
   const absl::Status ends_run = checkpoints_.Ended(end, parts_.clock->NowNanos(), warning);
+  if (!end.status.ok()) {
+    parts_.display->AddEvent({EventKind::kCheckpointFailed, end.step,
+                              "the check-point could not be written",
+                              std::string(end.status.message())});
+  } else if (!end.path.empty()) {
+    parts_.display->AddEvent({EventKind::kCheckpoint, end.step, "check-point " + end.path});
+  }
   if (!warning.empty()) CarryOut(LogLine{Severity::kWarning, std::move(warning)});
   if (!ends_run.ok()) {
     Abort(ends_run);

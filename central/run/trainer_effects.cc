@@ -75,7 +75,9 @@ void Trainer::Impl::CarryOut(StartLocalWorker effect) {
 
 void Trainer::Impl::CarryOut(RecoveryReached effect) {
   const std::string line = record_->recoveries().Reach(effect, parts_.clock->NowNanos());
-  if (!line.empty()) parts_.display->Line(line);
+  if (line.empty()) return;
+  parts_.display->Line(line);
+  parts_.display->AddEvent({EventKind::kNote, effect.step, line});
 }
 
 void Trainer::Impl::CarryOut(FeedUntil effect) {
@@ -98,14 +100,15 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
   const bool is_first = record_->plans().empty();
   const PlanBandwidth bandwidth = job_.planner->AssumedBandwidth(decided.plan);
   record_->AddPlan(decided, bandwidth);
+  const std::string links = BandwidthText(bandwidth);
+  const std::string why = is_first ? job_.planner->Explanation() : coordinator_->move().why();
+  ShowPlan(decided, links, lost_.empty() ? why : std::exchange(lost_, ""));
   if (setup().plain_loop) return;
   std::vector<std::string> names;
   for (const JournalDevice& device : decided.devices) names.push_back(device.name);
   parts_.display->Line(ToString(decided.plan, setup().model, names));
-  const std::string links = BandwidthText(bandwidth);
   if (!links.empty()) parts_.display->Line(links);
-  const std::string why = is_first ? job_.planner->Explanation() : "";
-  if (!why.empty()) parts_.display->Line(why);
+  if (is_first && !why.empty()) parts_.display->Line(why);
   for (const std::string& line : coordinator_->ProcessorLinesOf(decided.plan))
     parts_.display->Line(line);
 }
@@ -132,8 +135,12 @@ void Trainer::Impl::CarryOut(StateCollected effect) {
 
 void Trainer::Impl::CarryOut(RunEnded effect) {
   record_->clock().Stop();
-  if (!job_.plan_only && !job_.evaluate_only) parts_.display->Finish(View());
   end_.End(effect);
+  if (!end_.ok()) {
+    parts_.display->AddEvent(
+        {EventKind::kFailed, effect.step, "the run ended", std::string(end_.status().message())});
+  }
+  if (!job_.plan_only && !job_.evaluate_only) parts_.display->Finish(View());
   StopIfEnded();
 }
 

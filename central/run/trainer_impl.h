@@ -15,6 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "central/records/journal_thread.h"
 #include "central/run/checkpoints/run_checkpoints.h"
 #include "central/run/evaluator.h"
@@ -23,6 +25,7 @@
 #include "central/run/relay_watch.h"
 #include "central/run/run_record.h"
 #include "central/run/trainer.h"
+#include "central/run/waiting.h"
 #include "central/run/workers/local_workers.h"
 #include "proto/transport/link/event_loop.h"
 #include "proto/transport/link/port_probe.h"
@@ -172,6 +175,10 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(LogLine effect) {
     parts_.display->MakeWay();
     parts_.logger->Log(effect.severity, effect.text);
+    if (effect.severity == Severity::kDebug) return;
+    const bool is_note = effect.severity == Severity::kInfo;
+    parts_.display->AddEvent(
+        {is_note ? EventKind::kNote : EventKind::kWarning, step(), std::move(effect.text)});
   }
   void CarryOut(RunEnded effect);
   // What a journal record means for the display and the summary.
@@ -181,22 +188,27 @@ class Trainer::Impl final : public CentralControlObserver {
     record_->AddBarrier(barrier.step, Stages());
   }
   void Follow(const EvaluationRecorded& evaluation);
-  void Follow(const Recovered& recovered) { record_->GoBackTo(recovered.step); }
+  void Follow(const Recovered& recovered) {
+    record_->GoBackTo(recovered.step);
+    parts_.display->GoBackTo(recovered.step);
+    lost_ = absl::StrCat("without ", absl::StrJoin(recovered.workers, ", "));
+  }
+  void Follow(const WorkerLost& lost) {
+    parts_.display->AddEvent({EventKind::kLost, step(), lost.name + " is lost", lost.reason});
+  }
+  void Follow(const TrainingChanged& changed) {
+    parts_.display->AddEvent({EventKind::kTraining, step(), ToString(changed.change), changed.why});
+  }
   template <typename Other>
   void Follow(const Other&) {}
   std::vector<StageStatus> Stages() const { return relays_.Mark(coordinator_->stages()); }
-  RunView View() {
-    RunView view = record_->View(coordinator_->plan(), Stages(), coordinator_->step());
-    view.period = job_.planner->period();
-    view.replication = coordinator_->replication();
-    if (const Feeder* feeder = feed_.feeder(); feeder != nullptr) {
-      view.progress.evaluated = feeder->evaluated();
-      view.progress.to_evaluate = feeder->evaluation_micro_batches();
-    }
-    for (const Device& device : coordinator_->devices())
-      view.processors.push_back({device.hello.name, device.hello.processor_list});
-    return view;
-  }
+
+  // ---- what is shown (trainer_view.cc)
+  RunFacts Facts() const;
+  RunView View();
+  RunPhase Phase(const RunView& view, bool is_paused) const;
+  std::vector<WorkerView> Workers(const MemberList& list) const;
+  void ShowPlan(const PlanDecided& decided, const std::string& links, const std::string& why);
 
   TrainingJob job_;
   TrainerParts parts_;
@@ -205,6 +217,9 @@ class Trainer::Impl final : public CentralControlObserver {
   std::optional<Coordinator> coordinator_;
   std::optional<RunRecord> record_;
   std::unique_ptr<CentralControl> server_;
+  std::string how_to_join_;  // empty: nobody dials in
+  Waiting waiting_;          // as of the last tick
+  std::string lost_;         // why the next plan is made, if it is a recovery's
   RelayWatch relays_;
   std::map<ConnectionId, int64_t> heard_ns_;  // when each worker was last heard of
   LocalWorkers local_workers_;

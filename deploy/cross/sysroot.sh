@@ -8,7 +8,7 @@ set -euo pipefail
 # Those of deploy/packages.sh without LibTorch, and the C library's own headers.
 packages=(
   libc6-dev libstdc++-12-dev
-  libabsl-dev libgrpc++-dev libprotobuf-dev libspdlog-dev prometheus-cpp-dev libcli11-dev
+  libabsl-dev libgrpc++-dev libprotobuf-dev libspdlog-dev libcli11-dev
   nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev libssl-dev libdeflate-dev
   libpng-dev libturbojpeg0-dev libonnx-dev libzip-dev
   libgtest-dev libgmock-dev libbenchmark-dev

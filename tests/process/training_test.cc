@@ -361,8 +361,8 @@ TEST(Training, ServesMetricsAndHealthWhileItRuns) {
                        "runnel_samples_total",
                        "runnel_train_loss",
                        "runnel_stage_busy_ratio{stage=\"2\"",
-                       "runnel_stage_joules_per_sample{source=",
-                       "runnel_link_bytes_total{direction=\"forward\""};
+                       "runnel_stage_joules_per_sample{stage=",
+                       "runnel_link_bytes_total{link=\"0\",direction=\"forward\""};
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   std::string metrics;
   const auto missing = [&metrics](const std::string& name) {

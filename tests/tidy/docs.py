@@ -90,6 +90,14 @@ def figure_findings(root):
         yield (result.stdout + result.stderr).strip()
 
 
+def watch_findings(root):
+    """What alerts and dashboard read is a metric of the table."""
+    known = {line.split("`")[1] for line in figures.metric_table(root)[2:]}
+    for path in sorted((root / "deploy/metrics").iterdir()):
+        for name in sorted(set(re.findall(r"\brunnel_\w+", path.read_text(encoding="utf-8"))) - known):
+            yield f"{path.relative_to(root)}: {name} is no metric of {figures.METRICS} or {figures.FIELDS}"
+
+
 def codes(patterns):
     return ", ".join(f"`{pattern}`" for pattern in patterns)
 
@@ -211,6 +219,7 @@ def findings(root, folder, write):
     yield from length_findings(root)
     yield from name_findings(root)
     yield from figure_findings(root)
+    yield from watch_findings(root)
     if folder is not None:
         yield from program_findings(root, folder)
 

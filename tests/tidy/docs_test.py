@@ -116,6 +116,19 @@ class Figures(unittest.TestCase):
             make_figures.pages(self.root)
 
 
+class Watch(unittest.TestCase):
+    def test_an_alert_on_a_metric_that_is_none(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            for path, text in {"deploy/metrics/alerts.yml": "expr: runnel_step > runnel_stepp", docs.figures.FIELDS: "",
+                               docs.figures.METRICS: 'text.Add({"runnel_step", "Steps."}, {}, 1);'}.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            found = list(docs.watch_findings(root))
+            self.assertEqual(len(found), 1)
+            self.assertIn("runnel_stepp is no metric", found[0])
+
+
 class FakePrograms:
     HELPS = {("runnel-central",): "--insecure-network", ("runnel-central", "train"): "--model --lr",
              ("runnel-worker",): "--central"}

@@ -8,8 +8,8 @@ OF = {"kStage": "stage", "kNextForward": "link", "kNextBackward": "link",
       "kPreviousForward": "link", "kPreviousBackward": "link"}
 # A member of a row: its name, and a text of one or more parts or a word.
 MEMBER = re.compile(r'\.(\w+) = ((?:"[^"]*"\s*)+|[\w:&]+)')
-# A metric of a run: name and help.
-METRIC = re.compile(r'\{"(runnel_\w+)",\s*((?:"[^"]*"\s*)+)\}')
+# A metric of a run: name, help and the names of its labels.
+METRIC = re.compile(r'\{"(runnel_\w+)",\s*((?:"[^"]*"\s*)+)(?:,\s*"([\w,]+)")?\}')
 
 
 def text_of(literal):
@@ -43,11 +43,12 @@ def key_table(root):
 
 
 def metric_table(root):
-    labels = {"stage": "`stage`, `worker`", "link": "`link`, `direction`"}
+    labels = {"stage": "`stage`, `worker`", "link": "`link`, `direction`, `from`, `to`"}
     rows = {view["metric"]: f"| {labels[of]} | {view['help']} |"
             for of, view in views(root) if "metric" in view}
     source = (root / METRICS).read_text(encoding="utf-8")
-    for name, help_text in METRIC.findall(source):
-        rows[name] = f"| | {text_of(help_text)} |"
+    for name, help_text, names in METRIC.findall(source):
+        shown = ", ".join(f"`{label}`" for label in names.split(",")) if names else ""
+        rows[name] = f"| {shown} | {text_of(help_text)} |"
     return ["| metric | labels | meaning |", "|---|---|---|",
             *(f"| `{name}` {row}" for name, row in sorted(rows.items()))]

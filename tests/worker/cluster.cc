@@ -53,7 +53,7 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
   MonotonicClock clock;
   FastClock worker_clock(options.worker_clock_rate);
   NullLogger logger;
-  RunDisplay display(ProgressOptions{}, -1, nullptr, &clock);
+  RunDisplay display(ProgressOptions{}, -1, &clock);
   std::vector<std::thread> workers;
   TellingControl control(options.control, [&](const std::string& address) {
     for (int i = 0; i < options.run->setup.workers; ++i) {

@@ -92,6 +92,8 @@ class Move {
   const Plan& plan() const { return order_.decided.plan; }
   // As it is journalled: with the numerics classes that stages which are prepared compute in.
   const PlanDecided& decided() const { return order_.decided; }
+  // Why, for people; empty: nothing is known.
+  const std::string& why() const { return order_.why; }
 
  private:
   enum class State : uint8_t { kIdle, kFetching, kPreparing, kConnecting };

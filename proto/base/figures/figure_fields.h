@@ -25,6 +25,7 @@ enum class FigureSum : uint8_t { kAdded, kLargest };
 // What is shown of a value.
 enum class FigureScale : uint8_t {
   kPlain,
+  kSeconds,      // nanoseconds
   kShareOfTime,  // nanoseconds over the training time since the plan holds
   kPerSample,    // over the samples trained since the plan holds
 };

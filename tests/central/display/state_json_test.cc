@@ -1,0 +1,100 @@
+#include "central/display/state_json.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/central/display/shown_runs.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+
+json StateOf(const ShownRun& run) { return json::parse(StateJson(run)); }
+
+TEST(StateJson, WhileWorkersAreAwaited) {
+  ShownRun run;
+  run.facts.dialling_workers = 3;
+  run.facts.local_workers = 1;
+  run.facts.how_to_join = "runnel-worker --central 192.168.1.10:7000";
+  run.view.workers = TwoStages().workers;
+  run.view.workers[2].heard_s_ago = -1;
+  const json state = StateOf(run);
+  EXPECT_EQ(state["phase"], "waiting");
+  EXPECT_EQ(state["join"]["command"], run.facts.how_to_join);
+  EXPECT_EQ(state["join"]["wanted"], 3);
+  EXPECT_EQ(state["join"]["here"], 1) << "of those that dial in";
+  EXPECT_EQ(state["join"]["local_here"], 1);
+  EXPECT_EQ(state["workers"].size(), 3u);
+  EXPECT_EQ(state["workers"][2]["here"], false);
+  EXPECT_FALSE(state["workers"][2].contains("heard_s_ago"));
+  EXPECT_TRUE(state["stages"].empty());
+  EXPECT_FALSE(state.contains("accuracy"));
+  EXPECT_FALSE(state.contains("train_loss")) << "NaN is no JSON";
+}
+
+TEST(StateJson, StagesAndLinks) {
+  ShownRun run;
+  run.view = TwoStages();
+  run.view.plan_ns = 1000;
+  run.view.stages[1].telemetry.busy_ns = 500;
+  run.view.stages[1].telemetry.upstream_bytes_per_second = 5e6;
+  run.view.stages[0].telemetry.downstream_round_trip_ns = 2'000'000;
+  run.view.links = {{4, 0, {LinkRate::Mbps(8), {}}}};
+  run.view.stage_seconds = {{0.5, 0.25}, {}};
+  const json state = StateOf(run);
+  EXPECT_EQ(state["stages"][1]["busy_share"], 0.5);
+  EXPECT_EQ(state["stages"][0]["measured_ms"], 250);
+  EXPECT_FALSE(state["stages"][1].contains("measured_ms"));
+  EXPECT_EQ(state["bubble_share"], 0.75);
+  const json& link = state["links"][0];
+  EXPECT_EQ(link["from"], "a");
+  EXPECT_EQ(link["to"], "b");
+  EXPECT_EQ(link["bandwidth_forward_bytes_per_s"], 5e6);
+  EXPECT_EQ(link["expected_forward_bytes_per_s"], 1e6);
+  EXPECT_FALSE(link.contains("expected_backward_bytes_per_s")) << "not known";
+  EXPECT_EQ(link["bits_forward"], 4);
+  EXPECT_FALSE(link.contains("bits_backward"));
+  EXPECT_EQ(link["round_trip_s"], 0.002);
+  EXPECT_FALSE(link.contains("frames")) << "only in the summary";
+}
+
+TEST(StateJson, TimeLeftIsThatOfThisStretchOfTheRun) {
+  ShownRun run;
+  run.view = TwoStages();
+  run.view.first_step = 100;
+  run.view.progress.step = 150;
+  run.view.progress.steps = 200;
+  run.view.training_ns = 10'000'000'000;
+  EXPECT_EQ(StateOf(run)["eta_s"], 10);
+  run.view.phase = RunPhase::kDone;
+  EXPECT_FALSE(StateOf(run).contains("eta_s"));
+}
+
+TEST(StateJson, WhatHappenedAndWhatToDo) {
+  ShownRun run;
+  run.facts.how_to_join = "runnel-worker --central h:1";
+  run.history.log.Add({EventKind::kLost, 40, "b is lost", "it closed its control stream"});
+  run.history.evaluations = {{30, 0.5, 1.25}};
+  run.history.loss.Add(3, 2.5);
+  run.history.AddPlan({1, 0, "because", "links", {{"a", 0, 4}}});
+  const json state = StateOf(run);
+  EXPECT_EQ(state["events"][0]["kind"], "lost");
+  EXPECT_EQ(state["events"][0]["why"], "it closed its control stream");
+  EXPECT_NE(state["events"][0]["remedy"].get<std::string>().find(run.facts.how_to_join),
+            std::string::npos);
+  EXPECT_EQ(state["evaluations"][0], json::parse("[30, 0.5, 1.25]"));
+  EXPECT_EQ(state["losses"][0], json::parse("[3, 2.5, 2.5, 2.5]"));
+  EXPECT_EQ(state["accuracy"], 0.5);
+  EXPECT_EQ(state["plans"][0]["stages"][0]["device"], "a");
+}
+
+TEST(StateJson, TextsOfOthersMayBeAnyBytes) {
+  ShownRun run;
+  run.history.log.Add({EventKind::kNote, 0, "\xff\xfe </script>"});
+  EXPECT_EQ(StateOf(run)["events"].size(), 1u);
+}
+
+}  // namespace
+}  // namespace runnel
