@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,7 @@ class CurrentRun {
     std::lock_guard<std::mutex> lock(mutex_);
     // Nothing to bring to a barrier, or asked twice. Local workers die with us
     // (PR_SET_PDEATHSIG).
+    if (exit_code_.has_value()) _exit(*exit_code_);
     const int stops_at = is_asked_ ? 2 : 1;
     if (trainer_ == nullptr || caught > stops_at) _exit(kExitInterrupted);
     const bool can_ask = signal == SIGINT && isatty(STDIN_FILENO) == 1;
@@ -92,7 +95,14 @@ class CurrentRun {
     trainer_->StopAtBarrier();
   }
 
-  MemberCalls Calls() {
+  // All is done: a signal ends the process as it would end by itself.
+  void Done(int exit_code) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    exit_code_ = exit_code;
+  }
+
+  // state: of what the display shows.
+  MemberCalls Calls(std::function<absl::StatusOr<std::string>()> state) {
     return {
         [this] {
           return With<absl::StatusOr<MemberList>>(
@@ -103,7 +113,8 @@ class CurrentRun {
         },
         [this](bool paused) {
           return With<absl::Status>([paused](Trainer& trainer) { return trainer.Pause(paused); });
-        }};
+        },
+        std::move(state)};
   }
 
  private:
@@ -119,42 +130,66 @@ class CurrentRun {
   }
 
   std::mutex mutex_;
-  Trainer* trainer_ = nullptr;  // guarded by mutex_
-  bool is_asked_ = false;       // guarded by mutex_
+  Trainer* trainer_ = nullptr;    // guarded by mutex_
+  bool is_asked_ = false;         // guarded by mutex_
+  std::optional<int> exit_code_;  // guarded by mutex_; none: not done
 };
 
 // The display of one run and, if asked for, its HTTP side.
 class DisplayMaker {
  public:
   explicit DisplayMaker(const Clock* clock) : clock_(clock) {}
-  ~DisplayMaker() { admin_.reset(); }
 
-  absl::StatusOr<RunDisplay*> Make(std::optional<int64_t> metrics_port) {
+  absl::StatusOr<RunDisplay*> Make(const RunSettings& settings) {
     admin_.reset();
+    linger_s_ = settings.linger_s;
     ProgressOptions options;
     options.terminal = isatty(STDOUT_FILENO) == 1;
     winsize size;
     if (options.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
       options.width = size.ws_col;
-    display_ = std::make_unique<RunDisplay>(options, STDOUT_FILENO, clock_);
-    if (!metrics_port.has_value()) return display_.get();
+    const auto display = std::make_shared<RunDisplay>(options, STDOUT_FILENO, clock_);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      display_ = display;
+    }
+    if (!settings.metrics_port.has_value()) return display.get();
     AdminCallbacks callbacks;
-    callbacks.metrics_text = [this] { return MetricsText(display_->Shown()); };
-    callbacks.state_json = [this] { return StateJson(display_->Shown()); };
-    callbacks.ready = [this] { return display_->ready(); };
-    callbacks.alive = [this] { return display_->alive(); };
+    callbacks.metrics_text = [display] { return MetricsText(display->Shown()); };
+    callbacks.state_json = [display] { return StateJson(display->Shown()); };
+    callbacks.ready = [display] { return display->ready(); };
+    callbacks.alive = [display] { return display->alive(); };
     absl::StatusOr<std::unique_ptr<AdminServer>> admin =
-        AdminServer::Start(static_cast<int>(*metrics_port), std::move(callbacks));
+        AdminServer::Start(static_cast<int>(*settings.metrics_port), std::move(callbacks));
     if (!admin.ok()) return admin.status();
     admin_ = *std::move(admin);
-    display_->Line(
+    display->Line(
         absl::StrCat("page, /metrics and /healthz at http://127.0.0.1:", admin_->port(), "/"));
-    return display_.get();
+    return display.get();
+  }
+
+  // Any thread.
+  absl::StatusOr<std::string> State() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (display_ == nullptr) return absl::UnavailableError("no run is under way");
+    return StateJson(display_->Shown());
+  }
+
+  // Serves the page of a run that is over for as long as somebody reads it.
+  void Linger() {
+    if (admin_ == nullptr || linger_s_ == 0 || !admin_->has_reader()) return;
+    display_->Line(absl::StrCat("the page stays for ", linger_s_,
+                                " s while a browser shows it; Ctrl-C ends it at once"));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(linger_s_);
+    while (admin_->has_reader() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 
  private:
   const Clock* clock_;
-  std::unique_ptr<RunDisplay> display_;
+  int64_t linger_s_ = 0;
+  std::mutex mutex_;
+  std::shared_ptr<RunDisplay> display_;  // guarded by mutex_ where another thread may read it
   std::unique_ptr<AdminServer> admin_;
 };
 
@@ -361,7 +396,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   const std::unique_ptr<Transport> transport =
       MakeGrpcTransport({.allow_non_loopback = insecure, .security = security});
   GrpcOrders orders = protection.Orders();
-  orders.members = stop.Calls();
+  orders.members = stop.Calls([&displays] { return displays.State(); });
   const std::unique_ptr<ControlTransport> control = MakeGrpcControl(
       {.allow_non_loopback = insecure, .security = security, .orders = std::move(orders)});
   CommandContext context;
@@ -378,7 +413,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   context.control = control.get();
   context.clock = &clock;
   context.logger = logger.get();
-  context.make_display = [&displays](std::optional<int64_t> port) { return displays.Make(port); };
+  context.make_display = [&displays](const RunSettings& run) { return displays.Make(run); };
   context.on_trainer = [&stop](Trainer* trainer) { stop.SetTrainer(trainer); };
   context.print = [](const std::string& text) {
     std::printf("%s\n", text.c_str());
@@ -386,6 +421,8 @@ int RunProgram(const Program& program, int argc, char** argv) {
   };
   const absl::Status status = command_line.Run(context);
   if (!status.ok()) say(status.message());
+  stop.Done(ExitCode(status));
+  displays.Linger();
   return ExitCode(status);
 }
 

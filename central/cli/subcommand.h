@@ -32,6 +32,7 @@ Subcommand AddQuantize(CLI::App& program);
 Subcommand AddInit(CLI::App& program);
 Subcommand AddToken(CLI::App& program);
 Subcommand AddRevoke(CLI::App& program);
+Subcommand AddStatus(CLI::App& program);
 Subcommand AddDevices(CLI::App& program);
 Subcommand AddDrain(CLI::App& program);
 Subcommand AddPause(CLI::App& program);

@@ -1,4 +1,4 @@
-// devices, drain, pause and continue: orders to a central that trains.
+// status, devices, drain, pause and continue: questions and orders to a central that trains.
 
 #include <algorithm>
 #include <memory>
@@ -6,15 +6,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "central/cli/status_text.h"
 #include "central/cli/subcommand.h"
 #include "proto/base/status_macros.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel {
 namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  who takes part in the run of this host's central
+  how far the run of this host's central is, and who has which layers
+    runnel-central status
+  who takes part in it
     runnel-central devices
   take a device out; its layers move to others at the next barrier, and no step is trained twice
     runnel-central drain pi-2
@@ -25,6 +29,7 @@ Examples:
 struct OrderFlags {
   std::string central;
   std::string name;
+  bool json = false;
 };
 
 CLI::App* AddOrder(CLI::App& program, const char* name, const char* help,
@@ -35,6 +40,31 @@ CLI::App* AddOrder(CLI::App& program, const char* name, const char* help,
                   "this host)");
   app->footer(kExamples);
   return app;
+}
+
+void AddJsonFlag(CLI::App& app, const std::shared_ptr<OrderFlags>& flags) {
+  app.add_flag("--json", flags->json, "for programs: one JSON object");
+}
+
+std::string DevicesJson(const MemberList& list) {
+  Json devices = Json::array();
+  for (const Member& member : list.members) {
+    Json processors = Json::array();
+    for (const ProcessorFacts& one : member.processors) {
+      processors.push_back(
+          {{"backend", one.backend}, {"usable", UsableText(one.state)}, {"text", ToText(one)}});
+    }
+    devices.push_back({{"name", member.name},
+                       {"state", member.state},
+                       {"address", member.address},
+                       {"local", member.local},
+                       {"relayed", member.relayed},
+                       {"memory_bytes", member.memory_bytes},
+                       {"numerics_class", member.numerics_class},
+                       {"options", member.backend_options},
+                       {"processors", std::move(processors)}});
+  }
+  return DumpJson({{"step", list.step}, {"paused", list.paused}, {"devices", std::move(devices)}});
 }
 
 void Print(const MemberList& list, const CommandContext& context) {
@@ -73,14 +103,37 @@ absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& c
 
 }  // namespace
 
+Subcommand AddStatus(CLI::App& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  CLI::App* app = AddOrder(program, "status",
+                           "Show how far a run is, who has which layers, its links and what "
+                           "happened last",
+                           flags);
+  AddJsonFlag(*app, flags);
+  return {app, [flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
+            RUNNEL_ASSIGN_OR_RETURN(std::string text, calls.status());
+            if (!flags->json) {
+              RUNNEL_ASSIGN_OR_RETURN(text, StatusText(text));
+            }
+            context.print(text);
+            return absl::OkStatus();
+          }};
+}
+
 Subcommand AddDevices(CLI::App& program) {
   const auto flags = std::make_shared<OrderFlags>();
   CLI::App* app = AddOrder(program, "devices",
                            "List who takes part in a run, and what each one can compute on", flags);
+  AddJsonFlag(*app, flags);
   return {app, [flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
             RUNNEL_ASSIGN_OR_RETURN(const MemberList list, calls.list());
-            Print(list, context);
+            if (flags->json) {
+              context.print(DevicesJson(list));
+            } else {
+              Print(list, context);
+            }
             return absl::OkStatus();
           }};
 }

@@ -37,6 +37,7 @@ Subcommand AddResume(CLI::App& program) {
                   "HTTP port on this host; 0: any free one, -1: none (default: as before)")
       ->check(CLI::Range(int64_t{-1}, int64_t{65535}));
   app->add_option("--summary", flags->summary, kSummaryHelp);
+  app->add_option("--report", flags->report, "HTML file for the page as it is at the end");
   app->footer(kExamples);
   return {app, [flags](const CommandContext& context) { return ResumeCommand(*flags, context); }};
 }

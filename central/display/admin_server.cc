@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "central/display/admin_page.h"
 
 namespace runnel {
@@ -18,9 +20,12 @@ namespace {
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr int kThreads = 4;
 constexpr size_t kMaxRequestBytes = 1 << 16;
+constexpr int64_t kReaderNs = 5'000'000'000;
+
+int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 // "localhost:9090", "[::1]".
-bool IsThisHost(const std::string& host) {
+bool IsThisHost(absl::string_view host) {
   const size_t port = host.rfind(':');
   const bool has_port = port != host.npos && host.back() != ']';
   const std::string name = absl::AsciiStrToLower(has_port ? host.substr(0, port) : host);
@@ -61,8 +66,11 @@ struct AdminServer::Impl {
   void Route() {
     server.set_pre_routing_handler(
         [](const httplib::Request& request, httplib::Response& response) {
-          // Every browser names the host; a client of HTTP/1.0 need not.
-          if (!request.has_header("Host") || IsThisHost(request.get_header_value("Host")))
+          // Every browser names the host; a client of HTTP/1.0 need not. It names the origin of a
+          // page that asks.
+          const std::string origin = request.get_header_value("Origin");
+          if ((!request.has_header("Host") || IsThisHost(request.get_header_value("Host"))) &&
+              (origin.empty() || IsThisHost(absl::StripPrefix(origin, "http://"))))
             return httplib::Server::HandlerResponse::Unhandled;
           response.status = 403;
           response.set_content("ask by http://127.0.0.1 or http://localhost\n", "text/plain");
@@ -70,9 +78,15 @@ struct AdminServer::Impl {
         });
     server.Get("/", [](const httplib::Request&, httplib::Response& response) {
       const absl::string_view page = AdminPage();
+      // The browser asks nobody else for anything, whatever texts the page shows.
+      response.set_header("Content-Security-Policy",
+                          "default-src 'none'; script-src 'unsafe-inline'; style-src "
+                          "'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+                          "form-action 'none'; frame-ancestors 'none'");
       response.set_content(page.data(), page.size(), "text/html; charset=utf-8");
     });
     server.Get("/state", [this](const httplib::Request&, httplib::Response& response) {
+      asked_ns = NowNs();
       response.set_content(callbacks.state_json(), "application/json");
     });
     server.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
@@ -109,6 +123,7 @@ struct AdminServer::Impl {
   AdminCallbacks callbacks;
   httplib::Server server;
   std::atomic<bool> ended = false;
+  std::atomic<int64_t> asked_ns = 0;  // for /state; 0: never
   std::thread thread;
   int port = 0;
 };
@@ -134,5 +149,10 @@ AdminServer::~AdminServer() {
 }
 
 int AdminServer::port() const { return impl_->port; }
+
+bool AdminServer::has_reader() const {
+  const int64_t asked_ns = impl_->asked_ns;
+  return asked_ns != 0 && NowNs() - asked_ns < kReaderNs;
+}
 
 }  // namespace runnel

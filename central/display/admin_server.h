@@ -1,9 +1,9 @@
 #pragma once
 
 // The HTTP side of central, on loopback only, since nothing is encrypted. A page of another site
-// that a browser on this host shows gets nothing: it would ask by its own name (Host).
+// that a browser on this host shows gets nothing: it would ask by its own name (Host, Origin).
 //
-//   GET /         a small page that shows /state, refreshed by itself
+//   GET /         the page that shows /state, refreshed by itself
 //   GET /state    JSON
 //   GET /metrics  Prometheus' text format
 //   GET /healthz  200 "ok", or 503 "stuck" where the run's loop has not turned for long
@@ -18,14 +18,7 @@
 namespace runnel {
 
 // Called from the server's threads, several at a time; each must be quick, and must stay callable
-// until the server is destroyed.
-//
-// state_json: what the page draws; all keys are optional:
-//   {"model", "step", "steps", "epoch", "epochs", "samples_per_s", "train_loss", "accuracy",
-//    "stages": [{"device", "first_layer", "last_layer", "cap", ...}],
-//    "links": [{"codec_forward", "codec_backward", ..., "relayed"}],
-//    "losses": [[step, loss], ...]}
-// Stages and links have the figures that figure_fields.h shows on the page.
+// until the server is destroyed. state_json: what the page draws (state_json.h).
 struct AdminCallbacks {
   std::function<std::string()> metrics_text;
   std::function<std::string()> state_json;
@@ -45,6 +38,9 @@ class AdminServer {
   ~AdminServer();
 
   int port() const;
+  // Whether /state was asked for within five seconds: a page that is open does so every second. Any
+  // thread.
+  bool has_reader() const;
 
  private:
   struct Impl;

@@ -24,7 +24,9 @@ struct RunFacts {
   std::vector<std::string> layers = {};  // names
   int64_t local_workers = 0;
   int64_t dialling_workers = 0;
-  std::string how_to_join = {};  // the command; empty: nobody dials in
+  // The command by which a worker joins, and the one of its first time; without TLS only the first;
+  // none: nobody dials in.
+  std::vector<std::string> join_commands = {};
 };
 
 enum class RunPhase : uint8_t { kWaiting, kPreparing, kTraining, kEvaluating, kPaused, kDone };

@@ -26,10 +26,10 @@ void SetText(const char* key, const std::string& text, Json& json) {
 std::string RemedyOf(const RunEvent& event, const RunFacts& facts) {
   switch (event.kind) {
     case EventKind::kLost:
-      return facts.how_to_join.empty()
+      return facts.join_commands.empty()
                  ? "nothing: central starts it again, or goes on without it"
                  : absl::StrCat("the run goes on without it; to have it back, start it again: ",
-                                facts.how_to_join);
+                                facts.join_commands.front());
     case EventKind::kCheckpointFailed:
       return "make room in the folder of --checkpoint-dir, or let central write there: the next "
              "barrier tries again";
@@ -86,7 +86,7 @@ Json JoinJson(const ShownRun& run) {
             {"wanted", run.facts.dialling_workers},
             {"local_here", here(true)},
             {"here", here(false)}};
-  SetText("command", run.facts.how_to_join, json);
+  json["commands"] = run.facts.join_commands;
   return json;
 }
 
@@ -231,8 +231,7 @@ std::string StateJson(const ShownRun& run) {
   json["links"] = LinksJson(run.view, figures);
   Set("bubble_share", BubbleShare(run.view), json);
   AddHistory(run, json);
-  // Texts of other hosts need not be UTF-8.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return DumpJson(json);
 }
 
 }  // namespace runnel

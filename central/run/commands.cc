@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "central/display/admin_page.h"
+#include "central/display/state_json.h"
 #include "central/planning/fixed_planner.h"
 #include "central/planning/what_if.h"
 #include "central/run/own_model.h"
@@ -18,17 +20,20 @@
 namespace runnel {
 namespace {
 
-// A summary that cannot be written is found before the night that it is about.
+// A file that cannot be written is found before the night that it is about.
 absl::Status CheckSummary(const std::string& path) {
   return path.empty() || path == "-" ? absl::OkStatus() : CheckCanWrite(path);
+}
+absl::Status CheckReport(const std::string& path) {
+  return path.empty() ? absl::OkStatus() : CheckCanWrite(path);
 }
 
 }  // namespace
 
 absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* journal,
                                                const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(RunDisplay * display,
-                          context.make_display(job.setup->settings.metrics_port));
+  const RunSettings& settings = job.setup->settings;
+  RUNNEL_ASSIGN_OR_RETURN(RunDisplay * display, context.make_display(settings));
   TrainerParts parts{context.transport, context.control, context.clock,
                      context.logger,    display,         journal};
   parts.enrolment = context.enrolment;
@@ -40,6 +45,11 @@ absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* j
   if (!outcome.ok() && journal != nullptr) {
     const RunStopped stopped{trainer.step(), std::string(outcome.status().message())};
     journal->Append(stopped).IgnoreError();
+  }
+  if (!settings.report.empty()) {
+    const std::string page = ReportPage(StateJson(display->Shown()));
+    const absl::Status written = WriteFileAtomically(settings.report, {page});
+    if (!written.ok()) context.logger->Log(Severity::kWarning, std::string(written.message()));
   }
   return outcome;
 }
@@ -133,6 +143,7 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob&
 
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
   RUNNEL_RETURN_IF_ERROR(CheckSummary(settings.summary));
+  RUNNEL_RETURN_IF_ERROR(CheckReport(settings.report));
   if (!settings.log.empty()) RUNNEL_RETURN_IF_ERROR(TrainingLog::CheckName(settings.log));
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
@@ -174,6 +185,7 @@ RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& argume
   };
   settings.checkpoint_dir = arguments.checkpoint_dir;
   settings.summary = arguments.summary.value_or("");
+  settings.report = arguments.report;
   set(arguments.local_workers, settings.local_workers);
   set(arguments.workers, settings.workers);
   if (settings.at_least.has_value())
@@ -191,6 +203,7 @@ RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& argume
 
 absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context) {
   RUNNEL_RETURN_IF_ERROR(CheckSummary(arguments.summary.value_or("")));
+  RUNNEL_RETURN_IF_ERROR(CheckReport(arguments.report));
   RUNNEL_RETURN_IF_ERROR(LatestCheckpoint(arguments.checkpoint_dir).status());
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Continue(arguments.checkpoint_dir));
   RUNNEL_ASSIGN_OR_RETURN(ReadableCheckpoint newest,

@@ -21,8 +21,9 @@ struct CommandContext {
   ControlTransport* control = nullptr;
   const Clock* clock = nullptr;
   Logger* logger = nullptr;
-  // Makes the display of a run on this metrics port (-1: no HTTP), called once before it begins.
-  std::function<absl::StatusOr<RunDisplay*>(std::optional<int64_t> metrics_port)> make_display;
+  // Makes the display of a run, called once before it begins. Its page stays for linger_s after the
+  // command, while somebody reads it.
+  std::function<absl::StatusOr<RunDisplay*>(const RunSettings& settings)> make_display;
   // Called with the trainer while it runs and with null when it is done: where Ctrl-C goes.
   std::function<void(Trainer*)> on_trainer;
   // Writes results for people, with a line end.
@@ -52,6 +53,7 @@ struct ResumeArguments {
   std::optional<int64_t> workers;
   std::optional<int64_t> max_batches;
   std::optional<std::string> summary;
+  std::string report;  // empty: none
   // New places; none: as before.
   std::optional<std::string> data_dir;
   std::optional<std::string> journal;  // empty: none is kept any more

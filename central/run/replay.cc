@@ -92,6 +92,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.log.clear();
+  settings.report.clear();
   settings.metrics_port.reset();
   settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));

@@ -70,9 +70,9 @@ void Trainer::Impl::OnMessage(ConnectionId id, WorkerMessage message) {
 absl::Status Trainer::Impl::StartWorkers() {
   const RunSettings& settings = setup().settings;
   if (settings.workers > 0) {
-    RUNNEL_ASSIGN_OR_RETURN(how_to_join_, HowToJoin(parts_.enrolment, server_->address()));
+    RUNNEL_ASSIGN_OR_RETURN(join_commands_, JoinCommands(parts_.enrolment, server_->address()));
     parts_.display->Line(
-        absl::StrCat("waiting for ", settings.workers, " workers: ", how_to_join_));
+        absl::StrCat("waiting for ", settings.workers, " workers: ", HowToJoin(join_commands_)));
   }
   parts_.display->Begin(Facts());
   if (!parts_.start_workers) return absl::OkStatus();
@@ -199,11 +199,8 @@ void Trainer::Impl::Tick() {
                  ? EvaluationOf(*feed_.feeder())
                  : WaitingOf(*coordinator_, *server_, layer_bytes_);
   parts_.display->Transfer(waiting_.what, waiting_.done, waiting_.total);
-  if (coordinator_->running() && !job_.evaluate_only) {
-    parts_.display->Update(View());
-  } else {
-    parts_.display->Stand(View());
-  }
+  if (!job_.evaluate_only && !job_.plan_only)
+    coordinator_->running() ? parts_.display->Update(View()) : parts_.display->Stand(View());
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }
 

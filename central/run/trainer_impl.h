@@ -217,9 +217,9 @@ class Trainer::Impl final : public CentralControlObserver {
   std::optional<Coordinator> coordinator_;
   std::optional<RunRecord> record_;
   std::unique_ptr<CentralControl> server_;
-  std::string how_to_join_;  // empty: nobody dials in
-  Waiting waiting_;          // as of the last tick
-  std::string lost_;         // why the next plan is made, if it is a recovery's
+  std::vector<std::string> join_commands_;  // none: nobody dials in
+  Waiting waiting_;                         // as of the last tick
+  std::string lost_;                        // why the next plan is made, if it is a recovery's
   RelayWatch relays_;
   std::map<ConnectionId, int64_t> heard_ns_;  // when each worker was last heard of
   LocalWorkers local_workers_;

@@ -17,7 +17,7 @@ RunFacts Trainer::Impl::Facts() const {
   for (const LayerSpec& layer : setup().model.layers) facts.layers.push_back(layer.name);
   facts.local_workers = std::max<int64_t>(settings.local_workers, 1);
   facts.dialling_workers = settings.workers;
-  facts.how_to_join = how_to_join_;
+  facts.join_commands = join_commands_;
   return facts;
 }
 

@@ -65,7 +65,9 @@ struct RunSettings {
   std::string log;
   std::string summary;
   std::string listen = "127.0.0.1:0";   // control address for dialling workers
+  std::string report;
   std::optional<int64_t> metrics_port;  // none: no HTTP; 0: any free port
+  int64_t linger_s = 60;                // how long the page of a finished run stays for its reader
   int64_t worker_timeout_s = 60;        // how long central waits for its workers to join
 
   friend bool operator==(const RunSettings&, const RunSettings&) = default;

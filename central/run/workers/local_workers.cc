@@ -40,12 +40,13 @@ int64_t NowMs() {
 
 }  // namespace
 
-absl::StatusOr<std::string> HowToJoin(const Enrolment& enrolment,
-                                      const std::string& control_address) {
-  std::string how = absl::StrCat("runnel-worker --central ", control_address);
-  if (!enrolment.encrypts()) return how;
+absl::StatusOr<std::vector<std::string>> JoinCommands(const Enrolment& enrolment,
+                                                      const std::string& control_address) {
+  std::vector<std::string> commands = {absl::StrCat("runnel-worker --central ", control_address)};
+  if (!enrolment.encrypts()) return commands;
   RUNNEL_ASSIGN_OR_RETURN(const std::string door, enrolment.open_door(control_address));
-  return absl::StrCat(how, " or, the first time, runnel-worker --join TOKEN@", door);
+  commands.push_back(absl::StrCat("runnel-worker --join TOKEN@", door));
+  return commands;
 }
 
 std::string RandomSecret() {

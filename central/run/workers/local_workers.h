@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
 #include "central/run/workers/worker_process.h"
 #include "proto/base/backend_options.h"
 #include "proto/crypto/identity.h"
@@ -30,9 +31,14 @@ struct Enrolment {
   bool encrypts() const { return issue_identity != nullptr; }
 };
 
-// For people: how workers that dial in are started. Opens the door.
-absl::StatusOr<std::string> HowToJoin(const Enrolment& enrolment,
-                                      const std::string& control_address);
+// The commands by which workers that dial in are started: each time, and the first time, where
+// streams are encrypted. Opens the door.
+absl::StatusOr<std::vector<std::string>> JoinCommands(const Enrolment& enrolment,
+                                                      const std::string& control_address);
+// For people.
+inline std::string HowToJoin(const std::vector<std::string>& commands) {
+  return absl::StrJoin(commands, " or, the first time, ");
+}
 
 // What each local worker is told.
 struct LocalWorkerOptions {

@@ -89,9 +89,10 @@ class Session final : public CentralControlObserver {
 absl::StatusOr<std::vector<ProfiledDevice>> Session::Run() {
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(job_.listen, this));
   if (job_.workers > 0) {
-    RUNNEL_ASSIGN_OR_RETURN(const std::string how, HowToJoin(parts_.enrolment, server_->address()));
-    parts_.logger->Log(Severity::kInfo,
-                       absl::StrCat("waiting for ", job_.workers, " workers: ", how));
+    RUNNEL_ASSIGN_OR_RETURN(const auto commands,
+                            JoinCommands(parts_.enrolment, server_->address()));
+    parts_.logger->Log(Severity::kInfo, absl::StrCat("waiting for ", job_.workers,
+                                                     " workers: ", HowToJoin(commands)));
   }
   RUNNEL_RETURN_IF_ERROR(local_workers_.Start(job_.local_workers,
                                               {job_.worker_threads, job_.backend_options},

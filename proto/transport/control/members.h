@@ -40,6 +40,8 @@ struct MemberCalls {
   std::function<absl::Status(const std::string& name)> drain;
   // true: training stands from the next barrier on; false: it goes on.
   std::function<absl::Status(bool paused)> pause;
+  // The run as it stands, JSON for programs and pages.
+  std::function<absl::StatusOr<std::string>()> status = nullptr;
 };
 
 }  // namespace runnel

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
+#include "central/display/admin_page.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -15,6 +16,7 @@ namespace runnel {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // A connection to 127.0.0.1:port, -1 if there is nobody.
@@ -78,8 +80,38 @@ TEST(AdminServer, Answers) {
   EXPECT_THAT(state, HasSubstr("{\"step\":7}"));
   const std::string page = Get(port, "/");
   EXPECT_THAT(page, HasSubstr("Content-Type: text/html"));
-  EXPECT_THAT(page, HasSubstr("fetch(\"/state\")"));
+  EXPECT_THAT(page, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_THAT(page, HasSubstr("fetch(\"/state\""));
   EXPECT_THAT(page, HasSubstr("</script>"));
+}
+
+// The page and a report of it stand alone: the only address in them names a vocabulary.
+TEST(AdminPage, KnowsNoOtherHost) {
+  std::string page(AdminPage());
+  EXPECT_THAT(page, Not(HasSubstr("@PAGE")));
+  const std::string vocabulary = "http://www.w3.org/2000/svg";
+  const size_t at = page.find(vocabulary);
+  ASSERT_NE(at, page.npos);
+  page.erase(at, vocabulary.size());
+  EXPECT_THAT(page, Not(HasSubstr("://")));
+  EXPECT_THAT(page, Not(HasSubstr("src=")));
+  EXPECT_THAT(page, Not(HasSubstr("import ")));
+  EXPECT_THAT(page, Not(HasSubstr("innerHTML"))) << "texts of others are no markup";
+}
+
+TEST(AdminPage, AReportHasItsStateInside) {
+  const std::string report = ReportPage(R"({"what":"</script><b>"})");
+  EXPECT_THAT(report, HasSubstr(R"("report">{"what":"\u003c/script>\u003cb>"}</script>)"));
+  EXPECT_THAT(std::string(AdminPage()), HasSubstr(R"("report">null</script>)"));
+}
+
+TEST(AdminServer, KnowsItsReader) {
+  Running running;
+  Get(running.server->port(), "/");
+  Get(running.server->port(), "/metrics");
+  EXPECT_FALSE(running.server->has_reader()) << "a page asks for /state";
+  Get(running.server->port(), "/state");
+  EXPECT_TRUE(running.server->has_reader());
 }
 
 TEST(AdminServer, ReadyOnceTrainingHasBegun) {
@@ -106,6 +138,10 @@ TEST(AdminServer, AnswersByThisHostsNamesOnly) {
     EXPECT_THAT(ask(host), StartsWith("HTTP/1.1 200")) << host;
   for (const char* host : {"rebound.example:9090", "localhost.example", "127.0.0.1.example"})
     EXPECT_THAT(ask(host), StartsWith("HTTP/1.1 403")) << host;
+  for (const char* origin : {"http://evil.example", "null", "https://localhost.evil.example"})
+    EXPECT_THAT(ask(absl::StrCat("localhost\r\nOrigin: ", origin)), StartsWith("HTTP/1.1 403"))
+        << origin;
+  EXPECT_THAT(ask("localhost\r\nOrigin: http://localhost:9090"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST(AdminServer, BadRequests) {

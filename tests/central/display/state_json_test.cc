@@ -17,12 +17,12 @@ TEST(StateJson, WhileWorkersAreAwaited) {
   ShownRun run;
   run.facts.dialling_workers = 3;
   run.facts.local_workers = 1;
-  run.facts.how_to_join = "runnel-worker --central 192.168.1.10:7000";
+  run.facts.join_commands = {"runnel-worker --central 192.168.1.10:7000"};
   run.view.workers = TwoStages().workers;
   run.view.workers[2].heard_s_ago = -1;
   const json state = StateOf(run);
   EXPECT_EQ(state["phase"], "waiting");
-  EXPECT_EQ(state["join"]["command"], run.facts.how_to_join);
+  EXPECT_EQ(state["join"]["commands"][0], run.facts.join_commands[0]);
   EXPECT_EQ(state["join"]["wanted"], 3);
   EXPECT_EQ(state["join"]["here"], 1) << "of those that dial in";
   EXPECT_EQ(state["join"]["local_here"], 1);
@@ -74,7 +74,7 @@ TEST(StateJson, TimeLeftIsThatOfThisStretchOfTheRun) {
 
 TEST(StateJson, WhatHappenedAndWhatToDo) {
   ShownRun run;
-  run.facts.how_to_join = "runnel-worker --central h:1";
+  run.facts.join_commands = {"runnel-worker --central h:1"};
   run.history.log.Add({EventKind::kLost, 40, "b is lost", "it closed its control stream"});
   run.history.evaluations = {{30, 0.5, 1.25}};
   run.history.loss.Add(3, 2.5);
@@ -82,7 +82,7 @@ TEST(StateJson, WhatHappenedAndWhatToDo) {
   const json state = StateOf(run);
   EXPECT_EQ(state["events"][0]["kind"], "lost");
   EXPECT_EQ(state["events"][0]["why"], "it closed its control stream");
-  EXPECT_NE(state["events"][0]["remedy"].get<std::string>().find(run.facts.how_to_join),
+  EXPECT_NE(state["events"][0]["remedy"].get<std::string>().find(run.facts.join_commands[0]),
             std::string::npos);
   EXPECT_EQ(state["evaluations"][0], json::parse("[30, 0.5, 1.25]"));
   EXPECT_EQ(state["losses"][0], json::parse("[3, 2.5, 2.5, 2.5]"));

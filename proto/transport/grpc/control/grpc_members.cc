@@ -72,6 +72,11 @@ class Calls {
     proto::PauseReply reply;
     return Call(&proto::Members::Stub::Pause, request, reply);
   }
+  absl::StatusOr<std::string> Status() {
+    proto::StatusReply reply;
+    RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::Status, proto::StatusRequest(), reply));
+    return reply.state_json();
+  }
 
  private:
   const std::string central_;
@@ -104,7 +109,8 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
       std::move(secret), timeout_ms);
   return MemberCalls{[calls] { return calls->List(); },
                      [calls](const std::string& name) { return calls->Drain(name); },
-                     [calls](bool paused) { return calls->Pause(paused); }};
+                     [calls](bool paused) { return calls->Pause(paused); },
+                     [calls] { return calls->Status(); }};
 }
 
 }  // namespace runnel

@@ -12,8 +12,9 @@ namespace {
 absl::Status NoRun() { return absl::UnavailableError("this central takes no such orders"); }
 
 class MembersService final
-    : public proto::Members::WithCallbackMethod_List<proto::Members::WithCallbackMethod_Drain<
-          proto::Members::WithCallbackMethod_Pause<proto::Members::Service>>> {
+    : public proto::Members::WithCallbackMethod_List<
+          proto::Members::WithCallbackMethod_Drain<proto::Members::WithCallbackMethod_Pause<
+              proto::Members::WithCallbackMethod_Status<proto::Members::Service>>>> {
  public:
   explicit MembersService(Streams* streams) : streams_(streams) {}
 
@@ -39,6 +40,16 @@ class MembersService final
                                   const proto::PauseRequest* request, proto::PauseReply*) override {
     return Answer(context, [&] {
       return calls().pause == nullptr ? NoRun() : calls().pause(request->paused());
+    });
+  }
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
+                                   const proto::StatusRequest*,
+                                   proto::StatusReply* reply) override {
+    return Answer(context, [&] {
+      if (calls().status == nullptr) return NoRun();
+      absl::StatusOr<std::string> state = calls().status();
+      if (state.ok()) reply->set_state_json(*std::move(state));
+      return state.status();
     });
   }
 

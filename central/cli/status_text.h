@@ -1,0 +1,15 @@
+#pragma once
+
+// A run as it stands, for a terminal.
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace runnel {
+
+// From what central/display/state_json.h says. InvalidArgument: it is of another version.
+absl::StatusOr<std::string> StatusText(absl::string_view state_json);
+
+}  // namespace runnel

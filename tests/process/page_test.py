@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""The page of a run, from the waiting room to the end.
+
+    tests/process/page_test.py BINARIES [FOLDER]
+
+A central on loopback waits for a worker, trains, loses one that is killed, and is done. What is asked without a browser: the data of
+each state, that nobody else is asked for anything, foreign names, `status`, `devices`, the report. Where Debian's chromium is, also the
+page as it is drawn: no sideways scrolling, no error of the console, contrast, the killed worker by name. FOLDER gets
+screenshots.
+"""
+
+import contextlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+sys.dont_write_bytecode = True
+import browser as browsers  # noqa: E402
+
+BINARIES = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev/bin").resolve()
+SHOTS = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
+PATIENCE_S = 120
+WIDTHS = (360, 768, 1280)
+
+
+def wait_for(what, answer, patience_s=PATIENCE_S):
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        if (found := answer()):
+            return found
+        time.sleep(0.05)
+    raise TimeoutError(f"not within {patience_s} s: {what}")
+
+
+class Run:
+    """A central that waits for one worker beside two of its own, and its files."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1"}
+        self.log = open(self.folder / "central.log", "w+")
+        self.central = self.start(
+            "runnel-central", "train", "--model", "lenet", "--dataset", "synthetic_digits", "--quick", "--local-workers", "2",
+            "--workers", "1", "--epochs", "40", "--barrier-every", "20", "--checkpoint-dir", "checkpoints", "--metrics-port", "0",
+            "--report", "run.html", "--linger-s", "60", stdout=self.log, stderr=subprocess.STDOUT)
+        self.url = wait_for("the page's address", lambda: self.find(r"(http://127\.0\.0\.1:\d+)/"))
+        self.worker = None
+
+    def start(self, program, *arguments, **options):
+        return subprocess.Popen([BINARIES / program, *arguments], cwd=self.folder, env=self.environment, **options)
+
+    def find(self, pattern):
+        match = re.search(pattern, (self.folder / "central.log").read_text())
+        return match and match.group(1)
+
+    def join(self, name):
+        address = wait_for("how to join", lambda: self.find(r"runnel-worker --central (\S+)"))
+        return self.start("runnel-worker", "--central", address, "--name", name, "--state-dir", "state-" + name,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def get(self, path, **headers):
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=10) as answer:
+            return answer.read().decode(), answer.headers
+
+    def state(self):
+        return json.loads(self.get("/state")[0])
+
+    def ask(self, *command):
+        return subprocess.run([BINARIES / "runnel-central", *command], cwd=self.folder, env=self.environment, capture_output=True,
+                              text=True, timeout=60)
+
+    def end(self):
+        for process in (self.central, self.worker):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+        self.log.close()
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.run_ = Run(self.stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        self.stack.callback(self.run_.end)
+        program = browsers.find_chromium()
+        self.browser = browsers.Browser(program) if program else None
+        if self.browser:
+            self.stack.callback(self.browser.close)
+
+    def check_shape(self, name):
+        """The page as it is drawn now."""
+        if not self.browser:
+            return
+        for width in WIDTHS:
+            for dark in (False, True):
+                self.browser.show_as(width, dark)
+                self.browser.evaluate("dispatchEvent(new Event('resize'))")
+                wide = self.browser.evaluate("document.documentElement.scrollWidth")
+                self.assertLessEqual(wide, width, f"{name} at {width}: {wide} px of content")
+                self.assertEqual(self.browser.evaluate(browsers.LOW_CONTRAST), [], f"{name}, dark: {dark}")
+                if SHOTS:
+                    self.browser.screenshot(SHOTS / f"{name}_{width}{'_dark' if dark else ''}.png")
+        self.assertEqual(self.browser.errors, [], name)
+
+    def wait_drawn(self, text):
+        if self.browser:
+            return self.browser.wait_for(f"document.body.innerText.includes({json.dumps(text)})", PATIENCE_S)
+        return 0
+
+    def foreign(self):
+        page, headers = self.run_.get("/")
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        for address in re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\"' ]*", page):
+            self.assertTrue(address.startswith("http://www.w3.org/"), f"the page knows {address}")
+        for header in ({"Host": "rebound.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                self.run_.get("/state", **header)
+            self.assertEqual(refused.exception.code, 403)
+        self.run_.get("/state", Origin=self.run_.url)
+
+    def waiting(self):
+        state = wait_for("the local workers", lambda: (s := self.run_.state()).get("join", {}).get("local_here") == 2 and s)
+        self.assertEqual(state["phase"], "waiting")
+        self.assertEqual((state["join"]["here"], state["join"]["wanted"]), (0, 1))
+        self.assertIn("runnel-worker --central", state["join"]["commands"][0])
+        if self.browser:
+            self.browser.open(self.run_.url)
+        self.wait_drawn("1 more awaited. Here: 0 of 1 that dial in, 2 of 2 on central's host.")
+        self.check_shape("waiting")
+
+    def training(self):
+        self.run_.worker = self.run_.join("pi-1")
+        state = wait_for("training", lambda: (s := self.run_.state())["phase"] == "training" and s["evaluations"] and s["busy"] and s)
+        self.assertEqual(len(state["stages"]), 3)
+        self.assertEqual({worker["name"] for worker in state["workers"]}, {"local-000", "local-001", "pi-1"})
+        self.assertEqual(state["plans"][0]["generation"], 1)
+        self.wait_drawn("pi-1 → ")
+        self.check_shape("training")
+        status = self.run_.ask("status")
+        self.assertEqual(status.returncode, 0, status.stderr)
+        self.assertRegex(status.stdout, r"pi-1 +\.+#+ +trains layers")
+        self.assertEqual(json.loads(self.run_.ask("status", "--json").stdout)["model"], "lenet")
+        devices = json.loads(self.run_.ask("devices", "--json").stdout)
+        self.assertEqual(len(devices["devices"]), 3)
+
+    def lost(self):
+        self.run_.worker.kill()
+        self.run_.worker.wait()
+        begin = time.monotonic()
+        wait_for("pi-1 on /state", lambda: any(e["kind"] == "lost" and "pi-1" in e["what"] and e["why"] for e in self.run_.state()["events"]))
+        self.wait_drawn("pi-1 is lost")
+        seconds = time.monotonic() - begin
+        print(f"a killed worker is shown after {seconds:.2f} s")
+        wait_for("the next plan", lambda: len((s := self.run_.state())["stages"]) == 2 and s["phase"] == "training")
+        wait_for("no series of what is gone", lambda: [line for line in self.run_.get("/metrics")[0].splitlines() if '"pi-1"' in line] ==
+                 ['runnel_worker_up{worker="pi-1"} 0'])
+        self.wait_drawn("without pi-1")
+        self.check_shape("lost")
+
+    def done(self):
+        self.run_.central.send_signal(2)
+        wait_for("the end", lambda: self.run_.state()["phase"] == "done")
+        self.wait_drawn("Ended after")
+        self.check_shape("done")
+        wait_for("the report", lambda: (self.run_.folder / "run.html").exists())
+        if self.browser:
+            self.browser.open((self.run_.folder / "run.html").as_uri())
+            self.wait_drawn("pi-1 is lost")
+            self.check_shape("report")
+            asked = [url for url in self.browser.requests if not url.startswith((self.run_.url, "file:", "data:", "about:"))]
+            self.assertEqual(asked, [])
+        else:
+            self.assertIn("pi-1 is lost", (self.run_.folder / "run.html").read_text())
+        # Nobody reads the page any more.
+        self.assertEqual(self.run_.central.wait(60), 130, "stopped before the end")
+
+    def test_from_the_waiting_room_to_the_end(self):
+        self.foreign()
+        self.waiting()
+        self.training()
+        self.lost()
+        self.done()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
