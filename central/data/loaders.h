@@ -23,6 +23,12 @@ absl::StatusOr<DatasetSplits> LoadSyntheticDigits(absl::string_view data_dir, ui
 // that no linear function of the samples tells them apart. data_dir is not used.
 absl::StatusOr<DatasetSplits> LoadSyntheticHar(absl::string_view data_dir, uint64_t seed);
 
+// Words as a recogniser of keywords gets them: 49 frames of 10 cepstral coefficients, 1x49x10, 12
+// classes, 4800 to train and 1200 to test, equally many of each class. A class is two of four
+// sounds in their order; onset, length, pitch, loudness, microphone and noise are random, so that
+// no linear function tells them apart. data_dir is not used.
+absl::StatusOr<DatasetSplits> LoadSyntheticKeywords(absl::string_view data_dir, uint64_t seed);
+
 // MNIST's four IDX files, plain or .gz, in data_dir or its mnist/ subfolder: 1x28x28, 10 classes.
 // Any number of images. (x / 255 - 0.1307) / 0.3081.
 absl::StatusOr<DatasetSplits> LoadMnist(absl::string_view data_dir, uint64_t seed);

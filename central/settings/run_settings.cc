@@ -159,7 +159,7 @@ RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
   SetDefault(training.learning_rate, defaults.learning_rate);
   SetDefault(training.momentum, defaults.momentum);
   SetDefault(training.weight_decay, defaults.weight_decay);
-  SetDefault(training.milestones, defaults.milestones);
+  SetDefault(training.milestones, defaults.MilestonesOf(settings.epochs));
   SetDefault(training.milestone_factor, defaults.milestone_factor);
   if (!format.integer_parameters()) return settings;
   if (settings.gradient_bits.empty()) {

@@ -30,6 +30,12 @@ absl::Span<const ModelRow> BuiltinModels() {
        "cifar10", zoo::MobileNetV2S1, zoo::MobileNetV2Defaults()},
       {"mobilenet_v1", "MobileNetV1, 15 layers, 3x32x32, stride 1 at the front", "cifar10",
        zoo::MobileNetV1, cifar},
+      {"mobilenet_v1_128", "MobileNetV1, 15 layers, 3x128x128, 11 classes (PULP-TrainLib)", "",
+       zoo::MobileNetV1For128, imagenet},
+      {"resnet8", "ResNet-8 of MLPerf Tiny, 5 layers, 3x32x32 (PULP-TrainLib)", "cifar10",
+       zoo::ResNet8, zoo::TinyDefaults()},
+      {"ds_cnn", "DS-CNN of MLPerf Tiny, 6 layers, 1x49x10, 12 keywords (PULP-TrainLib)",
+       "synthetic_keywords", zoo::DsCnn, zoo::TinyDefaults()},
       {"vgg11", "VGG-11 without batch norm and bias, 9 layers, 3x32x32 (NITI)", "cifar10",
        zoo::Vgg11, zoo::CifarDefaults(kWithoutNorm), 8},
       {"vgg16", "VGG-16 without batch norm and bias, 14 layers, 3x32x32 (NITI)", "cifar10",
@@ -44,6 +50,8 @@ absl::Span<const ModelRow> BuiltinModels() {
       {"resnet18", "ResNet-18, 10 layers, 3x32x32", "cifar10", zoo::ResNet18, cifar, 8},
       {"resnet34", "ResNet-34, 18 layers, 3x32x32", "cifar10", zoo::ResNet34, cifar},
       {"resnet50", "ResNet-50, 18 layers, 3x32x32", "cifar10", zoo::ResNet50, cifar},
+      {"resnet20", "ResNet-20 of 16 to 64 channels, 11 layers, 3x32x32", "cifar10", zoo::ResNet20,
+       cifar},
       {"resnet38", "ResNet-38 of 16 to 64 channels, 20 layers, 3x32x32 (FracTrain)", "cifar10",
        zoo::ResNet38, cifar},
       {"resnet74", "ResNet-74 of 16 to 64 channels, 38 layers, 3x32x32 (FracTrain)", "cifar10",
@@ -91,7 +99,8 @@ const ModelRow& OwnModel() {
                                 .learning_rate = 0.01,
                                 .momentum = 0.9,
                                 .weight_decay = 1e-4,
-                                .milestones = {8}}};
+                                .milestones = {8},
+                                .milestone_epochs = 10}};
   return row;
 }
 

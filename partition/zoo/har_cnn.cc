@@ -34,7 +34,8 @@ TrainingDefaults HarCnnDefaults() {
           .momentum = 0.9,
           .weight_decay = 4e-5,
           .milestones = {60, 120, 160},
-          .milestone_factor = 0.2};
+          .milestone_factor = 0.2,
+          .milestone_epochs = 200};
 }
 
 }  // namespace runnel::zoo

@@ -18,6 +18,7 @@ TrainingDefaults CifarDefaults(ConvStyle style) {
   defaults.momentum = 0.9;
   defaults.weight_decay = 5e-4;
   defaults.milestones = {100, 150};
+  defaults.milestone_epochs = 200;
   return defaults;
 }
 
@@ -29,6 +30,7 @@ TrainingDefaults ImageNetDefaults(ConvStyle style) {
   defaults.momentum = 0.9;
   defaults.weight_decay = style.batch_norm ? 1e-4 : 5e-4;
   defaults.milestones = {30, 60};
+  defaults.milestone_epochs = 90;
   return defaults;
 }
 

@@ -32,7 +32,8 @@ TrainingDefaults LeNetDefaults() {
           .learning_rate = 0.01,
           .momentum = 0.9,
           .weight_decay = 5e-4,
-          .milestones = {2}};
+          .milestones = {2},
+          .milestone_epochs = 3};
 }
 
 }  // namespace runnel::zoo

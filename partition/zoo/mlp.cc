@@ -35,7 +35,8 @@ TrainingDefaults MlpDefaults() {
           .learning_rate = 0.02,
           .momentum = 0.9,
           .weight_decay = 1e-4,
-          .milestones = {15}};
+          .milestones = {15},
+          .milestone_epochs = 20};
 }
 
 }  // namespace runnel::zoo

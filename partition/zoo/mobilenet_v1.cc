@@ -24,14 +24,14 @@ LayerSpec Separable(int index, int64_t in, const Pair& pair, ConvStyle style) {
   return layer.Take();
 }
 
-ModelSpec Make(const char* name, bool imagenet) {
+ModelSpec Make(const char* name, int64_t side, int64_t classes) {
   constexpr ConvStyle style = kWithNorm;
   ModelSpec model;
   model.name = name;
-  model.input = imagenet ? Shape{3, 224, 224} : Shape{3, 32, 32};
-  model.classes = imagenet ? 1000 : 10;
+  model.input = {3, side, side};
+  model.classes = classes;
   LayerBuilder first("conv_first", style);
-  first.Relu(first.Conv(0, kFirstChannels, 3, imagenet ? 2 : 1));
+  first.Relu(first.Conv(0, kFirstChannels, 3, side > 32 ? 2 : 1));
   model.layers.push_back(first.Take());
   int64_t channels = kFirstChannels;
   int index = 1;
@@ -47,7 +47,8 @@ ModelSpec Make(const char* name, bool imagenet) {
 
 }  // namespace
 
-ModelSpec MobileNetV1() { return Make("mobilenet_v1", false); }
-ModelSpec MobileNetV1ImageNet() { return Make("mobilenet_v1_imagenet", true); }
+ModelSpec MobileNetV1() { return Make("mobilenet_v1", 32, 10); }
+ModelSpec MobileNetV1For128() { return Make("mobilenet_v1_128", 128, 11); }
+ModelSpec MobileNetV1ImageNet() { return Make("mobilenet_v1_imagenet", 224, 1000); }
 
 }  // namespace runnel::zoo

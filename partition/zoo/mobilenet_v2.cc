@@ -119,7 +119,8 @@ TrainingDefaults MobileNetV2Defaults() {
           .momentum = 0.9,
           .weight_decay = 4e-5,
           .milestones = {130, 160, 175, 185},
-          .milestone_factor = 0.1};
+          .milestone_factor = 0.1,
+          .milestone_epochs = 200};
 }
 
 }  // namespace runnel::zoo

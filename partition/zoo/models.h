@@ -25,6 +25,15 @@ TrainingDefaults MlpDefaults();
 ModelSpec Bigram();
 TrainingDefaults BigramDefaults();
 
+// ResNet of MLPerf Tiny with 16, 32 and 64 channels, biases in all convolutions: 5 layers, 78,186
+// parameters, 12.5 M MACs.
+ModelSpec ResNet8();
+// DS-CNN of MLPerf Tiny for keywords, 49 frames of 10 coefficients, 12 classes: a 10x4 convolution,
+// four pairs of a depthwise 3x3 and a 1x1 convolution. 6 layers, 23,756 parameters, 2.66 M MACs.
+ModelSpec DsCnn();
+// Defaults of both.
+TrainingDefaults TinyDefaults();
+
 // MobileNetV2 as AccEPT cuts it into 20 layers: ImageNet strides on 3x32x32, ReLU6, residual where
 // the shape stays. 2,236,682 parameters, 6,124,928 MACs.
 ModelSpec MobileNetV2();
@@ -38,8 +47,10 @@ TrainingDefaults MobileNetV2Defaults();
 
 // MobileNetV1 (the INT8 paper's): a 3x3 convolution, 13 pairs of a depthwise 3x3 and a 1x1
 // convolution with ReLU, each pair a layer, mean, linear. For 3x32x32 with stride 1 at the front:
-// 15 layers, 3,217,226 parameters, 46.4 M MACs; for 3x224x224 4,231,976 and 568.7 M.
+// 15 layers, 3,217,226 parameters, 46.4 M MACs; for 3x224x224 4,231,976 and 568.7 M; for 3x128x128
+// and PULP-TrainLib's 11 classes 3,218,251 and 185.4 M.
 ModelSpec MobileNetV1();
+ModelSpec MobileNetV1For128();
 ModelSpec MobileNetV1ImageNet();
 
 // VGG for 3x32x32, 10 classes: 3x3 convolutions with ReLU and one linear layer. Each convolution is
@@ -75,8 +86,9 @@ ModelSpec ResNet34();
 // 1,297.8 M MACs.
 ModelSpec ResNet50();
 // ResNet of 6n + 2 layers with 16, 32 and 64 channels (FracTrain), a 1x1 convolution on the
-// shortcut where the shape changes: 20 and 38 layers, 564,122 and 1,147,418 parameters, 83.3 M and
-// 168.2 M MACs.
+// shortcut where the shape changes: 11, 20 and 38 layers, 272,474, 564,122 and 1,147,418 parameters,
+// 40.8 M, 83.3 M and 168.2 M MACs.
+ModelSpec ResNet20();
 ModelSpec ResNet38();
 ModelSpec ResNet74();
 // ResNet without batch norm and bias: 11,164,352 and 21,265,088 parameters.

@@ -22,6 +22,7 @@ constexpr Form k18 = {kWide, {2, 2, 2, 2}};
 constexpr Form k34 = {kWide, {3, 4, 6, 3}};
 constexpr Form k50 = {kWide, {3, 4, 6, 3}, true};
 // 6n + 2 layers with weights, of few channels.
+constexpr Form k20 = {{16, 32, 64, 0}, {3, 3, 3, 0}};
 constexpr Form k38 = {{16, 32, 64, 0}, {6, 6, 6, 0}};
 constexpr Form k74 = {{16, 32, 64, 0}, {12, 12, 12, 0}};
 
@@ -93,6 +94,7 @@ ModelSpec Make(const char* name, const Form& form, bool imagenet, ConvStyle styl
 ModelSpec ResNet18() { return Make("resnet18", k18, false, kWithNorm); }
 ModelSpec ResNet34() { return Make("resnet34", k34, false, kWithNorm); }
 ModelSpec ResNet50() { return Make("resnet50", k50, false, kWithNorm); }
+ModelSpec ResNet20() { return Make("resnet20", k20, false, kWithNorm); }
 ModelSpec ResNet38() { return Make("resnet38", k38, false, kWithNorm); }
 ModelSpec ResNet74() { return Make("resnet74", k74, false, kWithNorm); }
 ModelSpec ResNet18NoBn() { return Make("resnet18_nobn", k18, false, kWithoutNorm); }

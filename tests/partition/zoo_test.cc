@@ -35,6 +35,8 @@ constexpr int64_t kVgg19Channels = 2 * (64 + 128) + 4 * (256 + 512 + 512);
 constexpr int64_t kResNet18Channels = 64 + 4 * (64 + 128 + 256 + 512) + 128 + 256 + 512;
 constexpr int64_t kResNet34Channels =
     64 + 2 * (3 * 64 + 4 * 128 + 6 * 256 + 3 * 512) + 128 + 256 + 512;
+// A block each of 16, 32 and 64 channels; each has 4.7 M MACs.
+constexpr int64_t kResNetBlocks = 2 * (9 * (256 + 1024 + 4096) + 2 * (16 + 32 + 64));
 constexpr int64_t kHeadBiases = 4096 + 4096 + 1000;
 constexpr GoldenRow kGolden[] = {
     {"lenet", "LeNet", 6},
@@ -43,6 +45,9 @@ constexpr GoldenRow kGolden[] = {
     {"mobilenet_v2_s1", "MBV2 kuangliu/FracTrain CIFAR", 20},
     {"mobilenet_v1", "MBV1 224 1000", 15, -990 * 1025,
      AddedMacs(kMobileNetV1Macs, 0, 0, 112, 1024)},
+    {"mobilenet_v1_128", "MBV1 128 11cls", 15},
+    {"resnet8", "ResNet8", 5},
+    {"ds_cnn", "DS-CNN", 6},
     {"vgg11", "VGG11 CIFAR nobias noBN fc nobias", 9},
     {"vgg16", "VGG16 CIFAR nobias noBN fc nobias", 14},
     {"vgg19", "VGG19 CIFAR nobias noBN fc nobias", 17},
@@ -54,6 +59,7 @@ constexpr GoldenRow kGolden[] = {
     {"resnet34", "ResNet34 CIFAR stem", 18},
     {"resnet50", "ResNet50 ImageNet", 18, -3 * 64 * (49 - 9) - 990 * 2049,
      AddedMacs(kResNet50Macs, 49 * 3 * 64 * 112 * 112, 9 * 3 * 64 * 32 * 32, 56, 2048)},
+    {"resnet20", "ResNet38 6n+2 cifar10", 11, -3 * kResNetBlocks, -9 * 2 * 9 * 16 * 16 * 32 * 32},
     {"resnet38", "ResNet38 6n+2 cifar10", 20},
     {"resnet74", "ResNet74 6n+2 cifar10", 38},
     {"resnet18_nobn", "ResNet18 CIFAR stem", 10, -2 * kResNet18Channels - 10},
@@ -191,18 +197,19 @@ TrainingDefaults Defaults(absl::string_view name) { return (*FindModel(name))->d
 
 TEST(Zoo, DefaultsAreThePapers) {
   const TrainingDefaults lenet = Defaults("lenet");
-  EXPECT_EQ(lenet, (TrainingDefaults{64, 3, 0.01, 0.9, 5e-4, {2}, 0.1}));
+  EXPECT_EQ(lenet, (TrainingDefaults{64, 3, 0.01, 0.9, 5e-4, {2}, 0.1, 3}));
   const TrainingDefaults har = Defaults("har_cnn");
-  EXPECT_EQ(har, (TrainingDefaults{64, 10, 0.01, 0.9, 4e-5, {60, 120, 160}, 0.2}));
+  EXPECT_EQ(har, (TrainingDefaults{64, 10, 0.01, 0.9, 4e-5, {60, 120, 160}, 0.2, 200}));
   const TrainingDefaults mobilenet = Defaults("mobilenet_v2");
-  EXPECT_EQ(mobilenet, (TrainingDefaults{128, 2, 0.1, 0.9, 4e-5, {130, 160, 175, 185}, 0.1}));
+  EXPECT_EQ(mobilenet, (TrainingDefaults{128, 2, 0.1, 0.9, 4e-5, {130, 160, 175, 185}, 0.1, 200}));
 }
 
 TEST(Zoo, DefaultsByNormalisation) {
-  EXPECT_EQ(Defaults("vgg11"), (TrainingDefaults{64, 10, 0.01, 0.9, 5e-4, {100, 150}, 0.1}));
-  EXPECT_EQ(Defaults("resnet18"), (TrainingDefaults{64, 10, 0.05, 0.9, 5e-4, {100, 150}, 0.1}));
+  EXPECT_EQ(Defaults("vgg11"), (TrainingDefaults{64, 10, 0.01, 0.9, 5e-4, {100, 150}, 0.1, 200}));
+  EXPECT_EQ(Defaults("resnet18"),
+            (TrainingDefaults{64, 10, 0.05, 0.9, 5e-4, {100, 150}, 0.1, 200}));
   EXPECT_EQ(Defaults("resnet18_imagenet"),
-            (TrainingDefaults{64, 90, 0.025, 0.9, 1e-4, {30, 60}, 0.1}));
+            (TrainingDefaults{64, 90, 0.025, 0.9, 1e-4, {30, 60}, 0.1, 90}));
 }
 
 // AccEPT's figures 10 and 11.

@@ -1,7 +1,7 @@
 # For the accuracy scripts beside it, which source it: runs of the HAR CNN on the UCI-HAR subset. It reads $script (the name that
 # errors begin with), $data, $bin, $out and $epochs.
 
-# Checks what the user gave and unpacks the data: sets $folder and $milestones.
+# Checks what the user gave and unpacks the data: sets $folder.
 prepare_runs() {
   if [ ! -x "$bin/runnel-central" ]; then
     echo "$script: no $bin/runnel-central: build it first (cmake --preset release && cmake --build --preset release)" >&2
@@ -11,8 +11,6 @@ prepare_runs() {
     echo "$script: no $data/ucihar-subset/ucihar-subset.tar.gz: name the folder with --data" >&2
     exit 2
   fi
-  # A learning rate that falls at the paper's epochs, scaled to this run; a fall within the first epoch is left out.
-  milestones=$(for epoch in 60 120 160; do echo $((epochs * epoch / 200)); done | awk '$1 > last {printf "%s%s", sep, $1; sep = ","; last = $1}')
   mkdir -p "$out/ucihar"
   [ -n "$(ls -A "$out/ucihar")" ] || tar -xzf "$data/ucihar-subset/ucihar-subset.tar.gz" -C "$out/ucihar"
   folder=$(find "$out/ucihar" -type d -name train -printf '%h\n' | head -1)
@@ -24,7 +22,7 @@ run_once() { # name, then flags of train
   shift
   [ ! -f "$out/$name.json" ] || return 0
   "$bin/runnel-central" train --quick --model har_cnn --augment off --dataset ucihar --data-dir "$folder" --local-workers 3 \
-    --epochs "$epochs" ${milestones:+--milestones "$milestones"} "$@" --summary "$out/$name.part" > "$out/$name.log" 2>&1 || status=$?
+    --epochs "$epochs" "$@" --summary "$out/$name.part" > "$out/$name.log" 2>&1 || status=$?
   if [ "$status" = 0 ]; then
     mv "$out/$name.part" "$out/$name.json"
   elif grep -q "is not finite\|is NaN\|is infinite" "$out/$name.log"; then

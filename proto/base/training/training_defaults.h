@@ -15,9 +15,25 @@ struct TrainingDefaults {
   double learning_rate = 0.01;
   double momentum = 0.9;
   double weight_decay = 5e-4;
-  // Epochs at whose start the rate is multiplied by milestone_factor.
+  // Epochs at whose start the rate is multiplied by milestone_factor, in a run of milestone_epochs
+  // epochs (0: of any length). A run of another length has them at the same shares of it, but none
+  // if it has less than a tenth of the epochs: its rate is not worn out before it ends.
   std::vector<int64_t> milestones;
   double milestone_factor = 0.1;
+  int64_t milestone_epochs = 0;
+
+  // The milestones of a run of `epochs` epochs, rounded down; those that fall together, or on the
+  // run's start, are one or none.
+  std::vector<int64_t> MilestonesOf(int64_t epochs) const {
+    if (milestone_epochs == 0) return milestones;
+    std::vector<int64_t> scaled;
+    if (10 * epochs < milestone_epochs) return scaled;
+    for (const int64_t milestone : milestones) {
+      const int64_t epoch = milestone * epochs / milestone_epochs;
+      if (epoch > (scaled.empty() ? 0 : scaled.back())) scaled.push_back(epoch);
+    }
+    return scaled;
+  }
 
   friend bool operator==(const TrainingDefaults&, const TrainingDefaults&) = default;
 };

@@ -86,10 +86,22 @@ TEST(SyntheticHar, IsWhatItSays) {
   ExpectNoSampleTwice(splits);
 }
 
+TEST(SyntheticKeywords, IsWhatItSays) {
+  const DatasetSplits splits = Load("synthetic_keywords", 1);
+  EXPECT_EQ(splits.train->size(), 4800);
+  EXPECT_EQ(splits.test->size(), 1200);
+  EXPECT_EQ(splits.train->sample_shape(), Shape({1, 49, 10}));
+  EXPECT_EQ(splits.train->classes(), 12);
+  ExpectBalanced(*splits.train);
+  ExpectBalanced(*splits.test);
+  ExpectNoSampleTwice(splits);
+}
+
 // Golden hashes: a change of the generators changes every result that was published on them.
 TEST(Synthetic, TheSeedFixesEveryByte) {
   EXPECT_EQ(SplitsHash(Load("synthetic_digits", 1)), 2960650486289162307u);
   EXPECT_EQ(SplitsHash(Load("synthetic_har", 1)), 6001234375573066436u);
+  EXPECT_EQ(SplitsHash(Load("synthetic_keywords", 1)), 6243287556753713072u);
   EXPECT_NE(SplitsHash(Load("synthetic_digits", 2)), SplitsHash(Load("synthetic_digits", 1)));
   EXPECT_NE(SplitsHash(Load("synthetic_har", 2)), SplitsHash(Load("synthetic_har", 1)));
 }
@@ -107,6 +119,12 @@ TEST(SyntheticHar, ALinearModelStaysFarBelow) {
   const LinearAccuracy accuracy = TrainLinearModel(Load("synthetic_har", 1), 10, 0.03f);
   std::cout << "linear model: train " << accuracy.train << ", test " << accuracy.test << "\n";
   EXPECT_LT(accuracy.test, 0.5);
+}
+
+TEST(SyntheticKeywords, ALinearModelStaysFarBelow) {
+  const LinearAccuracy accuracy = TrainLinearModel(Load("synthetic_keywords", 1), 10, 0.03f);
+  std::cout << "linear model: train " << accuracy.train << ", test " << accuracy.test << "\n";
+  EXPECT_LT(accuracy.test, 0.7);
 }
 
 // The yardstick itself learns what is linear.
@@ -149,10 +167,11 @@ TEST(PortableMath, NoiseHasUnitVariance) {
 }
 
 TEST(Datasets, TheTableSaysWhatNeedsADataDir) {
-  EXPECT_THAT(DatasetNames(),
-              ::testing::ElementsAre("synthetic_digits", "synthetic_har", "mnist", "cifar10",
-                                     "ucihar", "wikitext2", "csv:FILE[,label=COLUMN]",
-                                     "npy:SAMPLES,LABELS", "images:FOLDER[,size=SIDE]"));
+  EXPECT_THAT(
+      DatasetNames(),
+      ::testing::ElementsAre("synthetic_digits", "synthetic_har", "synthetic_keywords", "mnist",
+                             "cifar10", "ucihar", "wikitext2", "csv:FILE[,label=COLUMN]",
+                             "npy:SAMPLES,LABELS", "images:FOLDER[,size=SIDE]"));
   for (const DatasetRow& row : BuiltinDatasets()) {
     const auto splits = LoadDataset(absl::StrCat(row.name, row.is_own() ? ":" : ""), "", 1);
     EXPECT_EQ(splits.ok(), !row.needs_data_dir && !row.is_own()) << row.name;

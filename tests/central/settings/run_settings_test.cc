@@ -13,6 +13,7 @@
 namespace runnel {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Every field as its row's example says: none has its default.
@@ -179,6 +180,25 @@ TEST(RunSettings, DefaultsComeFromTheModel) {
   RunSettings none;
   none.training.milestones.clear();
   EXPECT_TRUE(WithDefaults(none, defaults, "digits", 4).training.milestones.empty());
+}
+
+TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
+  const TrainingDefaults defaults = {.milestones = {60, 120, 160}, .milestone_epochs = 200};
+  const auto milestones = [&](int64_t epochs) {
+    RunSettings settings;
+    settings.epochs = epochs;
+    return WithDefaults(settings, defaults, "digits", 1).training.milestones;
+  };
+  EXPECT_THAT(milestones(200), ElementsAre(60, 120, 160));
+  EXPECT_THAT(milestones(400), ElementsAre(120, 240, 320));
+  EXPECT_THAT(milestones(30), ElementsAre(9, 18, 24));
+  EXPECT_THAT(milestones(20), ElementsAre(6, 12, 16));
+  EXPECT_THAT(milestones(19), ElementsAre()) << "under a tenth";
+  const TrainingDefaults near = {.milestones = {1, 5, 6, 9}, .milestone_epochs = 10};
+  RunSettings settings;
+  settings.epochs = 2;
+  EXPECT_THAT(WithDefaults(settings, near, "digits", 1).training.milestones, ElementsAre(1))
+      << "1 falls on the start, 6 and 9 on the same epoch as 5";
 }
 
 TEST(RunSettings, CheckAcceptsWhatIsRight) {
