@@ -34,9 +34,13 @@ absl::StatusOr<DatasetSplits> LoadSyntheticKeywords(absl::string_view data_dir, 
 absl::StatusOr<DatasetSplits> LoadMnist(absl::string_view data_dir, uint64_t seed);
 
 // WikiText-2's texts of training and test in data_dir or its wikitext2/ subfolder, byte by byte:
-// samples of 64 tokens of 256, one label a token, the byte behind it. The rest of a text that fills
+// samples of 128 tokens of 256, one label a token, the byte behind it. The rest of a text that fills
 // no sample is left out.
 absl::StatusOr<DatasetSplits> LoadWikitext2(absl::string_view data_dir, uint64_t seed);
+
+// The same texts by words between blanks, with a mark behind each line: samples of 128 of as many
+// tokens as the training text has words, at most 65,536. A word that only the test has is <unk>.
+absl::StatusOr<DatasetSplits> LoadWikitext2Words(absl::string_view data_dir, uint64_t seed);
 
 // CIFAR-10's binary version: any number of data_batch_N.bin in the order of N, and test_batch.bin,
 // in data_dir or its cifar10/ or cifar-10-batches-bin/ subfolder: 3x32x32, 10 classes. Normalised

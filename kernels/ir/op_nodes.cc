@@ -69,6 +69,26 @@ absl::Status Error(const LayerSpec& spec, size_t op, absl::string_view what) {
 
 }  // namespace
 
+std::optional<ByProduct> ByProductOf(const OpNode& node) {
+  const Shape& shape = node.shape;
+  switch (node.rule->saved) {
+    case Saved::kIndices:
+      return ByProduct{DType::kUInt8, shape};
+    case Saved::kInputOutputAndSums:
+      return ByProduct{DType::kFloat32, {shape[0] * node.spec->heads * shape[1]}};
+    case Saved::kInputAndStats: {
+      const bool by_row = node.spec->kind == OpKind::kLayerNorm;
+      const int64_t norms = by_row ? shape.elements() / shape[shape.rank() - 1] : shape[1];
+      return ByProduct{DType::kFloat32, {2 * norms}};
+    }
+    case Saved::kNothing:
+    case Saved::kInput:
+    case Saved::kOutput:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
                                             const std::vector<LayerInfo>& infos, int first_layer,
                                             int last_layer, const Recipe& recipe) {

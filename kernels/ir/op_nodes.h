@@ -3,6 +3,7 @@
 // The operators of a stage in the order in which the forward runs them, before any of them is an
 // instruction. Used by StageBuilder only. A pure function; any thread.
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,13 +31,20 @@ struct OpNode {
   bool gives_value = true;  // the output is the operator's
   std::vector<BufferIndex> inputs;
   BufferIndex output = kNoBuffer;
-  BufferIndex by_product = kNoBuffer;     // batch norm's stats, max-pool's indices
-  BufferIndex dscale_dshift = kNoBuffer;  // batch norm's, from its input-gradient
+  BufferIndex by_product = kNoBuffer;     // a norm's stats, max-pool's indices, attention's sums
+  BufferIndex dscale_dshift = kNoBuffer;  // a norm's, from its input-gradient
   std::vector<BufferIndex> parameters;
   std::vector<BufferIndex> gradients;  // of parameters that step
   std::vector<BufferIndex> updated;    // of those, the next version
   std::vector<BufferIndex> statistics;
 };
+
+// What the node's forward makes for its backward beside the output; none where that needs nothing.
+struct ByProduct {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+};
+std::optional<ByProduct> ByProductOf(const OpNode& node);
 
 // The nodes of these layers, without values. `infos` is InferShapes(model, batch). InvalidArgument:
 // nobody reads an operator's output, or a frozen batch norm stands behind layers that are trained.

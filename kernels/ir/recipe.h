@@ -18,7 +18,14 @@
 namespace runnel {
 
 // The part of an operator's forward that its backward needs.
-enum class Saved : uint8_t { kNothing, kInput, kOutput, kInputAndStats, kIndices };
+enum class Saved : uint8_t {
+  kNothing,
+  kInput,
+  kOutput,
+  kInputAndStats,
+  kIndices,
+  kInputOutputAndSums
+};
 
 // One operator's translation and back-propagation.
 struct OpRule {

@@ -198,13 +198,10 @@ class StageBuilder {
     std::vector<BufferIndex> inputs = node.inputs;
     AppendWeights(Part::kForward, node, &inputs);
     std::vector<BufferIndex> outputs = {node.output};
-    if (node.rule->saved == Saved::kInputAndStats) {
-      const int64_t channels = program_.buffers[node.inputs[0]].shape[1];
-      node.by_product = AddValue(DType::kFloat32, {2 * channels});
-    } else if (node.rule->saved == Saved::kIndices) {
-      node.by_product = AddValue(DType::kUInt8, node.shape);
+    if (const auto by_product = ByProductOf(node)) {
+      node.by_product = AddValue(by_product->dtype, by_product->shape);
+      outputs.push_back(node.by_product);
     }
-    if (node.by_product != kNoBuffer) outputs.push_back(node.by_product);
     Append(node.statistics, &outputs);
     EmitRescaled(Part::kForward, node.rule->forward, node.rule->rescale_forward, node, inputs,
                  outputs);
@@ -280,12 +277,15 @@ class StageBuilder {
       case Saved::kIndices:
         operands.push_back(node.by_product);
         break;
+      case Saved::kInputOutputAndSums:
+        operands.insert(operands.end(), {input, node.output, node.by_product});
+        break;
     }
     const BufferIndex dx = AddGradientOf(input);
     std::vector<BufferIndex> results = {dx};
     if (node.rule->saved == Saved::kInputAndStats) {
-      const Buffer& stats = program_.buffers[node.by_product];
-      node.dscale_dshift = AddValue(stats.dtype, Shape(stats.shape));
+      const int64_t scales = program_.buffers[node.parameters[0]].shape.elements();
+      node.dscale_dshift = AddValue(DType::kFloat32, {2 * scales});
       results.push_back(node.dscale_dshift);
     }
     EmitRescaled(Part::kInputGradient, node.rule->input_gradient, node.rule->rescale_input_gradient,

@@ -67,7 +67,8 @@ class GraphWriter {
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
       const int spatial = (read == 0 ? info.input : info.op_outputs[read - 1]).rank() - 2;
       const OpKind kind = layer.ops[i].kind;
-      if (kind == OpKind::kEmbedding || (kind == OpKind::kLinear && spatial > 0)) {
+      if (kind == OpKind::kEmbedding || kind >= OpKind::kLayerNorm ||
+          (kind == OpKind::kLinear && spatial > 0)) {
         return absl::InvalidArgumentError(
             absl::StrCat("layer ", layer.name, ", op ", i, " (", Name(kind),
                          "): models of tokens cannot be written as ONNX; take NPZ"));
@@ -183,6 +184,9 @@ class GraphWriter {
         SetInt(AddNode("Flatten", name, inputs), "axis", 1);
         break;
       case OpKind::kEmbedding:
+      case OpKind::kLayerNorm:
+      case OpKind::kGelu:
+      case OpKind::kAttention:
         break;
     }
     return absl::StrCat(name, ".out");

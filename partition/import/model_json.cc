@@ -28,7 +28,9 @@ bool HasBias(OpKind kind) { return kind == OpKind::kConv || kind == OpKind::kLin
 bool IsTable(OpKind kind) { return kind == OpKind::kEmbedding; }
 bool HasWeights(OpKind kind) { return HasBias(kind) || IsTable(kind); }
 bool IsConv(OpKind kind) { return kind == OpKind::kConv; }
+bool IsAttention(OpKind kind) { return kind == OpKind::kAttention; }
 bool IsNorm(OpKind kind) { return kind == OpKind::kBatchNorm; }
+bool Normalises(OpKind kind) { return IsNorm(kind) || kind == OpKind::kLayerNorm; }
 bool IsDropout(OpKind kind) { return kind == OpKind::kDropout; }
 bool HasPadding(OpKind kind) { return kind == OpKind::kConv || kind == OpKind::kMaxPool; }
 bool HasWindow(OpKind kind) { return HasPadding(kind) || kind == OpKind::kAvgPool; }
@@ -44,6 +46,8 @@ struct OpField {
 };
 constexpr OpField kOpFields[] = {
     {"rows", IsTable, &OpSpec::rows},
+    {"positions", IsTable, nullptr, nullptr, &OpSpec::positions},
+    {"heads", IsAttention, &OpSpec::heads},
     {"out", HasWeights, &OpSpec::out_channels},
     {"kernel", HasWindow, nullptr, &OpSpec::kernel},
     {"stride", HasWindow, nullptr, &OpSpec::stride},
@@ -51,7 +55,7 @@ constexpr OpField kOpFields[] = {
     {"groups", IsConv, &OpSpec::groups},
     {"bias", HasBias, nullptr, nullptr, &OpSpec::bias},
     {"rate", IsDropout, nullptr, nullptr, nullptr, &OpSpec::rate},
-    {"epsilon", IsNorm, nullptr, nullptr, nullptr, &OpSpec::epsilon},
+    {"epsilon", Normalises, nullptr, nullptr, nullptr, &OpSpec::epsilon},
     {"momentum", IsNorm, nullptr, nullptr, nullptr, &OpSpec::momentum},
     {"init_std", HasWeights, nullptr, nullptr, nullptr, &OpSpec::init_std},
 };

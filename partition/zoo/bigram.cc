@@ -8,7 +8,7 @@ ModelSpec Bigram() {
   constexpr int64_t kBytes = 256;
   ModelSpec model;
   model.name = "bigram";
-  model.input = {64};
+  model.input = {128};
   model.classes = kBytes;
   OpSpec hidden = Linear(0, 128);
   OpSpec logits = Linear(0, kBytes);

@@ -27,7 +27,7 @@ struct ModelRow {
   BitSwitches bit_switches = {};  // bits of --bits accept and bandwidth
 };
 
-// The table, zoo/builtin_models.cc.
+// The table, zoo/models.inc.
 absl::Span<const ModelRow> BuiltinModels();
 // Of "json:FILE" and "onnx:FILE", networks of the user's own: defaults that suit small ones; it has
 // no `make`.

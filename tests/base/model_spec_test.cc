@@ -135,8 +135,41 @@ TEST(InferShapes, TokensAreLookedUpFirst) {
   EXPECT_THAT(error(), HasSubstr("layer both, op 0 (linear): reads tokens"));
 }
 
+TEST(InferShapes, ADecodersBlock) {
+  OpSpec embedding = Embedding(11);
+  embedding.positions = true;
+  embedding.out_channels = 6;
+  OpSpec attention = {.kind = OpKind::kAttention, .inputs = {2}, .heads = 3};
+  const OpSpec norm = {.kind = OpKind::kLayerNorm, .inputs = {0}};
+  ModelSpec model{
+      "m",
+      {7},
+      6,
+      {{"table", {embedding}},
+       {"block", {norm, Linear(1, 18), attention, {.kind = OpKind::kGelu, .inputs = {3}}}}}};
+  const auto infos = InferShapes(model, 4);
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  EXPECT_EQ((*infos)[0].state[1].name, "0.positions");
+  EXPECT_EQ((*infos)[0].state[1].shape, Shape({7, 6}));
+  EXPECT_EQ((*infos)[0].parameters, 11 * 6 + 7 * 6);
+  EXPECT_EQ((*infos)[1].state[0].shape, Shape({6}));
+  EXPECT_EQ((*infos)[1].output, Shape({4, 7, 6}));
+  EXPECT_EQ((*infos)[1].macs, 4 * 7 * (6 * 18 + 2 * 7 * 6));
+  const auto error = [&](auto change) {
+    ModelSpec changed = model;
+    change(changed.layers[1].ops);
+    return std::string(InferShapes(changed, 4).status().message());
+  };
+  EXPECT_THAT(error([](auto& ops) { ops[2].heads = 4; }),
+              HasSubstr("6 features do not fit 4 heads"));
+  EXPECT_THAT(error([](auto& ops) { ops[2].heads = 0; }), HasSubstr("do not fit 0 heads"));
+  EXPECT_THAT(error([](auto& ops) { ops[1].out_channels = 17; }),
+              HasSubstr("layer block, op 2 (attention): needs (N,T,3F), got 4x7x17"));
+  EXPECT_THAT(error([](auto& ops) { ops[0].epsilon = 0; }), HasSubstr("epsilon must be positive"));
+}
+
 TEST(OpNames, RoundTrip) {
-  for (int kind = 1; kind <= 12; ++kind) {
+  for (int kind = 1; kind <= 15; ++kind) {
     EXPECT_EQ(OpKindFromName(Name(static_cast<OpKind>(kind))).value(), static_cast<OpKind>(kind));
   }
   EXPECT_FALSE(OpKindFromName("conv3d").ok());

@@ -52,10 +52,18 @@ bool IsEmbedding(OpCode code) {
   return code == OpCode::kEmbeddingForward || code == OpCode::kEmbeddingWeightGradient;
 }
 
+bool IsOfTransformers(OpCode code) {
+  constexpr OpCode kCodes[] = {OpCode::kLayerNormForward, OpCode::kLayerNormInputGradient,
+                               OpCode::kGeluForward,      OpCode::kGeluInputGradient,
+                               OpCode::kAttentionForward, OpCode::kAttentionInputGradient};
+  return IsEmbedding(code) ||
+         std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
+}
+
 // LibTorch has no kernels for recipes that fake-quantise, OpenCL none for tokens.
 bool MayBeMissing(const BackendRow& row, OpCode code) {
   return (row.name == "torch" && TraitsOf(code).numbers == Numbers::kGridFloats) ||
-         (row.name == "opencl" && IsEmbedding(code));
+         (row.name == "opencl" && IsOfTransformers(code));
 }
 
 // A case with memory: a program of one instruction.

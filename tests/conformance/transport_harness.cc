@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
+#include "tests/conformance/relay_lab.h"
 #include "tests/support/in_process/loopback.h"
 #include "tests/support/in_process/simulated.h"
-#include "tests/conformance/relay_lab.h"
 
 namespace runnel {
 namespace {

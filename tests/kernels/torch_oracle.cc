@@ -100,7 +100,27 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
     case OpKind::kFlatten:
       return x.flatten(1);
     case OpKind::kEmbedding:
-      return at::embedding(Of(layer, index, "weight"), x);
+      return op.positions
+                 ? at::embedding(Of(layer, index, "weight"), x) + Of(layer, index, "positions")
+                 : at::embedding(Of(layer, index, "weight"), x);
+    case OpKind::kLayerNorm:
+      return at::layer_norm(x, {x.size(-1)}, Of(layer, index, "scale"), Of(layer, index, "shift"),
+                            op.epsilon);
+    case OpKind::kGelu:
+      return at::gelu(x, "tanh");
+    case OpKind::kAttention: {
+      const auto heads = [&](const at::Tensor& t) {
+        return t.reshape({t.size(0), t.size(1), op.heads, -1}).transpose(1, 2);
+      };
+      const std::vector<at::Tensor> parts = x.chunk(3, 2);
+      const at::Tensor q = heads(parts[0]), k = heads(parts[1]), v = heads(parts[2]);
+      const at::Tensor scores =
+          q.matmul(k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
+      const at::Tensor later = at::ones({x.size(1), x.size(1)}, at::kBool).triu(1);
+      const at::Tensor shares =
+          scores.masked_fill(later, -std::numeric_limits<double>::infinity()).softmax(-1);
+      return shares.matmul(v).transpose(1, 2).flatten(2);
+    }
   }
   return {};
 }

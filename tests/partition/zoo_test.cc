@@ -77,6 +77,9 @@ constexpr GoldenRow kGolden[] = {
     {"mobilenet_v1_imagenet", "MBV1 224 1000", 15},
     {"resnet18_nobn_imagenet", "ResNet18 ImageNet 224", 10, -2 * kResNet18Channels - 1000},
     {"resnet34_nobn_imagenet", "ResNet34 ImageNet 224", 18, -2 * kResNet34Channels - 1000},
+    {"transformer_tiny", "transformer_tiny", 6},
+    {"transformer_small", "transformer_small", 6},
+    {"transformer_base", "transformer_base", 8},
 };
 
 nlohmann::json LoadGolden() {

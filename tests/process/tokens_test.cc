@@ -89,6 +89,36 @@ TEST_F(Tokens, CrossLinksAsynchronouslyAndCompressed) {
   EXPECT_LT(RunCentral(run)["loss"], 1.4);
 }
 
+// One block of a decoder.
+constexpr const char* kDecoder = R"({"format": "runnel-model", "version": 1, "name": "decoder",
+  "input": [128], "classes": 256, "layers": [
+  {"name": "embedding", "ops": [{"op": "embedding", "rows": 256, "out": 16, "positions": true,
+                                 "init": "normal", "init_std": 0.1}]},
+  {"name": "block", "ops": [
+    {"op": "layer_norm"}, {"op": "linear", "out": 48, "bias": true},
+    {"op": "attention", "heads": 2}, {"op": "linear", "out": 16, "bias": true},
+    {"op": "add", "from": [0, 4]},
+    {"op": "layer_norm"}, {"op": "linear", "out": 32, "bias": true},
+    {"op": "gelu"}, {"op": "linear", "out": 16, "bias": true},
+    {"op": "add", "from": [5, 9]}]},
+  {"name": "head", "ops": [{"op": "layer_norm"}, {"op": "linear", "out": 256}]}]})";
+
+TEST_F(Tokens, ADecoderLearnsTheSameOnOneAndThreeStages) {
+  Write(dir_ / "decoder.json", kDecoder);
+  Words run = With(run_, {"--model", absl::StrCat("json:", dir_ / "decoder.json"), "--optimizer",
+                          "adamw", "--lr", "0.01", "--epochs", "4"});
+  const nlohmann::json plain = RunCentral(With(run, {"--local-workers", "0"}));
+  EXPECT_LT(plain["loss"], 1.2);
+  EXPECT_GT(plain["accuracy"], 0.4);
+  const nlohmann::json cut = RunCentral(With(run, {"--local-workers", "3"}));
+  EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]);
+  *std::find(run.begin(), run.end(), "cpu") = "ref";
+  EXPECT_NEAR(RunCentral(With(run, {"--local-workers", "0"}))["loss"].get<double>(),
+              plain["loss"].get<double>(), 0.02);
+  run.insert(run.end(), {"--recipe", "niti"});
+  ExpectRefused(run, "(embedding): tables are FP32");
+}
+
 TEST_F(Tokens, AModelFromAFile) {
   const std::string file = dir_ / "net.json";
   const std::string text = Show("bigram");
@@ -110,10 +140,10 @@ TEST_F(Tokens, AModelFromAFile) {
 TEST_F(Tokens, WhatDoesNotFitIsOneLine) {
   ExpectRefused(
       With({"train", "--model", "lenet"}, data_),
-      "--dataset wikitext2: its samples are tokens 64, model lenet takes numbers 1x28x28");
+      "--dataset wikitext2: its samples are tokens 128, model lenet takes numbers 1x28x28");
   ExpectRefused({"train", "--model", "bigram", "--data", "synthetic_digits"},
                 "--dataset synthetic_digits: its samples are numbers 1x28x28, model bigram takes "
-                "tokens 64");
+                "tokens 128");
   Write(dir_ / "t.csv", "1,2,a\n2,1,b\n3,1,a\n1,1,b\n");
   ExpectRefused({"train", "--model", "bigram", "--data", absl::StrCat("csv:", dir_ / "t.csv")},
                 "its samples are numbers 2, model bigram takes tokens 2");
@@ -121,7 +151,7 @@ TEST_F(Tokens, WhatDoesNotFitIsOneLine) {
                 "layer embedding, op 0 (embedding): tables are FP32; take --recipe fp32");
   ExpectRefused(With(run_, {"--augment", "flip"}), "--augment flip: ");
   Write(dir_ / "test.txt", "short");
-  ExpectRefused(run_, "test.txt: has 5 bytes, one sample needs 65");
+  ExpectRefused(run_, "test.txt: has 5 bytes, one sample needs 129");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ NAMED_PAGE = re.compile(r"[\w./-]*\w\.md\b")
 PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor|lab))\s+([^|&;#\n`]*)")
 # A row of a table of builtin things: its name is the first text. Every name stands in README.md;
 # of a model's, the name without what README.md explains once.
-TABLES_OF_NAMES = ("partition/zoo/builtin_models.cc", "partition/zoo/rewrites/rewrites.cc",
+TABLES_OF_NAMES = ("partition/zoo/models.inc", "partition/zoo/rewrites/rewrites.cc",
                    "partition/policies/builtin_policies.cc",
                    "partition/schedules/builtin_schedules.cc", "central/data/builtin_datasets.cc",
                    "compress/builtin_codecs.cc", "kernels/backends/builtin_backends.cc",

@@ -9,6 +9,19 @@
 #include "proto/base/status_macros.h"
 
 namespace runnel::host {
+namespace {
+
+// Into weight-gradient `output`, or on top of it.
+void StoreGradient(const Call& call, absl::Span<const double> sums, size_t output) {
+  float* to = call.out(output);
+  for (const double sum : sums) {
+    const auto gradient = static_cast<float>(sum);
+    *to = call.adds() ? *to + gradient : gradient;
+    ++to;
+  }
+}
+
+}  // namespace
 
 absl::Status Dropout(const Call& call) {
   const double rate = call.attributes().rate;
@@ -46,6 +59,10 @@ absl::Status EmbeddingForward(const Call& call) {
   RUNNEL_RETURN_IF_ERROR(CheckTokens(tokens, call.in_shape(1).elements() / width));
   float* y = call.out(0);
   for (const int32_t token : tokens) y = std::copy_n(call.in(1) + token * width, width, y);
+  if (!call.has_input(2)) return absl::OkStatus();
+  const int64_t places = call.in_shape(0)[1] * width;
+  for (int64_t i = 0; i < call.out_shape(0).elements(); ++i)
+    call.out(0)[i] += call.in(2)[i % places];
   return absl::OkStatus();
 }
 
@@ -60,12 +77,13 @@ absl::Status EmbeddingWeightGradient(const Call& call) {
   for (const int32_t token : tokens) {
     for (int64_t i = 0; i < width; ++i) sums[static_cast<size_t>(token * width + i)] += *dy++;
   }
-  float* dweight = call.out(0);
-  for (const double sum : sums) {
-    const auto gradient = static_cast<float>(sum);
-    *dweight = call.adds() ? *dweight + gradient : gradient;
-    ++dweight;
-  }
+  StoreGradient(call, sums, 0);
+  if (!call.has_output(1)) return absl::OkStatus();
+  const int64_t places = call.in_shape(1)[1] * width;
+  sums.assign(static_cast<size_t>(places), 0.0);
+  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i)
+    sums[static_cast<size_t>(i % places)] += static_cast<double>(call.in(0)[i]);
+  StoreGradient(call, sums, 1);
   return absl::OkStatus();
 }
 

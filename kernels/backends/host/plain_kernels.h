@@ -16,4 +16,12 @@ absl::Status CheckTokens(absl::Span<const int32_t> tokens, int64_t rows);
 absl::Status EmbeddingForward(const Call& call);
 absl::Status EmbeddingWeightGradient(const Call& call);
 
+// transformer_kernels.cc.
+absl::Status LayerNormForward(const Call& call);
+absl::Status LayerNormInputGradient(const Call& call);
+absl::Status GeluForward(const Call& call);
+absl::Status GeluInputGradient(const Call& call);
+absl::Status AttentionForward(const Call& call);
+absl::Status AttentionInputGradient(const Call& call);
+
 }  // namespace runnel::host

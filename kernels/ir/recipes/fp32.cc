@@ -32,6 +32,12 @@ constexpr OpRule kRules[] = {
     // Tokens have no gradient, so none is ever asked for.
     {OpKind::kEmbedding, OpCode::kEmbeddingForward, OpCode::kEmbeddingForward, OpCode::kCopy,
      OpCode::kEmbeddingWeightGradient, Saved::kNothing},
+    {OpKind::kLayerNorm, OpCode::kLayerNormForward, OpCode::kLayerNormForward,
+     OpCode::kLayerNormInputGradient, OpCode::kBatchNormWeightGradient, Saved::kInputAndStats},
+    {OpKind::kGelu, OpCode::kGeluForward, OpCode::kGeluForward, OpCode::kGeluInputGradient,
+     std::nullopt, Saved::kInput},
+    {OpKind::kAttention, OpCode::kAttentionForward, OpCode::kAttentionForward,
+     OpCode::kAttentionInputGradient, std::nullopt, Saved::kInputOutputAndSums},
 };
 
 }  // namespace

@@ -217,6 +217,9 @@ class Folder {
         return absl::OkStatus();
       }
       case OpKind::kEmbedding:
+      case OpKind::kLayerNorm:
+      case OpKind::kGelu:
+      case OpKind::kAttention:
         break;
     }
     return absl::InvalidArgumentError(

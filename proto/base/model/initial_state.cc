@@ -65,6 +65,7 @@ TensorData Draw(const StateTensorSpec& spec, const LayerSpec& layer, const Layer
   switch (spec.role) {
     case TensorRole::kWeight:
     case TensorRole::kBias:
+    case TensorRole::kPositions:
       return DrawWeightOrBias(spec, layer.ops[spec.op], WeightShape(info, spec), random);
     case TensorRole::kScale:
     case TensorRole::kRunningVar:

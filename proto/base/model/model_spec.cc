@@ -24,6 +24,9 @@ constexpr struct {
     {OpKind::kAdd, "add"},
     {OpKind::kFlatten, "flatten"},
     {OpKind::kEmbedding, "embedding"},
+    {OpKind::kLayerNorm, "layer_norm"},
+    {OpKind::kGelu, "gelu"},
+    {OpKind::kAttention, "attention"},
 };
 
 // Shape inference of one layer, op by op. Messages name the layer and the op.
@@ -146,7 +149,7 @@ class LayerInference {
     AddState("weight", TensorRole::kWeight, *weight);
     if (op.bias) AddState("bias", TensorRole::kBias, {op.out_channels});
     RUNNEL_RETURN_IF_ERROR(AddMacs(in.elements() / features, weight->elements()));
-    return WithFeatures(in.dims().first(static_cast<size_t>(in.rank()) - 1));
+    return WithFeatures(in.dims().first(static_cast<size_t>(in.rank()) - 1), op.out_channels);
   }
 
   absl::StatusOr<Shape> InferEmbedding(const Shape& in) {
@@ -154,12 +157,38 @@ class LayerInference {
     absl::StatusOr<Shape> table = Shape::Create({spec().rows, spec().out_channels});
     if (!table.ok()) return Error(table.status().message());
     AddState("weight", TensorRole::kWeight, *table);
-    return WithFeatures(in.dims());
+    if (spec().positions) {
+      absl::StatusOr<Shape> places = Shape::Create({in[1], spec().out_channels});
+      if (!places.ok()) return Error(places.status().message());
+      AddState("positions", TensorRole::kPositions, *places);
+    }
+    return WithFeatures(in.dims(), spec().out_channels);
   }
 
-  absl::StatusOr<Shape> WithFeatures(absl::Span<const int64_t> rows) const {
+  absl::StatusOr<Shape> InferLayerNorm(const Shape& in) {
+    if (in.rank() != 2 && in.rank() != 3)
+      return Error(absl::StrCat("needs (N,F) or (N,T,F), got ", in.ToString()));
+    if (!(spec().epsilon > 0)) return Error("epsilon must be positive");
+    const Shape features = {in[in.rank() - 1]};
+    AddState("scale", TensorRole::kScale, features);
+    AddState("shift", TensorRole::kShift, features);
+    return in;
+  }
+
+  // Counted as if each position saw all.
+  absl::StatusOr<Shape> InferAttention(const Shape& in) {
+    if (in.rank() != 3 || in[2] % 3 != 0)
+      return Error(absl::StrCat("needs (N,T,3F), got ", in.ToString()));
+    const int64_t features = in[2] / 3;
+    if (spec().heads < 1 || features % spec().heads != 0)
+      return Error(absl::StrCat(features, " features do not fit ", spec().heads, " heads"));
+    RUNNEL_RETURN_IF_ERROR(AddMacs(in[0] * in[1], 2 * in[1] * features));
+    return WithFeatures(in.dims().first(2), features);
+  }
+
+  absl::StatusOr<Shape> WithFeatures(absl::Span<const int64_t> rows, int64_t features) const {
     std::vector<int64_t> dims(rows.begin(), rows.end());
-    dims.push_back(spec().out_channels);
+    dims.push_back(features);
     absl::StatusOr<Shape> shape = Shape::Create(dims);
     if (!shape.ok()) return Error(shape.status().message());
     return shape;
@@ -223,6 +252,12 @@ class LayerInference {
         return Shape({in[0], in.elements() / in[0]});
       case OpKind::kEmbedding:
         return InferEmbedding(in);
+      case OpKind::kLayerNorm:
+        return InferLayerNorm(in);
+      case OpKind::kGelu:
+        return in;
+      case OpKind::kAttention:
+        return InferAttention(in);
     }
     return Error("is not known");
   }
@@ -295,7 +330,8 @@ int64_t ModelSpec::tokens() const {
 int ModelSpec::frozen_front() const {
   const auto has_parameters = [](const OpSpec& op) {
     return op.kind == OpKind::kConv || op.kind == OpKind::kLinear ||
-           op.kind == OpKind::kBatchNorm || op.kind == OpKind::kEmbedding;
+           op.kind == OpKind::kBatchNorm || op.kind == OpKind::kEmbedding ||
+           op.kind == OpKind::kLayerNorm;
   };
   if (layers.empty() || !layers.front().frozen) return 0;
   int front = 0;

@@ -29,6 +29,11 @@ enum class OpKind : uint8_t {
   kAdd = 10,           // two inputs of equal shape
   kFlatten = 11,       // (N,...) -> (N,F)
   kEmbedding = 12,     // of the samples, tokens: (N,T) -> (N,T,F), row `token` of its table
+  kLayerNorm = 13,     // over the last axis of (N,F) or (N,T,F)
+  kGelu = 14,          // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  // (N,T,3F) -> (N,T,F): queries, keys and values, F features each, those of a head side by side. A
+  // position sees those before it and itself; queries are divided by sqrt(F / heads).
+  kAttention = 15,
 };
 
 // "conv", "linear", ...: the wire's name of an operator.
@@ -60,11 +65,13 @@ struct OpSpec {
   int64_t groups = 1;     // conv
   bool bias = false;      // conv, linear
   double rate = 0;        // dropout: probability of a zero, in [0, 1)
-  double epsilon = 1e-5;  // batch norm
+  double epsilon = 1e-5;  // batch norm, layer norm
   double momentum = 0.1;  // batch norm: running = (1 - momentum) * running + momentum * batch
   InitKind init = InitKind::kUniformFanIn;
   double init_std = 0.01;
-  int64_t rows = 0;  // embedding: how many tokens there are
+  int64_t rows = 0;        // embedding: how many tokens there are
+  bool positions = false;  // embedding: a trained vector for each position is added
+  int64_t heads = 1;       // attention
 
   friend bool operator==(const OpSpec&, const OpSpec&) = default;
 };
@@ -102,12 +109,13 @@ struct ModelSpec {
 enum class TensorRole : uint8_t {
   kWeight = 1,       // trainable
   kBias = 2,         // trainable
-  kScale = 3,        // trainable: batch norm's gamma, starts at 1
-  kShift = 4,        // trainable: batch norm's beta, starts at 0
+  kScale = 3,        // trainable: a norm's gamma, starts at 1
+  kShift = 4,        // trainable: a norm's beta, starts at 0
   kRunningMean = 5,  // statistic, starts at 0
   kRunningVar = 6,   // statistic, starts at 1; unbiased estimate
   kExponent = 7,     // exponent of the op's int8 weight, fixed for the run (number_format.h)
   kKeptScales = 8,   // scales of the op's products, and their history (training/rescale.h)
+  kPositions = 9,    // trainable: an embedding's, (T,F)
 };
 bool IsTrainable(TensorRole role);  // unless its layer is frozen
 
@@ -129,7 +137,7 @@ struct LayerInfo {
   std::vector<Shape> op_outputs;       // by op, including the batch
   std::vector<StateTensorSpec> state;  // by op; within an op trainable first, in TensorRole order
   int64_t parameters = 0;              // trainable elements
-  int64_t macs = 0;  // multiply-accumulates of conv and linear for the whole batch
+  int64_t macs = 0;  // multiply-accumulates of conv, linear and attention for the whole batch
 };
 
 // Upper bounds for models from outside; checked by InferShapes before anything is sized by them.

@@ -36,6 +36,9 @@ constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kDropout, IsNotHalf, "the rate is not 0.5, which alone an exponent can undo"},
     {OpKind::kAvgPool, WindowsOverlap, "windows overlap"},
     {OpKind::kEmbedding, Always, "tables are FP32; take --recipe fp32"},
+    {OpKind::kLayerNorm, Always, "integers are not normalised; take --recipe fp32"},
+    {OpKind::kGelu, Always, "integers have no such curve; take a model with relu"},
+    {OpKind::kAttention, Always, "a softmax is FP32; take --recipe fp32"},
 };
 
 #define RUNNEL_RECIPE_FAMILY(Id, ...) RecipeFamily{__VA_ARGS__},

@@ -66,7 +66,7 @@ void ListFields(auto& list, OpSpec& op) {
   list("kind", op.kind)("inputs", op.inputs)("out_channels", op.out_channels)("kernel", op.kernel)(
       "stride", op.stride)("padding", op.padding)("groups", op.groups)("bias", op.bias)(
       "rate", op.rate)("epsilon", op.epsilon)("momentum", op.momentum)("init", op.init)(
-      "init_std", op.init_std)("rows", op.rows);
+      "init_std", op.init_std)("rows", op.rows)("positions", op.positions)("heads", op.heads);
 }
 
 void ListFields(auto& list, LayerSpec& layer) {

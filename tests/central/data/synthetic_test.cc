@@ -167,11 +167,11 @@ TEST(PortableMath, NoiseHasUnitVariance) {
 }
 
 TEST(Datasets, TheTableSaysWhatNeedsADataDir) {
-  EXPECT_THAT(
-      DatasetNames(),
-      ::testing::ElementsAre("synthetic_digits", "synthetic_har", "synthetic_keywords", "mnist",
-                             "cifar10", "ucihar", "wikitext2", "csv:FILE[,label=COLUMN]",
-                             "npy:SAMPLES,LABELS", "images:FOLDER[,size=SIDE]"));
+  EXPECT_THAT(DatasetNames(),
+              ::testing::ElementsAre("synthetic_digits", "synthetic_har", "synthetic_keywords",
+                                     "mnist", "cifar10", "ucihar", "wikitext2", "wikitext2_words",
+                                     "csv:FILE[,label=COLUMN]", "npy:SAMPLES,LABELS",
+                                     "images:FOLDER[,size=SIDE]"));
   for (const DatasetRow& row : BuiltinDatasets()) {
     const auto splits = LoadDataset(absl::StrCat(row.name, row.is_own() ? ":" : ""), "", 1);
     EXPECT_EQ(splits.ok(), !row.needs_data_dir && !row.is_own()) << row.name;

@@ -42,6 +42,10 @@ absl::Status ReluInputGradient(Calls calls) {
 absl::Status Relu6InputGradient(Calls calls) {
   return Binary(calls[0], calls[0].kernels().relu6_gradient);
 }
+absl::Status GeluForward(Calls calls) { return Unary(calls[0], calls[0].kernels().gelu); }
+absl::Status GeluInputGradient(Calls calls) {
+  return Binary(calls[0], calls[0].kernels().gelu_gradient);
+}
 absl::Status Add(Calls calls) { return Binary(calls[0], calls[0].kernels().add); }
 
 absl::Status UpdateByOptimizer(Calls calls) {

@@ -111,6 +111,27 @@ struct DepthwiseOuter {
   float* sums = nullptr;
 };
 
+// out[0..columns) = the sum over k < depth of a[k * a_stride] * b[k * b_stride + 0..columns).
+struct RowProduct {
+  const float* a = nullptr;
+  int64_t a_stride = 1;
+  int64_t depth = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  int64_t columns = 0;
+  float* out = nullptr;
+};
+
+// Rows that a layer norm takes.
+struct LayerNormRows {
+  const float* x = nullptr;
+  int64_t rows = 0;
+  int64_t width = 0;
+  const float* scale = nullptr;
+  const float* shift = nullptr;  // of the forward
+  float epsilon = 0;
+};
+
 #define RUNNEL_OPTIMIZER(...) +1
 inline constexpr size_t kOptimizers = 0
 #include "proto/base/training/optimizers.inc"
@@ -146,7 +167,23 @@ struct Kernels {
   void (*normalise_gradient)(const float* dy, const float* x, int64_t rows, int64_t channels,
                              const Normalisation& n, const float* a, const float* b, float* dx);
 
+  void (*row_product)(const RowProduct& p);
+  // The largest of the scores times `scale`; sum: of what e^(scale * score - that) is.
+  float (*score_maximum)(const float* scores, int64_t count, float scale, float* sum);
+  // e^(scale * score - log_sum); shares may be scores.
+  void (*shares)(const float* scores, int64_t count, float scale, float log_sum, float* shares);
+  // scale * share * (dshare - mean); dscores may be dshares.
+  void (*score_gradient)(const float* shares, const float* dshares, int64_t count, float scale,
+                         float mean, float* dscores);
+  // mean and inverse may be null.
+  void (*layer_norm)(const LayerNormRows& n, float* y, float* mean, float* inverse);
+  // Adds to dscale and dshift.
+  void (*layer_norm_gradient)(const LayerNormRows& n, const float* dy, const float* mean,
+                              const float* inverse, float* dx, float* dscale, float* dshift);
+
   // Elementwise; the output may be one of the inputs.
+  void (*gelu)(const float* x, int64_t count, float* y);
+  void (*gelu_gradient)(const float* dy, const float* x, int64_t count, float* dx);
   void (*relu)(const float* x, int64_t count, float* y);
   void (*relu6)(const float* x, int64_t count, float* y);
   void (*relu_gradient)(const float* dy, const float* y, int64_t count, float* dx);

@@ -9,6 +9,7 @@
 #include "kernels/backends/cpu/fp32/rows/norm_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/outer_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/product_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/transformer_kernels.h"
 #include "kernels/ir/optimizers/element_steps.h"
 
 namespace runnel::fp32 {
@@ -30,6 +31,14 @@ constexpr Kernels MakeKernels(const char* name, Isa isa) {
       .normalise = Normalise<V>,
       .normalise_sums = NormaliseSums<V>,
       .normalise_gradient = NormaliseGradient<V>,
+      .row_product = RunRowProduct<V>,
+      .score_maximum = ScoreMaximum<V>,
+      .shares = SharesOf<V>,
+      .score_gradient = ScoreGradient<V>,
+      .layer_norm = LayerNorm<V>,
+      .layer_norm_gradient = LayerNormGradient<V>,
+      .gelu = Gelu<V>,
+      .gelu_gradient = GeluGradient<V>,
       .relu = Relu<V>,
       .relu6 = Relu6<V>,
       .relu_gradient = ReluGradient<V>,
