@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/conformance/case_maker.h"
-#include "tests/conformance/named_shapes.h"
 
 namespace runnel {
 Shape Maker::DrawWindow(const Shape& x, OpKind kind) {

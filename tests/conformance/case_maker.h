@@ -9,6 +9,7 @@
 
 #include "proto/base/random.h"
 #include "tests/conformance/backend_cases.h"
+#include "tests/conformance/named_shapes.h"
 
 namespace runnel {
 
