@@ -32,23 +32,25 @@ script=accuracy_staleness.sh
 . tests/process/ucihar_runs.sh
 prepare_runs
 
-# sync, or how staleness is met (plain, or parts joined by +: aggregateK, aheadPERCENT, rampPERCENT OF THE STEPS), and -raised for
-# 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
+# How staleness is met: parts joined by + (sync, plain, nag, nadam, adamw, aggregateK, aheadPERCENT, rampPERCENT OF THE STEPS), and
+# -raised for 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
 flags_of() {
-  local part digits ramp=0 ahead=0
-  [ "$1" != sync ] || { echo "--schedule sync_1f1b"; return; }
-  echo "--schedule async_1f1b"
+  local part digits ramp=0 ahead=0 schedule=async_1f1b
   for part in $(tr + ' ' <<< "${1%-raised}"); do
     digits=$(tr -dc 0-9 <<< "$part")
     case $part in
       plain) ;;
+      sync) schedule=sync_1f1b ;;
+      nag | nadam) echo "--optimizer ${part}_stale" ;;
+      adamw) echo "--optimizer adamw" ;;
       aggregate[0-9]*) echo "--aggregate-every $digits" ;;
       ahead[0-9]*) ahead=$(awk -v d="$digits" 'BEGIN {print d / 100}') ;;
       ramp[0-9]*) ramp=$((epochs * 38 * digits / 100)) ;;
       *) echo "accuracy_staleness.sh: method $1 is not known" >&2; return 2 ;;
     esac
   done
-  echo "--look-ahead $ahead --stale-rate-steps $ramp"
+  [ $schedule = sync_1f1b ] || echo "--look-ahead $ahead --stale-rate-steps $ramp"
+  echo "--schedule $schedule"
   [[ $1 != *-raised ]] || echo "--caps 10,6,1"
 }
 

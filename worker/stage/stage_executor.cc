@@ -106,6 +106,7 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.weight_decay = options_.training.weight_decay;
   std::copy(optimizer_.parameters.begin(), optimizer_.parameters.end(),
             context.optimizer_parameters.begin());
+  context.optimizer_parameters.back() = static_cast<double>(options_.delay);
   context.gradient_bits =
       GradientBitsAt(options_.training, options_.changes, place.epoch, place.step);
   return context;

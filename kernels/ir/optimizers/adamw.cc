@@ -1,21 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/ir/optimizers/momentum_lead.h"
 #include "kernels/ir/optimizers/optimizer_step.h"
 
 namespace runnel::optimizers {
-namespace {
-
-// base^exponent from products only: the same on every machine, which a C library's pow is not.
-double Power(double base, int64_t exponent) {
-  double power = 1;
-  for (; exponent > 0; exponent >>= 1, base *= base) {
-    if (exponent & 1) power *= base;
-  }
-  return power;
-}
-
-}  // namespace
 
 OptimizerScalars AdamWScalars(const StepContext& context);
 OptimizerScalars AdamWScalars(const StepContext& context) {

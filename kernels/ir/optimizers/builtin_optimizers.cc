@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "kernels/ir/optimizers/element_steps.h"
+#include "kernels/ir/optimizers/momentum_lead.h"
 #include "kernels/ir/optimizers/optimizer_step.h"
 
 namespace runnel {
@@ -9,6 +10,24 @@ namespace optimizers {
 #define RUNNEL_OPTIMIZER(Id, ...) OptimizerScalars Id##Scalars(const StepContext& context);
 #include "proto/base/training/optimizers.inc"
 #undef RUNNEL_OPTIMIZER
+
+double Power(double base, int64_t exponent) {
+  double power = 1;
+  for (; exponent > 0; exponent >>= 1, base *= base) {
+    if (exponent & 1) power *= base;
+  }
+  return power;
+}
+
+double MomentumLead(double beta, int64_t delay) {
+  double lead = 0, term = 1;
+  for (int64_t k = 0; k <= delay; ++k) lead += term *= beta;
+  return lead;
+}
+
+int64_t DelayIn(const StepContext& context) {
+  return static_cast<int64_t>(context.optimizer_parameters.back());
+}
 
 namespace {
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 
 #include "kernels/ir/optimizers/adamw.h"
+#include "kernels/ir/optimizers/nadam_stale.h"
+#include "kernels/ir/optimizers/nag_stale.h"
 #include "kernels/ir/optimizers/optimizer_scalars.h"
 #include "kernels/ir/optimizers/sgd.h"
 
