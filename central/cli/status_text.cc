@@ -41,9 +41,10 @@ std::string HeadText(const Json& state) {
   return text;
 }
 
-std::string WaitingText(const Json& join) {
+std::string WaitingText(const Json& state) {
+  if (state.value("phase", "") != "waiting") return "";
+  const Json& join = state.at("join");
   const int wanted = join.value("wanted", 0), here = join.value("here", 0);
-  if (here >= wanted) return "";
   std::string text = absl::StrCat("\n", here, " of ", wanted, " workers are here; to join:");
   for (const Json& command : join.at("commands"))
     absl::StrAppend(&text, "\n  ", absl::Utf8SafeCEscape(command.get<std::string>()));
@@ -143,7 +144,7 @@ absl::StatusOr<std::string> StatusText(absl::string_view state_json) {
                           now.value("from_step", 0), " on");
       if (now.contains("why")) absl::StrAppend(&plan, ": ", Text(now, "why"));
     }
-    return absl::StrCat(HeadText(state), WaitingText(state.at("join")), plan, WorkersText(state),
+    return absl::StrCat(HeadText(state), WaitingText(state), plan, WorkersText(state),
                         LinksText(state.at("links")), EventsText(state.at("events")));
   } catch (const Json::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("central is of another version (", error.what(),

@@ -66,7 +66,7 @@ function showHead(state) {
 function showWaiting(state) {
   const join = state.join, missing = join.wanted - join.here;
   by("waiting").hidden = state.phase === "done" || (state.phase !== "waiting" && missing <= 0);
-  by("waiting-text").textContent = (missing > 0 ? `${missing} more awaited. ` : "") +
+  by("waiting-text").textContent = (missing > 0 ? `${missing} more ${state.phase === "waiting" ? "awaited" : "may join"}. ` : "") +
     `Here: ${join.here} of ${join.wanted} that dial in, ${join.local_here} of ${join.local_wanted} on central's host.`;
   const [again, first] = join.commands;
   by("join").hidden = !again;
