@@ -44,6 +44,7 @@
 #include "worker/membership/certificate_keeper.h"
 #include "worker/membership/device_identity.h"
 #include "worker/membership/membership.h"
+#include "worker/numbers_main.h"
 #include "worker/program_main.h"
 #include "worker/service.h"
 #include "worker/tune_main.h"
@@ -331,6 +332,7 @@ int main(int argc, char** argv) {
   runnel::AddCheckFlag(app, check);
   const auto tune = runnel::AddTuneCommand(app);
   const auto infer = runnel::AddInferCommand(app);
+  const auto numbers = runnel::AddNumbersCommand(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -345,6 +347,7 @@ int main(int argc, char** argv) {
   if (tune->command->parsed())
     return runnel::ExitCode(runnel::RunTuneCommand(*tune, options.state_folder));
   if (infer->command->parsed()) return runnel::ExitCode(runnel::RunInferCommand(*infer));
+  if (numbers->command->parsed()) return runnel::ExitCode(runnel::RunNumbersCommand(*numbers));
   runnel::RaiseFileLimit();
   if (check) return runnel::Check(options);
   const auto identity = runnel::FindIdentity(membership, options);

@@ -7,6 +7,11 @@ namespace runnel {
 absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, const Recipe& recipe,
                                                  const StagePrograms& programs) {
   const bool is_integer = recipe.numbers.integer_parameters();
+  if (IsHalf(recipe.numbers.activation) && !traits.computes_halves) {
+    return absl::UnimplementedError(
+        absl::StrCat("recipe ", recipe.name, ": backend ", traits.name, " does not compute in ",
+                     Name(recipe.numbers.activation), "; take --backend cpu or ref"));
+  }
   if (is_integer && programs.rescale.keeps() && !traits.rescales_in_products) {
     return absl::UnimplementedError(absl::StrCat(
         "--rescale ", programs.rescale.mode == RescaleMode::kStatic ? "static" : "adaptive",

@@ -50,6 +50,8 @@ struct BackendTraits {
   // The backend computes programs that were compiled with this CompileOptions::stash, and wants
   // them.
   DType stash = DType::kFloat32;
+  // Runs programs of halves (Program::values).
+  bool computes_halves = false;
   // Weight-gradients can be those of shifted slices (BatchSplit).
   bool shifts_slices = false;
   // Slices of a batch (BatchSplit) run one after the other. Backends without this compute the

@@ -169,6 +169,8 @@ struct Program {
   int first_layer = 0;
   int last_layer = 0;
   int64_t batch = 0;
+  // Of the recipe's activations. Instructions of halves (IsHalf) compute in FP32 on them.
+  DType values = DType::kFloat32;
   bool has_loss = false;              // the stage ends with the model's last layer
   bool needs_input_gradient = false;  // a gradient leaves: first_layer > ModelSpec::frozen_front
   bool backward_reads_output = false;

@@ -76,17 +76,18 @@ absl::Status CheckRecipe(const Recipe& recipe) {
   if (recipe.gradient_rounding == Rounding::kStochastic) {
     return error("stochastic rounding of gradients is not defined");
   }
-  if (IsScaled(numbers.activation) != recipe.quantize.has_value()) {
-    return error("integer activations need a way in for raw samples, FP32 ones none");
+  if ((numbers.activation != DType::kFloat32) != recipe.quantize.has_value()) {
+    return error("activations need a way in for raw samples, FP32 ones none");
   }
   if (IsScaled(numbers.activation) != IsScaled(numbers.error)) {
     return error("activations and their gradients are both integers or both floats");
   }
-  if (numbers.weight != numbers.parameter) {
-    return error("products read weights as they are kept, or fake-quantised in FP32");
+  if (numbers.weight != numbers.parameter &&
+      !(IsHalf(numbers.weight) && numbers.parameter == DType::kFloat32)) {
+    return error("products read weights as they are kept, or FP32 ones as halves");
   }
   if (numbers.activation != numbers.weight) {
-    return error("activations and weights are both integers or both FP32");
+    return error("products read activations and weights in one type");
   }
   if (IsScaled(numbers.weight_gradient) != recipe.add_weight_gradient.has_value()) {
     return error("integer weight-gradients need an instruction that adds them, FP32 ones none");

@@ -17,6 +17,7 @@ class StageBuilder {
     program_.first_layer = first_layer;
     program_.last_layer = last_layer;
     program_.batch = infos[first_layer].input[0];
+    program_.values = recipe.numbers.activation;
     program_.has_loss = last_layer + 1 == model.layer_count();
     program_.needs_input_gradient = first_layer > model.frozen_front();
     program_.input = infos[first_layer].input;
@@ -156,7 +157,7 @@ class StageBuilder {
 
   void EmitForward(bool training) {
     BufferIndex entering = input_;
-    if (recipe_.quantize && program_.first_layer == 0) {
+    if (recipe_.quantize && program_.first_layer == 0 && IsFloat(model_.input_type())) {
       entering = AddActivation(program_.input);
       Emit(training ? Part::kForward : Part::kForwardEval, *recipe_.quantize, nodes_.front(),
            {input_}, {entering});

@@ -16,7 +16,7 @@ bool Probe(Isa isa) {
       return true;
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("popcnt");
+             __builtin_cpu_supports("f16c") && __builtin_cpu_supports("popcnt");
     case Isa::kAvxVnni: {
       // Not among the compiler's names: leaf 7, sub-leaf 1, EAX bit 4.
       unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

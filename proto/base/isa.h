@@ -7,7 +7,7 @@ namespace runnel {
 // On one kind of machine, ascending: each but kNeonI8mm has everything that those before it need.
 enum class Isa {
   kPortable,
-  kAvx2,     // with FMA and POPCNT
+  kAvx2,     // with FMA, F16C and POPCNT
   kAvxVnni,  // the 256-bit dot product
   kAvx512,   // F, BW, DQ, VL
   kAvx512Vnni,

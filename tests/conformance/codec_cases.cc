@@ -95,6 +95,16 @@ double MxBound(const Crossing& crossing, size_t e) {
   return std::max({std::ldexp(x, -mantissa - 1), least * scale / 2, x - most * scale});
 }
 
+// Half of what two neighbours differ by; fp16 also what is beyond its largest value.
+template <int kMantissaBits, int kLeast>
+double NumberTypeBound(const Crossing& crossing, size_t e) {
+  const double x = std::abs(double{crossing.x[e]});
+  const bool scales = crossing.codec.family[0] == 'e';
+  const double scale = scales ? double{Field(crossing.payload, 0)} : 1;
+  const double beyond = crossing.codec.family == "fp16" ? x - 65504 : 0;
+  return std::max({std::ldexp(x, -kMantissaBits - 1), std::ldexp(scale, kLeast - 1), beyond});
+}
+
 // 20 octaves have 126 steps; among FP32's denormals a step is as large as at 2^-126.
 double Topk8Bound(const Crossing& crossing, size_t e) {
   return 0.085 * (std::abs(crossing.x[e]) + 0x1p-126);
@@ -111,7 +121,11 @@ double LowrankBound(const Crossing& crossing, size_t) {
 
 constexpr FamilyCase kCases[] = {
     {.family = "amsgrad_mbq", .bound = MbqBound, .fields = Alphas},
+    {.family = "bf16", .bound = NumberTypeBound<7, -133>},
+    {.family = "e4m3", .bound = NumberTypeBound<3, -9>, .fields = OneField},
+    {.family = "e5m2", .bound = NumberTypeBound<2, -16>, .fields = OneField},
     {.family = "eden", .bound = RotatedBound, .draws = true},
+    {.family = "fp16", .bound = NumberTypeBound<10, -24>},
     {.family = "hadamard", .bound = RotatedBound, .draws = true, .loss = 1.5},
     {.family = "hadamard_ef", .bound = RotatedBound, .draws = true},
     {.family = "identity", .bound = NoError, .fields = OneField},

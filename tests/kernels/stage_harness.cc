@@ -54,14 +54,12 @@ PartAccess AccessOf(Part part, const Program& program, Steps steps) {
 
 std::array<int64_t, kStorageCount> AreaBytes(const Program& p) {
   const int64_t parameters = p.state.parameter_bytes;
-  const int64_t input = p.input.elements() * static_cast<int64_t>(sizeof(float));
-  const int64_t output = p.output.elements() * static_cast<int64_t>(sizeof(float));
   const int64_t labels =
       p.batch * LabelsPerSample(p.output) * static_cast<int64_t>(sizeof(int32_t));
-  return {input,
-          output,
-          output,
-          input,
+  return {p.input_bytes,
+          p.output_bytes,
+          p.output_gradient_bytes,
+          p.input_gradient_bytes,
           labels,
           16,
           parameters,
@@ -229,8 +227,12 @@ absl::Status TestPipeline::Forward(Part part, const float* x, const int32_t* lab
     }
     RUNNEL_RETURN_IF_ERROR(stages[i]->Run(part, context));
   }
-  const float* output = stages.back()->data(Storage::kOutput);
-  logits.assign(output, output + stages.back()->program.output.elements());
+  const TestStage& last = *stages.back();
+  logits.resize(static_cast<size_t>(last.program.output.elements()));
+  const NumberType& type =
+      TypeOf(IsFloat(last.program.values) ? last.program.values : DType::kFloat32);
+  type.to_float({last.bindings[Storage::kOutput], logits.size() * type.bytes}, 0,
+                absl::MakeSpan(logits));
   return absl::OkStatus();
 }
 

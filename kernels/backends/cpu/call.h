@@ -13,10 +13,13 @@
 #include "kernels/backends/cpu/workspace.h"
 #include "kernels/backends/host/call.h"
 
-// The tables of loops, by kind of number: fp32/kernel_table.h, int8/int8_kernels.h,
+// The tables of loops, by kind of number: fp32/kernel_table.h, half/loops.h, int8/int8_kernels.h,
 // integer/loops.h, codes/code_loops.h.
 namespace runnel::fp32 {
 struct Kernels;
+}
+namespace runnel::half {
+struct Loops;
 }
 namespace runnel::cpu {
 struct CodeLoops;
@@ -40,6 +43,7 @@ struct Operand {
 // Shared by all calls of one executable.
 struct Machine {
   const fp32::Kernels* fp32 = nullptr;
+  const half::Loops* half = nullptr;
   const Int8Kernels* int8 = nullptr;
   const IntegerLoops* integer = nullptr;
   const CodeLoops* codes = nullptr;

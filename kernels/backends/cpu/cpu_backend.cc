@@ -11,6 +11,7 @@
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/cpu/fp32/summation_rule.h"
 #include "kernels/backends/cpu/fused_steps.h"
+#include "kernels/backends/cpu/half/half_kernels.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
 #include "kernels/backends/cpu/layout_plan.h"
 #include "kernels/backends/cpu/lone_kernels.h"
@@ -34,12 +35,19 @@ using cpu::ThreadPool;
 using cpu::Turn;
 using cpu::Workspace;
 
+const KernelRow* FindKernelOf(absl::Span<const KernelRow> rows, OpCode code) {
+  for (const KernelRow& row : rows) {
+    if (row.code == code) return &row;
+  }
+  return nullptr;
+}
+
+const KernelRow* FindHalfKernel(OpCode code) { return FindKernelOf(half::KernelRows(), code); }
+
 const KernelRow* FindKernel(OpCode code) {
   for (absl::Span<const KernelRow> rows :
        {fp32::KernelRows(), cpu::IntegerKernels(), cpu::CodeKernels()}) {
-    for (const KernelRow& row : rows) {
-      if (row.code == code) return &row;
-    }
+    if (const KernelRow* row = FindKernelOf(rows, code); row != nullptr) return row;
   }
   return nullptr;
 }
@@ -65,6 +73,7 @@ constexpr InstructionSet kInstructionSets[] = {
 Machine MachineOf(const InstructionSet& set) {
   Machine machine;
   machine.fp32 = &BestRowWithin(fp32::SupportedKernels(), set.isa);
+  machine.half = &half::LoopsFor(set.isa);
   machine.int8 = &BestRowWithin(cpu::SupportedInt8Kernels(), set.isa);
   machine.integer = &cpu::IntegerLoopsFor(set.isa);
   machine.codes = &cpu::CodeLoopsFor(set.isa);
@@ -200,6 +209,7 @@ class CpuBackend : public Backend {
             .recomputes = fused_,
             .rescales_in_products = true,
             .codes_in_products = true,
+            .computes_halves = true,
             .shifts_slices = true,
             .takes_slices = true,
             .rates = {.int8_macs_per_second = 150e9,
@@ -221,11 +231,13 @@ class CpuBackend : public Backend {
   KernelTimer* kernel_timer() override { return &timer_; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
-    RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));
+    const bool halves = IsHalf(program.values);
+    RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout,
+                            cpu::PlanLayout(program, halves ? FindHalfKernel : FindKernel));
     return std::make_unique<CpuExecutable>(
         program, layout.workspace_bytes,
-        fused_ ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_, pool_,
-        PreparedFor(program));
+        fused_ && !halves ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_,
+        pool_, PreparedFor(program));
   }
 
  private:

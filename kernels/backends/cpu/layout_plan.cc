@@ -172,6 +172,9 @@ void TurnSample(const Machine& machine, const Turn& turn, int64_t sample, const 
     case 1:
       return Transpose(reinterpret_cast<const int8_t*>(source), rows, size / rows,
                        reinterpret_cast<int8_t*>(target));
+    case 2:
+      return Transpose(reinterpret_cast<const int16_t*>(source), rows, size / rows,
+                       reinterpret_cast<int16_t*>(target));
     case 8:
       return Transpose(reinterpret_cast<const int64_t*>(source), rows, size / rows,
                        reinterpret_cast<int64_t*>(target));

@@ -58,14 +58,15 @@ class Call {
     return reinterpret_cast<float*>(Address(instruction_.inputs[i]));
   }
 
+  const Instruction& instruction() const { return instruction_; }
+  const Buffer& buffer(BufferIndex index) const { return program_.buffers[index]; }
+  std::byte* Address(BufferIndex index) const {
+    return bindings_[buffer(index).storage] + buffer(index).offset_bytes;
+  }
+
   const StepContext& context;
 
  private:
-  std::byte* Address(BufferIndex index) const {
-    const Buffer& buffer = program_.buffers[index];
-    return bindings_[buffer.storage] + buffer.offset_bytes;
-  }
-
   const Program& program_;
   const Instruction& instruction_;
   const Bindings& bindings_;

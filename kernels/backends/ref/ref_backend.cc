@@ -3,6 +3,7 @@
 #include "kernels/backends/host/interpreter.h"
 #include "kernels/backends/host/optimizer_update.h"
 #include "kernels/backends/host/plain_kernels.h"
+#include "kernels/backends/host/widened_call.h"
 #include "kernels/backends/ref/ref_kernels.h"
 
 namespace runnel {
@@ -88,6 +89,41 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kRealProductToCodes, ref::RealProductToCodes},
 };
 
+// Of programs of halves.
+constexpr host::KernelRow kHalfKernels[] = {
+    {OpCode::kConvForward, ref::HalfForward},
+    {OpCode::kLinearForward, ref::HalfForward},
+    {OpCode::kEmbeddingForward, host::Widened<host::EmbeddingForward>},
+    {OpCode::kBatchNormForward, host::Widened<ref::BatchNormForward>},
+    {OpCode::kBatchNormEval, host::Widened<ref::BatchNormEval>},
+    {OpCode::kBatchNormAgain, host::Widened<ref::BatchNormAgain>},
+    {OpCode::kReluForward, host::Widened<ref::ReluForward>},
+    {OpCode::kRelu6Forward, host::Widened<ref::Relu6Forward>},
+    {OpCode::kDropoutForward, host::Widened<host::Dropout>},
+    {OpCode::kMaxPoolForward, host::Widened<ref::MaxPoolForward>},
+    {OpCode::kAvgPoolForward, host::Widened<ref::AvgPoolForward>},
+    {OpCode::kGlobalAvgPoolForward, host::Widened<ref::GlobalAvgPoolForward>},
+    {OpCode::kAddForward, host::Widened<ref::Sum>},
+    {OpCode::kCopy, host::Widened<host::Copy>},
+    {OpCode::kSoftmaxCrossEntropy, host::Widened<ref::SoftmaxCrossEntropy>},
+    {OpCode::kSoftmaxCrossEntropyEval, host::Widened<ref::SoftmaxCrossEntropyEval>},
+    {OpCode::kConvInputGradient, ref::HalfInputGradient},
+    {OpCode::kLinearInputGradient, ref::HalfInputGradient},
+    {OpCode::kBatchNormInputGradient, host::Widened<ref::BatchNormInputGradient>},
+    {OpCode::kReluInputGradient, host::Widened<ref::ReluInputGradient>},
+    {OpCode::kRelu6InputGradient, host::Widened<ref::Relu6InputGradient>},
+    {OpCode::kDropoutInputGradient, host::Widened<host::Dropout>},
+    {OpCode::kMaxPoolInputGradient, host::Widened<ref::MaxPoolInputGradient>},
+    {OpCode::kAvgPoolInputGradient, host::Widened<ref::AvgPoolInputGradient>},
+    {OpCode::kGlobalAvgPoolInputGradient, host::Widened<ref::GlobalAvgPoolInputGradient>},
+    {OpCode::kAccumulate, host::Widened<ref::Sum>},
+    {OpCode::kConvWeightGradient, ref::HalfWeightGradient},
+    {OpCode::kLinearWeightGradient, ref::HalfWeightGradient},
+    {OpCode::kEmbeddingWeightGradient, host::Widened<host::EmbeddingWeightGradient>},
+    {OpCode::kBatchNormWeightGradient, ref::BatchNormWeightGradient},
+    {OpCode::kOptimizerUpdate, host::UpdateByOptimizer},
+};
+
 class RefBackend : public Backend {
  public:
   BackendTraits traits() const override {
@@ -96,6 +132,7 @@ class RefBackend : public Backend {
         .numerics_class = "ref",
         .rescales_in_products = true,
         .codes_in_products = true,
+        .computes_halves = true,
         .shifts_slices = true,
         .keeps_values = true,
         .rates = {
@@ -104,6 +141,7 @@ class RefBackend : public Backend {
   std::string description() const override { return "plain loops, one thread"; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    if (IsHalf(program.values)) return host::Interpret(program, name(), kHalfKernels);
     return host::Interpret(program, name(), kKernels);
   }
 };

@@ -28,6 +28,9 @@ absl::Status ConvWeightGradient(const Call& call);
 absl::Status LinearForward(const Call& call);
 absl::Status LinearInputGradient(const Call& call);
 absl::Status LinearWeightGradient(const Call& call);
+absl::Status HalfForward(const Call& call);  // conv and linear
+absl::Status HalfInputGradient(const Call& call);
+absl::Status HalfWeightGradient(const Call& call);
 absl::Status BatchNormForward(const Call& call);
 absl::Status BatchNormEval(const Call& call);
 absl::Status BatchNormAgain(const Call& call);

@@ -64,8 +64,12 @@ struct NumberFormat {
   bool integer_boundaries() const { return IsScaled(activation); }
   // Weights step by whole mantissas (GradientBits): no learning rate, no optimizer.
   bool integer_parameters() const { return IsScaled(parameter); }
-  // Whether all arithmetic is exact: the same bytes on every numerics class.
-  bool is_exact() const { return IsScaled(activation) && IsScaled(weight) && IsScaled(error); }
+  // Whether the bytes are the same on every numerics class: integers are exact, and products of
+  // bf16 have one order of their sums everywhere (kernels/ir/arithmetic/half_products.h).
+  bool is_exact() const {
+    const auto all = [this](auto is) { return is(activation) && is(weight) && is(error); };
+    return all(IsScaled) || all([](DType type) { return type == DType::kBFloat16; });
+  }
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
 };
 

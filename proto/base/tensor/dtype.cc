@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/tensor/float16.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/tensor/quantize.h"
+#include "proto/base/tensor/small_float.h"
 
 namespace runnel {
 namespace {
@@ -50,11 +51,18 @@ using enum NumberKind;
 // By number, from 1 on.
 constexpr NumberType kTypes[] = {
     {kFloat32, "f32", 4, kFloat, kLargest<float>, 3.7 + 0.9, 0.9, CopyToFloat, CopyFromFloat},
-    {kFloat16, "f16", 2, kFloat, 65504, 3.7 + 0.9, 0.9, Float16ToFloat, FloatToFloat16},
+    {kFloat16, "f16", 2, kFloat, 65504, 3.7 + 0.9, 0.9, DecodeSmall<kHalfFormat>,
+     EncodeSmall<kHalfFormat>},
     {kInt8, "i8", 1, kMantissa, 127, 0.2 + 0.1, 0.1, DequantizeInt8, QuantizeInt8},
     {kInt32, "i32", 4, kMantissa, kLargest<int32_t>, 0.2 + 0.1, 0.1, nullptr, nullptr},
     {kInt64, "i64", 8, kMantissa, kLargest<int64_t>, 0.2 + 0.1, 0.1, nullptr, nullptr},
     {kUInt8, "u8", 1, kCode, 255, 0.2 + 0.1, 0.1, nullptr, nullptr},
+    {kBFloat16, "bf16", 2, kFloat, 0x1.FEp127, 3.7 + 0.9, 0.9, DecodeSmall<kBFloat16Format>,
+     EncodeSmall<kBFloat16Format>},
+    {kE4M3, "e4m3", 1, kFloat, 448, 3.7 + 0.9, 0.9, DecodeSmall<kE4M3Format>,
+     EncodeSmall<kE4M3Format>},
+    {kE5M2, "e5m2", 1, kFloat, 57344, 3.7 + 0.9, 0.9, DecodeSmall<kE5M2Format>,
+     EncodeSmall<kE5M2Format>},
 };
 
 }  // namespace
@@ -68,6 +76,16 @@ absl::StatusOr<DType> DTypeFromNumber(uint32_t number) {
     return absl::InvalidArgumentError(absl::StrCat("dtype ", number, " is not known"));
   }
   return kTypes[number - 1].dtype;
+}
+
+absl::StatusOr<DType> DTypeFromName(absl::string_view name) {
+  std::vector<absl::string_view> names;
+  for (const NumberType& row : kTypes) {
+    if (row.name == name) return row.dtype;
+    names.push_back(row.name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("number type '", name, "' is not known; there is ", absl::StrJoin(names, ", ")));
 }
 
 bool AllFinite(DType dtype, absl::Span<const std::byte> elements) {

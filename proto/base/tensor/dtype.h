@@ -18,7 +18,10 @@ enum class DType : uint8_t {
   kInt8 = 3,
   kInt32 = 4,
   kInt64 = 5,
-  kUInt8 = 6
+  kUInt8 = 6,
+  kBFloat16 = 7,
+  kE4M3 = 8,
+  kE5M2 = 9
 };
 
 enum class NumberKind : uint8_t {
@@ -36,7 +39,8 @@ struct NumberType {
   NumberKind kind;
   double largest;  // the largest value of an element
   // Energy of one multiplication with its addition, and of an addition alone, in picojoules
-  // (worker/stage/work_energy.h). Products of i8 are added up in 32 bits, those of f16 in FP32.
+  // (worker/stage/work_energy.h). Products of i8 are added up in 32 bits, those of 16-bit floats in
+  // FP32.
   double mac_picojoules;
   double add_picojoules;
   // `exponent` is 0 for kFloat.
@@ -52,11 +56,15 @@ const NumberType& TypeOf(DType dtype);
 inline size_t SizeOf(DType dtype) { return TypeOf(dtype).bytes; }
 inline absl::string_view Name(DType dtype) { return TypeOf(dtype).name; }
 inline bool IsFloat(DType dtype) { return TypeOf(dtype).kind == NumberKind::kFloat; }
+// Floats of 16 bits, which programs compute with as values of FP32 sums.
+inline bool IsHalf(DType dtype) { return IsFloat(dtype) && SizeOf(dtype) == 2; }
 // Tensors of the type have one exponent for all elements.
 inline bool IsScaled(DType dtype) { return TypeOf(dtype).kind == NumberKind::kMantissa; }
 
 // InvalidArgument for a number that names no type (bytes from outside).
 absl::StatusOr<DType> DTypeFromNumber(uint32_t number);
+// InvalidArgument lists the names, for a name that no row has.
+absl::StatusOr<DType> DTypeFromName(absl::string_view name);
 
 // Whether no value of the elements is infinite or no number. True of kMantissa and kCode.
 bool AllFinite(DType dtype, absl::Span<const std::byte> elements);

@@ -1,0 +1,15 @@
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "kernels/backends/cpu/half/loops.h"
+
+namespace runnel::half {
+namespace {
+#include "kernels/backends/cpu/half/rows/loops_body.inc"
+}  // namespace
+
+extern const Loops kAvx512Loops;
+constinit const Loops kAvx512Loops = MakeLoops(Isa::kAvx512);
+
+}  // namespace runnel::half
+#endif

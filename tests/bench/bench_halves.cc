@@ -1,0 +1,104 @@
+// Step times and memory of recipe bf16 beside fp32, in turn in one run, one thread.
+//
+// bench_halves [--models lenet,vgg11] [--batch 64] [--backend cpu] [--runs 5]
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "kernels/backends/backend.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/status_macros.h"
+#include "tests/kernels/random_model.h"
+#include "tests/kernels/stage_harness.h"
+
+namespace runnel {
+namespace {
+
+using Flags = std::map<std::string, std::string>;
+
+struct Side {
+  const char* recipe;
+  TestPipeline net;
+  std::vector<double> ms;  // of steps
+};
+
+absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& side) {
+  const StepContext context = {.sequence = Sequence(step),
+                               .step = step,
+                               .step_labels = batch,
+                               .learning_rate = 0.01,
+                               .momentum = 0.9};
+  const auto samples = RandomValues(1, static_cast<uint64_t>(step), batch * model.input.elements());
+  const auto labels = RandomLabels(1, static_cast<uint64_t>(step), batch,
+                                   side.net.stages.back()->program.output[1]);
+  const auto begin = std::chrono::steady_clock::now();
+  RUNNEL_RETURN_IF_ERROR(side.net.ForwardBackward(samples.data(), labels.data(), context));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  side.ms.push_back(took.count());
+  return absl::OkStatus();
+}
+
+// What lives while a step runs, beside the parameters and their slots.
+double ValueMegabytes(const TestStage& stage) {
+  return static_cast<double>(stage.program.stash_bytes + stage.program.scratch_bytes) * 1e-6;
+}
+
+absl::Status Measure(const std::string& name, int64_t batch, int runs, Backend& backend) {
+  RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
+  std::vector<Side> sides;
+  for (const char* recipe : {"fp32", "bf16"}) {
+    RUNNEL_ASSIGN_OR_RETURN(
+        TestPipeline net,
+        TestPipeline::Make(model, {}, batch, &backend, 1, Checks::kOff, Steps::kAlone, recipe));
+    sides.push_back({recipe, std::move(net), {}});
+  }
+  for (int run = 0; run <= runs; ++run) {
+    for (Side& side : sides) RUNNEL_RETURN_IF_ERROR(Step(model, batch, run, side));
+  }
+  for (Side& side : sides) {
+    std::sort(side.ms.begin() + 1, side.ms.end());  // behind the first, which warms up
+    std::printf("%-16s %-5s %9.1f ms a step, %8.1f MB of values\n", name.c_str(), side.recipe,
+                side.ms[1 + static_cast<size_t>(runs) / 2], ValueMegabytes(*side.net.stages[0]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Flags& flags) {
+  int64_t batch = 0;
+  int runs = 0;
+  if (!absl::SimpleAtoi(flags.at("--batch"), &batch) || batch < 2 ||
+      !absl::SimpleAtoi(flags.at("--runs"), &runs) || runs < 1)
+    return absl::InvalidArgumentError("--batch and --runs are numbers from 2 and 1 on");
+  RUNNEL_ASSIGN_OR_RETURN(const auto backend, MakeBackend(flags.at("--backend"), 1));
+  for (const std::string& name :
+       std::vector<std::string>(absl::StrSplit(flags.at("--models"), ',')))
+    RUNNEL_RETURN_IF_ERROR(Measure(name, batch, runs, *backend));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace runnel
+
+int main(int argc, char** argv) {
+  runnel::Flags flags = {
+      {"--models", "lenet,vgg11"}, {"--batch", "64"}, {"--backend", "cpu"}, {"--runs", "5"}};
+  for (int i = 1; i < argc; i += 2) {
+    if (flags.count(argv[i]) == 0 || i + 1 >= argc) {
+      std::cerr << "usage: bench_halves [--models M,...] [--batch N] [--backend B] [--runs N]\n";
+      return 2;
+    }
+    flags[argv[i]] = argv[i + 1];
+  }
+  const absl::Status status = runnel::Run(flags);
+  if (!status.ok()) std::cerr << status.message() << "\n";
+  return status.ok() ? 0 : 1;
+}
