@@ -89,9 +89,10 @@ TEST(Summary, HasExactlyTheseKeys) {
                           "resent_backward", "bandwidth_forward_bytes_per_s",
                           "bandwidth_backward_bytes_per_s", "relayed"));
   EXPECT_THAT(Keys(json["timeline"][0]), ElementsAre("batches", "seconds"));
-  EXPECT_THAT(Keys(json["stages"][0]),
-              ElementsAre("numerics_class", "busy_share", "wait_share", "busy_processor_share",
-                          "processor_share", "peak_rss_bytes", "memory_bytes"));
+  EXPECT_THAT(
+      Keys(json["stages"][0]),
+      ElementsAre("numerics_class", "busy_share", "wait_share", "codec_share",
+                  "busy_processor_share", "processor_share", "peak_rss_bytes", "memory_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
   EXPECT_THAT(Keys(json["recoveries"][0]),
               ElementsAre("step", "workers", "source", "detect_s", "plan_s", "fetch_s",
