@@ -1,11 +1,12 @@
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -86,7 +87,7 @@ class Vocabulary {
     return absl::OkStatus();
   }
 
-  absl::flat_hash_map<std::string, Token> numbers_;
+  std::map<std::string, Token, std::less<>> numbers_;
 };
 
 absl::StatusOr<fs::path> Find(absl::Span<const fs::path> folders, const std::string& split) {

@@ -52,9 +52,11 @@ TEST(RoundedStorage, TheStashHalves) {
 void ExpectOnlyStatisticsInFp32(const Program& program) {
   std::set<BufferIndex> statistics;
   for (const Instruction& instruction : program.part(Part::kForward)) {
-    const bool is_norm = instruction.code == OpCode::kBatchNormForward;
+    const bool has_statistics = instruction.code == OpCode::kBatchNormForward ||
+                                instruction.code == OpCode::kLayerNormForward ||
+                                instruction.code == OpCode::kAttentionForward;
     const bool is_loss = instruction.code == OpCode::kSoftmaxCrossEntropy;
-    if (is_norm) statistics.insert(instruction.outputs[1]);
+    if (has_statistics) statistics.insert(instruction.outputs[1]);
     if (is_loss) statistics.insert(instruction.outputs[0]);
   }
   std::set<BufferIndex> written;

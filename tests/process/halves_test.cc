@@ -19,23 +19,26 @@ using ::testing::HasSubstr;
 
 // clang-format off
 const Words kRun = {"train", "--recipe", "bf16", "--model", "lenet", "--dataset", "synthetic_digits",
-                    "--batch-size", "8", "--max-batches", "6", "--eval-every", "-1",
+                    "--batch-size", "8", "--eval-every", "-1",
                     "--schedule", "sync_1f1b", "--micro-batches", "2"};
 // clang-format on
+const Words kSixSteps = With(kRun, {"--max-batches", "6"});
 
 TEST(Bf16, HasTheSameWeightsOnAllProcessorsAndStages) {
-  const std::string want = Weights(With(kRun, {"--local-workers", "0", "--backend", "ref"}));
+  const std::string want = Weights(With(kSixSteps, {"--local-workers", "0", "--backend", "ref"}));
   EXPECT_EQ(want.size(), 64);
   for (const char* backend : {"cpu", "cpu:portable", "ref"}) {
-    EXPECT_EQ(Weights(With(kRun, {"--local-workers", "3", "--backend", backend})), want) << backend;
-    EXPECT_EQ(Weights(With(kRun, {"--local-workers", "0", "--backend", backend})), want) << backend;
+    EXPECT_EQ(Weights(With(kSixSteps, {"--local-workers", "3", "--backend", backend})), want)
+        << backend;
+    EXPECT_EQ(Weights(With(kSixSteps, {"--local-workers", "0", "--backend", backend})), want)
+        << backend;
   }
 }
 
 TEST(Bf16, GoesOnFromACheckpoint) {
   ScratchDir dir;
   const Words words = With(kRun, {"--local-workers", "2", "--barrier-every", "3"});
-  const std::string want = Weights(words);
+  const std::string want = Weights(With(words, {"--max-batches", "6"}));
   RunCentral(With(words, {"--max-batches", "3", "--checkpoint-dir", dir / "c"}));
   const json resumed = RunCentral({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "6"});
   EXPECT_EQ(resumed["weights_sha256"], want);
@@ -43,7 +46,7 @@ TEST(Bf16, GoesOnFromACheckpoint) {
 
 TEST(Bf16, IsRefusedWhereItIsNotComputed) {
   Process central(
-      With({"runnel-central"}, With(kRun, {"--local-workers", "0", "--backend", "hexagon"})));
+      With({"runnel-central"}, With(kSixSteps, {"--local-workers", "0", "--backend", "hexagon"})));
   EXPECT_EQ(central.Wait(), 2) << central.out();
   EXPECT_THAT(central.err(), HasSubstr("recipe bf16: backend hexagon does not compute in bf16"));
 }

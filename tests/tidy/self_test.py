@@ -128,7 +128,7 @@ class Rules(unittest.TestCase):
         ("kernels/backends/torch/a.h", "#pragma once\n#include <ATen/ATen.h>\n", "LibTorch stays"),
         ("predictor/networks/mlp.cc", "#include <torch/torch.h>\n", "LibTorch stays"),
         ("central/a.cc", "#include <CLI/CLI.hpp>\n", "CLI11 stays"),
-        ("proto/transport/a.cc", "#include <spdlog/spdlog.h>\n", "log and metrics"),
+        ("proto/transport/a.cc", "#include <spdlog/spdlog.h>\n", "log is an interface"),
         ("worker/a.cc", '#include "absl/synchronization/mutex.h"\n', "absl::Mutex"),
         ("worker/a.cc", "#include <glog/logging.h>\n", "one logging interface"),
         ("kernels/a.cc", '#include "proto/base/log.h"\n', "never logs"),

@@ -67,10 +67,12 @@ class RoundedStorage {
       const OpRule* rule = RuleOf(instruction);
       if (rule == nullptr) continue;
       layer_outputs[instruction.layer] = instruction.outputs[0];
+      const bool saves_both = rule->saved == Saved::kInputOutputAndSums;
       const bool saves_input = rule->weight_gradient.has_value() || rule->saved == Saved::kInput ||
-                               rule->saved == Saved::kInputAndStats;
+                               rule->saved == Saved::kInputAndStats || saves_both;
       if (saves_input) ClassOf(instruction.inputs[0]).is_rounded = true;
-      if (rule->saved == Saved::kOutput) ClassOf(instruction.outputs[0]).is_rounded = true;
+      if (rule->saved == Saved::kOutput || saves_both)
+        ClassOf(instruction.outputs[0]).is_rounded = true;
     }
     if (program_.has_loss) layer_outputs.erase(program_.last_layer);
     for (const auto& [layer, output] : layer_outputs) ClassOf(output).is_rounded = true;

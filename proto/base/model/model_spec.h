@@ -71,7 +71,7 @@ struct OpSpec {
   double init_std = 0.01;
   int64_t rows = 0;        // embedding: how many tokens there are
   bool positions = false;  // embedding: a trained vector for each position is added
-  int64_t heads = 1;       // attention
+  int64_t heads = 0;       // attention
 
   friend bool operator==(const OpSpec&, const OpSpec&) = default;
 };

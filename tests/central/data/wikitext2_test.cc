@@ -114,7 +114,7 @@ TEST_F(Wikitext2Words, AWordThatOnlyTheTestHasIsUnknown) {
   folder_.Write("train.txt", "<unk> " + Lines(40));
   const auto splits = Load();
   ASSERT_TRUE(splits.ok()) << splits.status();
-  EXPECT_EQ(splits->test->label(1), 0) << "<unk> came first";
+  EXPECT_EQ(splits->test->label(0), 0) << "<unk> came first";
 }
 
 TEST_F(Wikitext2Words, RefusesMoreWordsThanTokensCanNumber) {

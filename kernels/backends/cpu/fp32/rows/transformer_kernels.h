@@ -5,7 +5,6 @@
 #include <bit>
 
 #include "kernels/backends/cpu/fp32/kernel_table.h"
-#include "kernels/backends/cpu/fp32/rows/fake_quantize_kernels.h"
 
 namespace runnel::fp32 {
 
@@ -108,24 +107,28 @@ void ScoreGradient(const float* shares, const float* dshares, int64_t count, flo
   for (int64_t i = 0; i < count; ++i) dscores[i] = scale * shares[i] * (dshares[i] - mean);
 }
 
+// x / 2 * (1 + tanh u) = x / (1 + e^(-2u)): one division in place of tanh's three.
+constexpr float kGeluSlope = 0.797884561f;  // sqrt(2 / pi)
+constexpr float kGeluCube = 0.044715f;
+
+template <typename V>
+[[gnu::always_inline]] inline float GeluShare(float x) {
+  return 1.0f / (1.0f + Exp<V>(-2.0f * kGeluSlope * (x + kGeluCube * x * x * x)));
+}
+
 template <typename V>
 void Gelu(const float* x, int64_t count, float* y) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) {
-    const float v = x[i];
-    const float t = Tanh<V>(0.797884561f * (v + 0.044715f * v * v * v));
-    y[i] = 0.5f * v * (1.0f + t);
-  }
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * GeluShare<V>(x[i]);
 }
 
 template <typename V>
 void GeluGradient(const float* dy, const float* x, int64_t count, float* dx) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
-    const float v = x[i], square = v * v;
-    const float t = Tanh<V>(0.797884561f * (v + 0.044715f * v * square));
-    const float slope = 0.5f * v * (1.0f - t * t) * 0.797884561f * (1.0f + 0.134145f * square);
-    dx[i] = dy[i] * (0.5f * (1.0f + t) + slope);
+    const float v = x[i], share = GeluShare<V>(v);
+    const float slope = 2.0f * kGeluSlope * (1.0f + 3.0f * kGeluCube * v * v);
+    dx[i] = dy[i] * (share + v * share * (1.0f - share) * slope);
   }
 }
 
