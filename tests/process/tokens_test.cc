@@ -115,8 +115,6 @@ TEST_F(Tokens, ADecoderLearnsTheSameOnOneAndThreeStages) {
   *std::find(run.begin(), run.end(), "cpu") = "ref";
   EXPECT_NEAR(RunCentral(With(run, {"--local-workers", "0"}))["loss"].get<double>(),
               plain["loss"].get<double>(), 0.02);
-  run.insert(run.end(), {"--recipe", "niti"});
-  ExpectRefused(run, "(embedding): tables are FP32");
 }
 
 TEST_F(Tokens, AModelFromAFile) {
