@@ -16,8 +16,8 @@ The exit code is ctest's.
   tsan   thread sanitizer, the tests labelled tsan: those without LibTorch and gRPC, whose Debian
          builds are not instrumented; and those of --processes
 
-  --quick   with asan: only the tests of what reads bytes from outside (frames, messages, codecs), of
-            the state machines of a link, and the golden values of integer training
+  --quick   with asan: only the tests of what reads bytes from outside (frames, messages, codecs) and
+            of the state machines of a link
   --processes   with tsan: central and workers as real processes, their training, losses and members
 
 RUNNEL_SKIP_PACKAGES=1   leave packages alone

@@ -164,8 +164,9 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
                           MakeTrainingRules(setup, job.first_step, job.changes, {}));
   job.rules = &rules;
-  if (!setup.settings.log.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Create(setup.settings.log));
+  const auto logs = TrainingLog::Files(setup.settings.log, setup.settings.tensorboard);
+  if (!logs.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Create(logs));
   }
   std::optional<JournalWriter> journal;
   if (!setup.settings.journal.empty()) {
@@ -242,8 +243,9 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
                           MakeTrainingRules(setup, job.first_step, job.changes, checkpoint.rules));
   job.rules = &rules;
-  if (!settings.log.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Continue(settings.log, checkpoint.step));
+  const auto logs = TrainingLog::Files(settings.log, settings.tensorboard);
+  if (!logs.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Continue(logs, checkpoint.step));
   }
   std::optional<JournalWriter> journal;
   if (!settings.journal.empty()) {

@@ -20,6 +20,7 @@ RunSettings PlainLoopOf(RunSettings settings) {
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.log.clear();
+  settings.tensorboard.clear();
   settings.report.clear();
   settings.summary.clear();
   settings.metrics_port.reset();

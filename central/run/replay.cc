@@ -92,6 +92,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.log.clear();
+  settings.tensorboard.clear();
   settings.report.clear();
   settings.metrics_port.reset();
   settings.caps.clear();

@@ -52,6 +52,7 @@ RunSettings WithoutTraining(RunSettings settings) {
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.log.clear();
+  settings.tensorboard.clear();
   settings.report.clear();
   settings.metrics_port.reset();
   settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained

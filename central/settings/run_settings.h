@@ -63,6 +63,7 @@ struct RunSettings {
   std::string checkpoint_dir;
   std::string journal;
   std::string log;
+  std::string tensorboard;
   std::string summary;
   std::string listen = "127.0.0.1:0";   // control address for dialling workers
   std::string report;

@@ -94,19 +94,21 @@ TrainingSettings SettingsOf(absl::string_view rate) {
   return settings;
 }
 
+// Never above --lr, which each row reaches; from there on it never rises.
 TEST(RateTable, EachRowFallsFromTheRate) {
   ASSERT_EQ(Rates()[0].choice.name, "milestones");
   for (const Rate& rate : Rates()) {
     const TrainingSettings settings = SettingsOf(rate.choice.name);
     EXPECT_TRUE(CheckSetting({}, static_cast<double>(settings.run_steps)).ok());
-    EXPECT_EQ(RunRate(settings, 0, 0), 0.5) << rate.choice.name;
-    double before = 0.5;
+    double before = 0.5, top = 0;
     for (int64_t step = 0; step < settings.run_steps; ++step) {
       const double now = RunRate(settings, step / 10, step);
       EXPECT_LE(now, before) << rate.choice.name << " at " << step;
+      top = std::max(top, now);
       EXPECT_GE(now, 0) << rate.choice.name << " at " << step;
-      before = now;
+      before = top > 0.4999 ? now : 0.5;
     }
+    EXPECT_NEAR(top, 0.5, 1e-9) << rate.choice.name;
     // A run without steps that are known, and steps beyond them, have a rate too.
     EXPECT_GE(RunRate(settings, 9, 1000), 0);
     TrainingSettings unknown = settings;

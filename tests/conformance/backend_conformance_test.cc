@@ -13,12 +13,13 @@
 #include "kernels/backends/backend.h"
 #include "tests/conformance/backend_cases.h"
 #include "tests/conformance/named_shapes.h"
+#include "tests/support/case_count.h"
 
 namespace runnel {
 namespace {
 
 constexpr uint64_t kFirstSeed = 1;
-constexpr uint64_t kSeeds = 40;
+const uint64_t kSeeds = CaseCount(40);
 
 // All codes of floats. integer_conformance_test has the others.
 std::vector<OpCode> AllCodes() {

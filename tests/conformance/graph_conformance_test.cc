@@ -2,7 +2,6 @@
 // other dot products and memories, against ref: bit for bit, logits included.
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -14,15 +13,13 @@
 #include "kernels/models/graph_runner.h"
 #include "tests/conformance/random_graph.h"
 #include "tests/kernels/integer_backends.h"
+#include "tests/support/case_count.h"
 
 namespace runnel::inference {
 namespace {
 
-// RUNNEL_GRAPH_SEEDS: more than a build machine has time for.
 uint64_t Seeds(const std::string& backend) {
-  if (const char* seeds = std::getenv("RUNNEL_GRAPH_SEEDS"))
-    return std::strtoull(seeds, nullptr, 10);
-  return absl::StrContains(backend, "hexagon") ? 40 : 150;
+  return CaseCount(absl::StrContains(backend, "hexagon") ? 40 : 150);
 }
 
 // Names of integer_backends.h, and "cap:" with an instruction set of backend cpu, on two threads.

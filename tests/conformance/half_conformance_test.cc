@@ -16,11 +16,12 @@
 #include "tests/conformance/backend_cases.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
+#include "tests/support/case_count.h"
 
 namespace runnel {
 namespace {
 
-constexpr uint64_t kCases = 200;
+const uint64_t kCases = CaseCount(200);
 constexpr DType kHalves[] = {DType::kBFloat16, DType::kFloat16};
 
 // Operands that are halves; the others are what keeps FP32 sums.

@@ -3,7 +3,6 @@
 
 #include <malloc.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -13,15 +12,12 @@
 #include "tests/conformance/integer_cases.h"
 #include "tests/conformance/named_shapes.h"
 #include "tests/kernels/integer_backends.h"
+#include "tests/support/case_count.h"
 
 namespace runnel {
 namespace {
 
-// RUNNEL_INTEGER_SEEDS: more than a build machine has time for.
-uint64_t Seeds() {
-  const char* seeds = std::getenv("RUNNEL_INTEGER_SEEDS");
-  return seeds == nullptr ? 60 : std::strtoull(seeds, nullptr, 10);
-}
+uint64_t Seeds() { return CaseCount(60); }
 
 std::vector<OpCode> IntegerCodes() {
   std::vector<OpCode> codes;

@@ -170,7 +170,7 @@ TEST(IntegerTraining, ARunThatLostAWorkerGoesOnAndReplays) {
 // Speculation and a period of one are dynamic rescaling; what keeps scales is a training of its
 // own, and the same one on any number of stages and any backend.
 TEST(IntegerTraining, KeptScalesAreAFunctionOfTheTrainingAlone) {
-  Words sync = With(kNiti, {"--schedule", "sync_1f1b", "--max-batches", "24"});
+  Words sync = With(kNiti, {"--schedule", "sync_1f1b", "--max-batches", "12"});
   sync.erase(std::find(sync.begin(), sync.end(), "--backend"));
   sync.erase(std::find(sync.begin(), sync.end(), "cpu"));
   const auto weights = [&](const char* rescale, const char* workers, const char* backend) {
@@ -186,7 +186,6 @@ TEST(IntegerTraining, KeptScalesAreAFunctionOfTheTrainingAlone) {
   EXPECT_NE(weights("static:4", "0", "cpu"), kept);
   EXPECT_EQ(weights("adaptive:4", "3", "auto"), kept);
   EXPECT_EQ(weights("adaptive:4", "2", "cpu:portable"), kept);
-  EXPECT_EQ(weights("adaptive:4", "1", "ref"), kept);
 }
 
 // Slices change no bytes, whoever chooses them; shifted ones are a training of their own, which the
@@ -205,8 +204,8 @@ TEST(IntegerTraining, SlicesOfABatch) {
   EXPECT_EQ(weights("auto", "0", "cpu"), whole);
   const std::string shifted = weights("shifted:1", "0", "cpu");
   EXPECT_NE(shifted, whole);
-  EXPECT_EQ(weights("shifted:1", "1", "ref"), shifted);
-  EXPECT_EQ(weights("shifted:1", "3", "cpu:portable"), shifted);
+  EXPECT_EQ(weights("shifted:1", "1", "cpu:portable"), shifted);
+  EXPECT_EQ(weights("shifted:1", "3", "cpu"), shifted);
   EXPECT_THAT(ReadFile(dir / "jshifted:13"), HasSubstr("\"batch-split\":\"shifted:1\""));
   Process replay({"runnel-central", "replay", "--journal", dir / "jshifted:13"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();

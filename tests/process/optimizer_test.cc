@@ -3,6 +3,8 @@
 
 #include "proto/base/training/optimizer.h"
 
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/training/rates/rate.h"
@@ -92,15 +94,15 @@ TEST_P(OptimizerRuns, LookAheadIsReplayed) {
   EXPECT_NE(Weights(With(run, {"--look-ahead", "0"})), ahead);
 }
 
-// Each optimizer with the default rate, each rate with the default optimizer, and the last of both.
+// Each row of both tables once, but for the defaults and the constant rate.
 std::vector<Row> Rows() {
+  const auto optimizers = Optimizers().subspan(1);
+  const auto rates = Rates().subspan(2);
   std::vector<Row> rows;
-  for (const Optimizer& optimizer : Optimizers().subspan(1))
-    rows.push_back({std::string(optimizer.choice.name), "milestones"});
-  for (const Rate& rate : Rates().subspan(2))
-    rows.push_back({"sgd", std::string(rate.choice.name)});
-  rows.push_back(
-      {std::string(Optimizers().back().choice.name), std::string(Rates().back().choice.name)});
+  for (size_t i = 0; i < std::max(optimizers.size(), rates.size()); ++i) {
+    rows.push_back({std::string(optimizers[i % optimizers.size()].choice.name),
+                    std::string(rates[i % rates.size()].choice.name)});
+  }
   return rows;
 }
 

@@ -26,11 +26,11 @@ RunSettings Settings(const std::string& schedule, int64_t workers) {
   settings.dataset = "synthetic_digits";
   settings.local_workers = workers;
   settings.schedule = schedule;
-  settings.training.batch_size = 8;
+  settings.training.batch_size = 4;
   settings.max_batches = 23;  // no barrier
   settings.barrier_every = 10;
   settings.backend = "ref";
-  settings.training.eval_batch_size = 8;
+  settings.training.eval_batch_size = 4;
   return settings;
 }
 
