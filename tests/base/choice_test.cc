@@ -106,7 +106,7 @@ TEST(RateTable, EachRowFallsFromTheRate) {
       EXPECT_LE(now, before + 1e-12) << rate.choice.name << " at " << step;
       top = std::max(top, now);
       EXPECT_GE(now, 0) << rate.choice.name << " at " << step;
-      before = top > 0.4999 ? now : 0.5;
+      before = top > 0.5 - 1e-9 ? now : 0.5;
     }
     EXPECT_NEAR(top, 0.5, 1e-9) << rate.choice.name;
     // A run without steps that are known, and steps beyond them, have a rate too.
