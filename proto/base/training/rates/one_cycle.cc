@@ -9,7 +9,7 @@ namespace {
 // From `from` at 0 to `to` at 1 along half a cosine wave.
 double HalfWave(double from, double to, double share) {
   const double sine = SinTurns(std::clamp(share, 0.0, 1.0) / 4);
-  return from + (to - from) * sine * sine;
+  return from + (to - from) * std::min(1.0, sine * sine);
 }
 
 // Smith and Topin, arXiv 1708.07120, in two phases, with the steps of PyTorch's OneCycleLR.
