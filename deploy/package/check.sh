@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# check.sh FOLDER: installs the packages of a folder in a fresh Debian root, trains there over three workers, upgrades to the
+# same packages under a later version in between, removes and purges them. Says what is left. Root; 400 MB to download.
+set -euo pipefail
+# shellcheck source=deploy/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+folder=$(realpath "$1")
+[ "$(id -u)" -eq 0 ] || die "needs root: a Debian root is made with chroot"
+root=$(mktemp -d /var/tmp/runnel-root.XXXXXX)
+trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
+
+inside() { chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+
+train() {
+  inside runnel-central train --model lenet --dataset synthetic_digits --quick --local-workers 3 --max-batches 20 \
+    --schedule sync_1f1b --summary /root/summary.json >"$root/root/train.log" || die "training failed: $(cat "$root/root/train.log")"
+  grep -o '"weights_sha256"[^,]*' "$root/root/summary.json"
+}
+
+# The same files under another version.
+raise_version() {
+  local package
+  for package in "$folder"/*.deb; do
+    rm -rf "$root/tmp/raised"
+    dpkg-deb -R "$package" "$root/tmp/raised"
+    sed -i 's/^Version: .*/&+1/; s/(= \([^)]*\))/(= \1+1)/' "$root/tmp/raised/DEBIAN/control"
+    dpkg-deb --root-owner-group -b "$root/tmp/raised" "$root/packages/raised-$(basename "$package")" >/dev/null
+  done
+}
+
+say "a fresh Debian root"
+mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' \
+  /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1 || true)
+debootstrap --variant=minbase bookworm "$root" "${mirror:-http://deb.debian.org/debian}" >"$root.log" 2>&1 ||
+  die "debootstrap failed: $(tail -n 3 "$root.log")"
+rm -f "$root.log"
+# This host's mirrors and proxies.
+rm -f "$root/etc/apt/sources.list"
+cp -r /etc/apt/. "$root/etc/apt/"
+echo 'APT::Sandbox::User "root";' >"$root/etc/apt/apt.conf.d/00runnel-check"
+mount -t proc proc "$root/proc"
+inside apt-get -q update >/dev/null
+
+say "install"
+mkdir "$root/packages"
+cp "$folder"/*.deb "$root/packages/"
+inside sh -c 'apt-get -q install -y --no-install-recommends /packages/runnel-*.deb' >"$root/tmp/install.log" 2>&1 ||
+  die "installing failed: $(tail -n 5 "$root/tmp/install.log")"
+inside runnel-worker --version
+inside getent passwd runnel >/dev/null || die "the service has no user"
+for page in runnel-central runnel-worker; do
+  [ -s "$root/usr/share/man/man1/$page.1.gz" ] || die "no manual page $page"
+done
+first=$(train)
+
+say "upgrade"
+raise_version
+inside sh -c 'dpkg -i /packages/raised-*.deb' >"$root/tmp/upgrade.log" 2>&1 || die "$(tail -n 5 "$root/tmp/upgrade.log")"
+touch "$root/var/lib/runnel/certificate"
+[ "$(train)" = "$first" ] || die "other weights after the upgrade"
+
+say "remove, purge"
+inside dpkg --remove runnel-central runnel-worker >/dev/null 2>&1
+[ -e "$root/var/lib/runnel/certificate" ] || die "'remove' took the device's certificate away"
+inside dpkg --purge runnel-central runnel-worker >/dev/null 2>&1
+left=$(find "$root/etc" "$root/var/lib" "$root/usr" -xdev -name '*runnel*' | grep -v '/apt/' || true)
+[ -z "$left" ] || die "purged, and these are left: $left"
+! inside getent passwd runnel >/dev/null || die "purged, and the user is left"
+say "passed: installed, trained ($first), upgraded, purged"

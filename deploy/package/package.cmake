@@ -1,0 +1,44 @@
+# What `cmake --install` copies, and the two Debian packages that `cpack -G DEB` makes of it: deploy/package.sh.
+include(GNUInstallDirs)
+# Packing builds nothing: what is not built is missing.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+set(RUNNEL_UNIT_DIR lib/systemd/system)
+
+install(TARGETS runnel-worker RUNTIME COMPONENT worker)
+install(FILES deploy/systemd/runnel-worker.service DESTINATION ${RUNNEL_UNIT_DIR} COMPONENT worker)
+install(TARGETS runnel-central runnel-lab RUNTIME COMPONENT central)
+install(DIRECTORY predictor/profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/runnel COMPONENT central
+        FILES_MATCHING PATTERN "*.profile" PATTERN "*.network")
+foreach(component worker central)
+  install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runnel-${component} RENAME copyright COMPONENT ${component})
+  # Made by deploy/package.sh from what --help prints.
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/man/${component}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component} OPTIONAL)
+endforeach()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME runnel)
+set(CPACK_PACKAGE_CONTACT "The Runnel authors <maintainers@runnel.invalid>")
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL worker central)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(CMAKE_CROSSCOMPILING)
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_FIND_ROOT_PATH})
+endif()
+set(CPACK_DEBIAN_WORKER_PACKAGE_NAME runnel-worker)
+set(CPACK_DEBIAN_WORKER_DESCRIPTION "trains a share of a neural network for a Runnel central
+ A daemon for phones, boards and laptops: it takes layers of a network from\n central, trains them on this device's processors and passes values on to the\n next device.")
+set(CPACK_DEBIAN_WORKER_PACKAGE_DEPENDS "adduser")
+set(CPACK_DEBIAN_WORKER_PACKAGE_SUGGESTS "ocl-icd-libopencl1")
+set(CPACK_DEBIAN_WORKER_PACKAGE_CONTROL_EXTRA deploy/package/postinst deploy/package/prerm deploy/package/postrm)
+list(TRANSFORM CPACK_DEBIAN_WORKER_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/)
+set(CPACK_DEBIAN_CENTRAL_PACKAGE_NAME runnel-central)
+set(CPACK_DEBIAN_CENTRAL_DESCRIPTION "trains a neural network across the devices that you own
+ The node that holds the data: it measures devices and links, cuts the network\n into stages and streams micro-batches through them. With runnel-lab, which\n simulates and compares plans.")
+set(CPACK_DEBIAN_CENTRAL_PACKAGE_DEPENDS "runnel-worker (= ${PROJECT_VERSION})")
+include(CPack)
