@@ -1,5 +1,11 @@
 #include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "central/cli/subcommand.h"
 #include "central/cli/subcommand_run_flags.h"
 #include "proto/base/status_macros.h"
@@ -22,16 +28,37 @@ Examples:
   flags from a file; the command line has precedence
     runnel-central train --config har.conf --epochs 20)";
 
+absl::StatusOr<std::vector<uint64_t>> ParseSeeds(const std::string& text) {
+  std::vector<uint64_t> seeds;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtoi(part, &seeds.emplace_back())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--seeds ", text, ": must be integers of at least 0 with commas between them"));
+    }
+  }
+  const std::set<uint64_t> different(seeds.begin(), seeds.end());
+  if (different.size() == seeds.size()) return seeds;
+  return absl::InvalidArgumentError(absl::StrCat("--seeds ", text, ": has a seed twice"));
+}
+
 }  // namespace
 
 Subcommand AddTrain(CLI::App& program) {
   CLI::App* app = program.add_subcommand("train", "Train a model");
   const auto flags = std::make_shared<RunFlags>();
   AddRunFlags(*app, *flags);
+  const auto seeds = std::make_shared<std::string>();
+  app->add_option("--seeds", *seeds,
+                  "train once with each of these seeds (1,2,3), one run after the other, and print "
+                  "the mean accuracy and its deviation");
   app->footer(kExamples);
-  return {app, [app, flags](const CommandContext& context) -> absl::Status {
+  return {app, [app, flags, seeds](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(*app, *flags));
-            return TrainCommand(settings, context);
+            if (app->count("--seeds") == 0) return TrainCommand(settings, context);
+            if (app->count("--seed") > 0)
+              return absl::InvalidArgumentError("--seeds and --seed: give one of them");
+            RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint64_t> list, ParseSeeds(*seeds));
+            return TrainSeedsCommand(settings, list, context);
           }};
 }
 

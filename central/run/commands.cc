@@ -90,12 +90,14 @@ std::string SeveralClassesText(const RunSummary& summary) {
 }
 
 // Runs the job, closes the journal, writes the summary and tells what came out.
-absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context) {
+absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context,
+                    RunSummary* result = nullptr) {
   const RunSettings settings = job.setup->settings;
   const int64_t last_step = job.stop_step;
   absl::StatusOr<TrainingOutcome> outcome = RunTrainingJob(std::move(job), journal, context);
   if (!outcome.ok()) return WithAdvice(outcome.status(), settings);
   const RunSummary& summary = outcome->summary;
+  if (result != nullptr) *result = summary;
   if (outcome->stopped_by_user) {
     RUNNEL_RETURN_IF_ERROR(Journal(journal, RunStopped{outcome->step, "by the user"}));
   } else {
@@ -141,7 +143,8 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob&
 
 }  // namespace
 
-absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
+absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context,
+                          RunSummary* result) {
   RUNNEL_RETURN_IF_ERROR(CheckSummary(settings.summary));
   RUNNEL_RETURN_IF_ERROR(CheckReport(settings.report));
   if (!settings.log.empty()) RUNNEL_RETURN_IF_ERROR(TrainingLog::CheckName(settings.log));
@@ -174,7 +177,7 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
     RUNNEL_RETURN_IF_ERROR(journal->Append(
         RunStarted{setup.settings, setup.model.name, ModelSha256(setup.model), setup.training}));
   }
-  return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
+  return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context, result);
 }
 
 namespace {

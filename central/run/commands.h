@@ -45,7 +45,13 @@ absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* j
                                                const CommandContext& context);
 
 // All commands return OK if they did their work, else one line for the user.
-absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context);
+// result: what the run came to, if wanted.
+absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context,
+                          RunSummary* result = nullptr);
+// The same run once for each seed, one after the other, and what they came to together: the mean and
+// the deviation, in the file of --summary. Files and folders of a run have its seed in their name.
+absl::Status TrainSeedsCommand(const RunSettings& settings, const std::vector<uint64_t>& seeds,
+                               const CommandContext& context);
 
 struct ResumeArguments {
   std::string checkpoint_dir;
