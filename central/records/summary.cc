@@ -129,6 +129,7 @@ std::string SummaryToJson(const RunSummary& summary) {
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
+  if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -134,6 +134,7 @@ struct RunSummary {
   int64_t seed = 0;
   std::string recipe = "fp32";
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
+  int64_t loss_scale = 0;     // of recipe fp16, at the end; 0: left out
   std::string codec_forward;  // as asked for; "codecs": {"forward", "backward"}
   std::string codec_backward;
   Plan plan;
@@ -151,7 +152,8 @@ struct RunSummary {
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
-// dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits], codecs
+// dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits],
+// [loss_scale], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],
 // links[], stages[], evaluations[], recoveries[], replication {}, timeline[]; keys as the members

@@ -1,5 +1,7 @@
 #include "central/run/own_model.h"
 
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
@@ -73,6 +75,33 @@ absl::StatusOr<ModelSpec> ModelNamed(absl::string_view name) {
   return model;
 }
 
+namespace {
+
+// Products that read weights as halves would read the largest value in place of a larger one.
+absl::Status CheckRange(const ModelState& state, const RunSetup& setup) {
+  const DType type = setup.format.weight;
+  if (!IsHalf(type)) return absl::OkStatus();
+  for (const LayerState& layer : state.layers) {
+    for (const TensorData& tensor : layer.tensors) {
+      if (tensor.dtype != DType::kFloat32) continue;
+      std::vector<float> values(tensor.bytes.size() / sizeof(float));
+      std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+      for (const float value : values) {
+        if (std::fabs(value) <= TypeOf(type).largest) continue;
+        const std::string& from = setup.settings.init_from;
+        return absl::InvalidArgumentError(absl::StrCat(
+            from.empty() ? "--model " : "--init-from ", from.empty() ? setup.settings.model : from,
+            ": ", setup.model.layers[static_cast<size_t>(layer.layer)].name, ".", tensor.name,
+            " has a value of ", value, ", recipe ", setup.settings.recipe, " holds up to ",
+            TypeOf(type).largest, "; take --recipe fp32"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<StartWeights> StartOf(const RunSetup& setup, Logger* logger) {
   const std::string& init_from = setup.settings.init_from;
   const std::string& model_name = setup.settings.model;
@@ -103,6 +132,7 @@ absl::StatusOr<StartWeights> StartOf(const RunSetup& setup, Logger* logger) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--init-from ", from, ": no tensor has the layer, name and shape of one of ", model.name));
   }
+  RUNNEL_RETURN_IF_ERROR(CheckRange(start.state, setup));
   if (drawn.empty()) return start;
   const size_t count = drawn.size();
   if (count > kMostListed) drawn.resize(kMostListed);

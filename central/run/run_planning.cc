@@ -13,6 +13,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/dials/gradient_bits.h"
+#include "proto/base/training/dials/loss_scale.h"
 
 namespace runnel {
 namespace {
@@ -100,16 +101,25 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
                                                 const std::vector<TrainingChange>& changes,
                                                 const RuleStates& states) {
   TrainingRules rules;
-  const std::string& text = setup.settings.gradient_bits;
-  if (text.empty()) return rules;
-  RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting setting, ParseGradientBitsSetting(text));
-  if (setting.rule.empty()) return rules;
-  RUNNEL_ASSIGN_OR_RETURN(const TrainingRuleRow* row,
-                          FindTrainingRule(setting.rule, kGradientBitsDial));
-  const GradientBits bits = GradientBitsAt(setup.training, changes, 0, first_step);
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<TrainingRule> rule,
-                          row->make(GradientBitsText({{0, bits}}), setting.rule_arguments));
-  rules.Add(row->name, std::move(rule));
+  const auto add = [&rules](absl::string_view name, absl::string_view dial, absl::string_view value,
+                            absl::string_view arguments) -> absl::Status {
+    RUNNEL_ASSIGN_OR_RETURN(const TrainingRuleRow* row, FindTrainingRule(name, dial));
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<TrainingRule> rule, row->make(value, arguments));
+    rules.Add(row->name, std::move(rule));
+    return absl::OkStatus();
+  };
+  if (!setup.settings.gradient_bits.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting setting,
+                            ParseGradientBitsSetting(setup.settings.gradient_bits));
+    const GradientBits bits = GradientBitsAt(setup.training, changes, 0, first_step);
+    if (!setting.rule.empty())
+      RUNNEL_RETURN_IF_ERROR(add(setting.rule, kGradientBitsDial, GradientBitsText({{0, bits}}),
+                                 setting.rule_arguments));
+  }
+  if (setup.format.scales_loss() && setup.training.loss_scale == kDecidedLossScale) {
+    const int64_t scale = LossScaleAt(setup.training, changes, first_step);
+    RUNNEL_RETURN_IF_ERROR(add(kDecidedLossScale, kLossScaleDial, absl::StrCat(scale), ""));
+  }
   RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
   return rules;
 }

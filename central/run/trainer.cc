@@ -12,6 +12,7 @@
 #include "central/run/trainer_impl.h"
 #include "central/run/waiting.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/loss_scale.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
 
@@ -42,6 +43,17 @@ int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_b
     if (!layer.op_outputs.empty()) bytes += layer.op_outputs.back().elements() * kEncoderBytes;
   }
   return bytes;
+}
+
+// What planner, rules and replication came to at `step`.
+void AddDecided(const TrainingJob& job, const Coordinator& coordinator, int64_t step,
+                RunSummary& summary) {
+  summary.predicted_samples_per_s = job.planner->predicted_samples_per_s();
+  summary.period = job.planner->period();
+  summary.searches = job.planner->searches();
+  summary.replication = coordinator.replication();
+  if (job.setup->format.scales_loss())
+    summary.loss_scale = LossScaleAt(job.setup->training, coordinator.ChangesAt(step), step);
 }
 
 // Stamps the time of arrival on messages that need it.
@@ -155,10 +167,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   RUNNEL_RETURN_IF_ERROR(end_.status());
   TrainingOutcome& outcome = end_.outcome();
   outcome.summary = record_->Summarise(Stages(), outcome.step, outcome.state);
-  outcome.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
-  outcome.summary.period = job_.planner->period();
-  outcome.summary.replication = coordinator_->replication();
-  outcome.summary.searches = job_.planner->searches();
+  AddDecided(job_, *coordinator_, outcome.step, outcome.summary);
   outcome.plans = record_->plans();
   outcome.programs = coordinator_->programs();
   outcome.plan = outcome.summary.plan;

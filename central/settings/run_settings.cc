@@ -9,6 +9,7 @@
 #include "central/settings/run_fields.h"
 #include "central/settings/setting_json.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/recipe_family.h"
 
@@ -46,6 +47,15 @@ absl::Status CheckOptimizerFlag(const RunSettings& settings) {
   return absl::InvalidArgumentError(absl::StrCat("--optimizer ", text, ": recipe ", settings.recipe,
                                                  " has integer weights; they step by "
                                                  "--gradient-bits"));
+}
+
+absl::Status CheckLossScaleFlag(const RunSettings& settings) {
+  const std::string& text = settings.training.loss_scale;
+  if (text == kDecidedLossScale) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (format.scales_loss()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--loss-scale ", text, ": recipe ", settings.recipe, " scales no loss; take --recipe fp16"));
 }
 
 absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
@@ -173,6 +183,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckRescaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckBatchSplitFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckLossScaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckPredictorFlags(settings));

@@ -10,12 +10,18 @@
 
 namespace runnel {
 
+class RangeTally;
+
 // Random draws are keyed by run_seed, layer, op and sequence.
 struct StepContext {
   uint64_t run_seed = 0;
   Sequence sequence;
   int64_t step = 0;         // optimizer steps of the run before this one
   int64_t step_labels = 1;  // of the whole mini-batch: the loss gradient is divided by it
+  // The loss gradient is multiplied with it, and the optimizer's step divides by it: a power of
+  // two. 1: FP32 and integers.
+  double loss_scale = 1;
+  RangeTally* range = nullptr;  // counts what f16 cannot hold; null: nobody counts
   bool accumulate =
       false;  // false: weight-gradients overwrite (first micro-batch of a step), true: they add
   double learning_rate = 0;

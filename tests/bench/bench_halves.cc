@@ -55,7 +55,7 @@ double ValueMegabytes(const TestStage& stage) {
 absl::Status Measure(const std::string& name, int64_t batch, int runs, Backend& backend) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
   std::vector<Side> sides;
-  for (const char* recipe : {"fp32", "bf16"}) {
+  for (const char* recipe : {"fp32", "bf16", "fp16"}) {
     RUNNEL_ASSIGN_OR_RETURN(
         TestPipeline net,
         TestPipeline::Make(model, {}, batch, &backend, 1, Checks::kOff, Steps::kAlone, recipe));

@@ -1,4 +1,4 @@
-// Recipe bf16 in real processes: the same weights wherever a stage is cut and whatever computes it,
+// Recipes bf16 and fp16 in real processes: the same weights wherever a stage is cut and whatever computes it,
 // and half of the bytes on exact links. `runnel-worker numbers`.
 
 #include <fcntl.h>
@@ -18,21 +18,73 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 // clang-format off
-const Words kRun = {"train", "--recipe", "bf16", "--model", "lenet", "--dataset", "synthetic_digits",
-                    "--batch-size", "8", "--eval-every", "-1",
-                    "--schedule", "sync_1f1b", "--micro-batches", "2"};
+const Words kTrain = {"train", "--model", "lenet", "--dataset", "synthetic_digits",
+                      "--batch-size", "8", "--eval-every", "-1",
+                      "--schedule", "sync_1f1b", "--micro-batches", "2"};
 // clang-format on
+const Words kRun = With(kTrain, {"--recipe", "bf16"});
 const Words kSixSteps = With(kRun, {"--max-batches", "6"});
 
-TEST(Bf16, HasTheSameWeightsOnAllProcessorsAndStages) {
-  const std::string want = Weights(With(kSixSteps, {"--local-workers", "0", "--backend", "ref"}));
-  EXPECT_EQ(want.size(), 64);
-  for (const char* backend : {"cpu", "cpu:portable", "ref"}) {
-    EXPECT_EQ(Weights(With(kSixSteps, {"--local-workers", "3", "--backend", backend})), want)
-        << backend;
-    EXPECT_EQ(Weights(With(kSixSteps, {"--local-workers", "0", "--backend", backend})), want)
-        << backend;
+TEST(Halves, HaveTheSameWeightsOnAllProcessorsAndStages) {
+  for (const char* recipe : {"bf16", "fp16"}) {
+    const Words six = With(kTrain, {"--recipe", recipe, "--max-batches", "6"});
+    const std::string want = Weights(With(six, {"--local-workers", "0", "--backend", "ref"}));
+    EXPECT_EQ(want.size(), 64);
+    for (const char* backend : {"cpu", "cpu:portable", "ref"}) {
+      for (const char* workers : {"3", "0"}) {
+        EXPECT_EQ(Weights(With(six, {"--local-workers", workers, "--backend", backend})), want)
+            << recipe << ", " << backend << ", " << workers;
+      }
+    }
   }
+}
+
+// Twenty barriers without a saturated gradient double the scale: six of them before the run is
+// resumed, on one stage.
+TEST(Fp16, GoesOnFromACheckpointOverAChangeOfTheScale) {
+  ScratchDir dir;
+  const Words run = With(kTrain, {"--recipe", "fp16", "--barrier-every", "1"});
+  const json whole = RunCentral(
+      With(run, {"--local-workers", "3", "--max-batches", "23", "--journal", dir / "j"}));
+  EXPECT_EQ(whole["loss_scale"], 2048);
+  EXPECT_GT(whole["gradient_values"], 0);
+  EXPECT_FALSE(whole.contains("gradients_saturated")) << "none are";
+  RunCentral(
+      With(run, {"--local-workers", "2", "--max-batches", "6", "--checkpoint-dir", dir / "c"}));
+  const json resumed = RunCentral({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "23"});
+  EXPECT_EQ(resumed["weights_sha256"], whole["weights_sha256"]);
+  EXPECT_EQ(resumed["loss_scale"], 2048);
+  const json still = RunCentral(
+      With(run, {"--local-workers", "0", "--max-batches", "23", "--loss-scale", "1024"}));
+  EXPECT_EQ(still["loss_scale"], 1024);
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+}
+
+// Beyond the range they are held at its end.
+TEST(Fp16, CountsGradientsThatDoNotFit) {
+  const Words run = With(kTrain, {"--recipe", "fp16", "--local-workers", "2", "--max-batches", "4",
+                                  "--barrier-every", "1"});
+  const json held = RunCentral(With(run, {"--loss-scale", "16777216"}));
+  EXPECT_GT(held["gradients_saturated"], 0);
+  const json small = RunCentral(With(run, {"--loss-scale", "1"}));
+  EXPECT_GT(small["gradient_underflows"], 0);
+}
+
+// A step of a million times the weights.
+TEST(Fp16, WeightsBeyondItsRangeAreOneLine) {
+  ScratchDir dir;
+  RunCentral(With(kTrain, {"--local-workers", "1", "--max-batches", "1", "--lr", "1000",
+                           "--weight-decay", "1000", "--checkpoint-dir", dir / "c"}));
+  ExpectRefused(With(kTrain, {"--recipe", "fp16", "--init-from", dir / "c"}),
+                ", recipe fp16 holds up to 65504; take --recipe fp32");
+}
+
+TEST(Fp16, ALossScaleThatDoesNotFitIsOneLine) {
+  ExpectRefused(With(kTrain, {"--recipe", "fp16", "--loss-scale", "1000"}),
+                "--loss-scale 1000: '1000' is no power of two from 1 to 16777216, nor auto");
+  ExpectRefused(With(kRun, {"--loss-scale", "1024"}),
+                "--loss-scale 1024: recipe bf16 scales no loss; take --recipe fp16");
 }
 
 TEST(Bf16, GoesOnFromACheckpoint) {

@@ -117,6 +117,23 @@ TEST_F(Tokens, ADecoderLearnsTheSameOnOneAndThreeStages) {
               plain["loss"].get<double>(), 0.02);
 }
 
+TEST_F(Tokens, ADecoderLearnsInSixteenBits) {
+  Write(dir_ / "decoder.json", kDecoder);
+  Words run = With(run_, {"--optimizer", "adamw", "--lr", "0.01"});
+  *std::find(run.begin(), run.end(), "bigram") = absl::StrCat("json:", dir_ / "decoder.json");
+  for (const char* recipe : {"bf16", "fp16"}) {
+    const Words of_recipe = With(run, {"--recipe", recipe});
+    const nlohmann::json cut = RunCentral(With(of_recipe, {"--local-workers", "3"}));
+    EXPECT_LT(cut["loss"], 1.25) << recipe;
+    const Words few = With(of_recipe, {"--max-batches", "5", "--eval-every", "-1"});
+    const std::string want = Weights(With(few, {"--local-workers", "0"}));
+    EXPECT_EQ(Weights(With(few, {"--local-workers", "2"})), want) << recipe;
+    Words reference = few;
+    *std::find(reference.begin(), reference.end(), "cpu") = "ref";
+    EXPECT_EQ(Weights(With(reference, {"--local-workers", "0"})), want) << recipe;
+  }
+}
+
 TEST_F(Tokens, AModelFromAFile) {
   const std::string file = dir_ / "net.json";
   const std::string text = Show("bigram");

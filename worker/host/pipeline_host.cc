@@ -163,6 +163,7 @@ Telemetry PipelineHost::telemetry() const {
   telemetry.correct = runtime_.loss().correct;
   telemetry.loss_samples = runtime_.loss().samples;
   telemetry.memory_bytes = engine_->memory_bytes();
+  engine_->FillRange(telemetry);
   links_.Fill(telemetry);
   meter_.Fill(telemetry);
   return telemetry;

@@ -176,6 +176,7 @@ void PlainHost::FinishedEvaluation(const LossResult& result) {
 Telemetry PlainHost::telemetry() const {
   Telemetry telemetry = meter_.counts();
   telemetry.memory_bytes = engine_->memory_bytes();
+  engine_->FillRange(telemetry);
   meter_.Fill(telemetry);
   return telemetry;
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/base/figures/telemetry.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/model/number_format.h"
 #include "proto/base/tensor/shape.h"
@@ -46,6 +47,8 @@ class StageEngine : public StageCompute {
   virtual const NumberFormat& numbers() const = 0;
   // Memory of the device that the stage takes. Any thread.
   virtual int64_t memory_bytes() const = 0;
+  // What gradients and activations of f16 could not hold. Any thread.
+  virtual void FillRange(Telemetry& /*telemetry*/) const {}
   // Energy of training one micro-batch of this many samples by the model of work_energy.h, with its
   // part of the step. Any thread.
   virtual double ModelJoules(int64_t /*samples*/) const { return 0; }

@@ -9,6 +9,7 @@
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
+#include "proto/base/training/dials/loss_scale.h"
 #include "worker/stage/staleness.h"
 
 namespace runnel {
@@ -33,7 +34,8 @@ StageExecutor::StageExecutor(StageExecutorOptions options, OptimizerChoice optim
       programs_(std::move(programs)),
       pool_(pool),
       forward_only_(options_.last_layer < options_.model.frozen_front()),
-      memory_bytes_(std::make_shared<std::atomic<int64_t>>(programs_.memory_bytes())) {}
+      memory_bytes_(std::make_shared<std::atomic<int64_t>>(programs_.memory_bytes())),
+      range_(numbers_.scales_loss() ? std::make_unique<RangeTally>() : nullptr) {}
 
 absl::Status StageExecutor::AllocateState(Backend* backend) {
   allocate_ = [backend, total = memory_bytes_](int64_t bytes) {
@@ -109,7 +111,27 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.optimizer_parameters.back() = static_cast<double>(options_.delay);
   context.gradient_bits =
       GradientBitsAt(options_.training, options_.changes, place.epoch, place.step);
+  if (range_ == nullptr) return context;
+  context.range = range_.get();
+  context.loss_scale =
+      static_cast<double>(LossScaleAt(options_.training, options_.changes, place.step));
   return context;
+}
+
+void StageExecutor::CountGradients(const Program& program, Part part) {
+  if (range_ == nullptr) return;
+  for (const Instruction& instruction : program.part(part)) {
+    if (RangeTally::MakesGradients(instruction.code))
+      gradient_values_ += program.buffers[instruction.outputs[0]].shape.elements();
+  }
+}
+
+void StageExecutor::FillRange(Telemetry& telemetry) const {
+  if (range_ == nullptr) return;
+  telemetry.gradient_values = gradient_values_;
+  telemetry.gradients_saturated = range_->gradients_saturated();
+  telemetry.gradient_underflows = range_->gradient_underflows();
+  telemetry.activations_saturated = range_->activations_saturated();
 }
 
 Bindings StageExecutor::StateBindings(const Memory& weights, const Memory& scratch) const {
@@ -222,6 +244,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   bindings[Storage::kStash] = entry.activations->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, ContextOf(place), bindings));
+  CountGradients(program, Part::kForward);
   if (program.backward_reads_output) entry.output = output;
   if (programs_.has_loss()) return LossOutput(metrics, programs_.labels_per_sample());
   if (forward_only_) stash_->Pop();  // no backward comes
@@ -258,6 +281,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   bindings[Storage::kStash] = entry.activations->address();
   RUNNEL_RETURN_IF_ERROR(
       compiled->executable->Run(Part::kInputGradient, ContextOf(place), bindings));
+  CountGradients(program, Part::kInputGradient);
   return result;
 }
 

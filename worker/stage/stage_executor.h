@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
+#include "kernels/ir/range_tally.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/training/optimizer.h"
@@ -76,6 +77,7 @@ class StageExecutor final : public StageEngine {
   // What was allocated of the backend's memory: weight versions, optimizer, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
   int64_t memory_bytes() const override { return *memory_bytes_; }
+  void FillRange(Telemetry& telemetry) const override;
   double ModelJoules(int64_t samples) const override {
     return programs_.ModelJoules(samples, options_.training.micro_batches);
   }
@@ -94,6 +96,7 @@ class StageExecutor final : public StageEngine {
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
   StepContext ContextOf(const MicroBatch& place) const;
+  void CountGradients(const Program& program, Part part);
   // Scratch that no micro-batch holds: the same piece until it is taken. Errors as
   // Backend::Allocate.
   absl::StatusOr<Memory*> FreeScratch();
@@ -113,6 +116,8 @@ class StageExecutor final : public StageEngine {
   std::unique_ptr<Memory> gradients_;
   std::unique_ptr<Memory> statistics_;
   std::shared_ptr<std::atomic<int64_t>> memory_bytes_;
+  const std::unique_ptr<RangeTally> range_;   // null: gradients are no f16
+  std::atomic<int64_t> gradient_values_ = 0;  // values that range_ was asked about
   // One, and one more for each weight-gradient that is deferred.
   std::vector<std::unique_ptr<Memory>> free_scratch_;
 };

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/planning/rules/plateau_bits.h"
+#include "central/planning/rules/saturation_scale.h"
 #include "proto/base/training/dials/gradient_bits.h"
+#include "proto/base/training/dials/loss_scale.h"
 
 namespace runnel {
 namespace {
@@ -22,6 +24,7 @@ const std::string& StateAt(const std::map<int64_t, std::string>& states, int64_t
 absl::Span<const TrainingRuleRow> TrainingRuleTable() {
   static constexpr TrainingRuleRow kRows[] = {
       {"plateau", kGradientBitsDial, "[:BARRIERS]", MakePlateauBits},
+      {kDecidedLossScale, kLossScaleDial, "", MakeSaturationScale},
   };
   return kRows;
 }

@@ -173,13 +173,14 @@ class Coordinator {
   // Listings by stage, for a run that lists programs, or a plan with a stage on several processors.
   const std::vector<ProgramListing>& programs() const { return program_lists_.listings(); }
   const Move& move() const { return move_; }
+  // Of those that hold at this step, which the run has reached.
+  std::vector<TrainingChange> ChangesAt(int64_t step) const;
   const ReplicationSummary& replication() const { return replication_.summary(); }
   // Tells which links of the plan are relayed now. marked: stages() with StageStatus::relayed.
   void SetRelayed(const std::vector<StageStatus>& marked);
   // The last barrier that all stages have reached.
   int64_t step() const { return barrier_.reached(); }
   // Decided up to the barrier at this step, and what the rules had seen there.
-  std::vector<TrainingChange> ChangesAt(int64_t step) const;
   RuleStates RuleStatesAt(int64_t step) const;
 
  private:

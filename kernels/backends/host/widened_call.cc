@@ -24,28 +24,21 @@ class WideOperands {
 
   absl::Status Run(Kernel kernel) {
     RUNNEL_RETURN_IF_ERROR(kernel(Call(program_, instruction_, call_.context, bindings_)));
-    for (const BufferIndex index : instruction_.outputs) {
-      const Written& to = written_[static_cast<size_t>(index)];
-      if (!IsHalf(to.buffer->dtype)) continue;
-      NarrowHalf(to.buffer->dtype, wide_[static_cast<size_t>(index)],
-                 {to.data, static_cast<size_t>(to.buffer->bytes())});
+    for (size_t i = 0; i < instruction_.outputs.size(); ++i) {
+      const BufferIndex operand = call_.instruction().outputs[i];
+      if (!IsHalf(call_.buffer(operand).dtype)) continue;
+      StoreHalves(call_, operand, wide_[static_cast<size_t>(instruction_.outputs[i])]);
     }
     return absl::OkStatus();
   }
 
  private:
-  struct Written {
-    std::byte* data;
-    const Buffer* buffer;
-  };
-
   BufferIndex Add(BufferIndex operand, bool reads) {
     const Buffer& buffer = call_.buffer(operand);
     std::byte* data = call_.Address(operand);
     const auto index = static_cast<BufferIndex>(program_.buffers.size());
     const auto storage = static_cast<Storage>(index);
     std::vector<float>& wide = wide_.emplace_back();
-    written_.push_back({data, &buffer});
     program_.buffers.push_back(buffer);
     program_.buffers.back().storage = storage;
     program_.buffers.back().offset_bytes = 0;
@@ -63,12 +56,18 @@ class WideOperands {
   Instruction instruction_;
   Bindings bindings_;
   std::deque<std::vector<float>> wide_;  // by operand
-  std::vector<Written> written_;         // by operand
 };
 
 }  // namespace
 
 absl::Status RunWidened(const Call& call, Kernel kernel) { return WideOperands(call).Run(kernel); }
+
+void StoreHalves(const Call& call, BufferIndex operand, absl::Span<const float> values) {
+  const Buffer& buffer = call.buffer(operand);
+  const RangeCounts counts = NarrowHalf(
+      buffer.dtype, values, {call.Address(operand), static_cast<size_t>(buffer.bytes())});
+  if (call.context.range != nullptr) call.context.range->Add(call.instruction().code, counts);
+}
 
 std::vector<float> WidenedInput(const Call& call, size_t i) {
   const Buffer& buffer = call.buffer(call.instruction().inputs[i]);

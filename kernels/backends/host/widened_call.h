@@ -2,6 +2,7 @@
 
 // Instructions of halves by the kernels of FP32.
 
+#include "absl/types/span.h"
 #include "kernels/backends/host/call.h"
 
 namespace runnel::host {
@@ -13,6 +14,9 @@ template <Kernel kKernel>
 absl::Status Widened(const Call& call) {
   return RunWidened(call, kKernel);
 }
+
+// Rounds values into an operand of halves, and counts what it does not hold.
+void StoreHalves(const Call& call, BufferIndex operand, absl::Span<const float> values);
 
 // The values of an operand, widened.
 std::vector<float> WidenedInput(const Call& call, size_t i);

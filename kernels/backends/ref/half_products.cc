@@ -81,8 +81,7 @@ void StoreSums(const Call& call, const Image& image, const SumOf& sum_of) {
         sums[(n * image.c + c) * image.positions() + p] = sum_of(n, p, c) + 0.0f;
     }
   }
-  NarrowHalf(call.out_dtype(0), sums,
-             {call.out<std::byte>(0), static_cast<size_t>(call.out_bytes(0))});
+  host::StoreHalves(call, call.instruction().outputs[0], sums);
 }
 
 std::vector<float> RoundedWeights(const Call& call) {

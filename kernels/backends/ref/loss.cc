@@ -5,7 +5,8 @@ namespace runnel::ref {
 namespace {
 
 FloatLogits LogitsOf(const Call& call) {
-  return {call.in(0), call.in_shape(0)[0], call.in_shape(0)[1], call.context.step_labels};
+  return {call.in(0), call.in_shape(0)[0], call.in_shape(0)[1], call.context.step_labels,
+          call.context.loss_scale};
 }
 
 }  // namespace

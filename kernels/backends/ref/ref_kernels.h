@@ -31,6 +31,13 @@ absl::Status LinearWeightGradient(const Call& call);
 absl::Status HalfForward(const Call& call);  // conv and linear
 absl::Status HalfInputGradient(const Call& call);
 absl::Status HalfWeightGradient(const Call& call);
+// Of programs of halves, which take them widened (arithmetic/transformer_math.h).
+absl::Status LayerNormForward(const Call& call);
+absl::Status LayerNormInputGradient(const Call& call);
+absl::Status GeluForward(const Call& call);
+absl::Status GeluInputGradient(const Call& call);
+absl::Status AttentionForward(const Call& call);
+absl::Status AttentionInputGradient(const Call& call);
 absl::Status BatchNormForward(const Call& call);
 absl::Status BatchNormEval(const Call& call);
 absl::Status BatchNormAgain(const Call& call);

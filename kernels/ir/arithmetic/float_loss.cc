@@ -27,7 +27,8 @@ absl::Status FloatCrossEntropy(const FloatLogits& logits, const int32_t* labels,
     if (gradient == nullptr) continue;
     for (int64_t c = 0; c < classes; ++c) {
       const double probability = std::exp(static_cast<double>(row[c]) - *largest) / sum;
-      gradient[n * classes + c] = static_cast<float>((probability - (c == label)) / samples);
+      gradient[n * classes + c] =
+          static_cast<float>((probability - (c == label)) / samples * logits.loss_scale);
     }
   }
   metrics[0] = losses;

@@ -12,7 +12,8 @@ struct FloatLogits {
   const float* values;  // samples x classes
   int64_t samples;
   int64_t classes;
-  int64_t step_labels;  // the gradient is divided by it
+  int64_t step_labels;    // the gradient is divided by it,
+  double loss_scale = 1;  // and multiplied with it
 };
 
 // metrics: double[2], the sum of losses and how many samples are right. gradient: as many as

@@ -24,11 +24,13 @@
 #endif
 
 #include "absl/types/span.h"
+#include "kernels/ir/range_tally.h"
 #include "proto/base/tensor/dtype.h"
 
 namespace runnel {
 
 inline constexpr int64_t kHalfPixels = 128;
+inline constexpr float kHalfUnderflow = 0x1p-25f;  // f16 rounds it, and what is smaller, to 0
 
 // While it lives, FP32 arithmetic of this thread takes subnormal numbers for 0 and gives none.
 class FlushSubnormals {
@@ -77,8 +79,8 @@ inline float AddPairs(absl::Span<const float> a, absl::Span<const float> b, floa
   return sum;
 }
 
-// values -> elements of a half, as instructions round.
-void NarrowHalf(DType type, absl::Span<const float> values, absl::Span<std::byte> elements);
+// values -> elements of a half, as instructions round; what f16 does not hold (bf16: zeros).
+RangeCounts NarrowHalf(DType type, absl::Span<const float> values, absl::Span<std::byte> elements);
 // The values that the type rounds `values` to.
 void RoundToHalf(DType type, absl::Span<float> values);
 

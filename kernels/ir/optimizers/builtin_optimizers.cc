@@ -31,6 +31,13 @@ int64_t DelayIn(const StepContext& context) {
 
 namespace {
 
+template <OptimizerScalars (*kScalars)(const StepContext&)>
+OptimizerScalars WithGradientFactor(const StepContext& context) {
+  OptimizerScalars scalars = kScalars(context);
+  scalars.gradient_factor = static_cast<float>(1 / context.loss_scale);
+  return scalars;
+}
+
 template <int kSlots, ElementDirection kDirection>
 void LookAhead(const OptimizerScalars& scalars, const float* weights, const float* const* slots,
                float distance, int64_t count, float* out) {
@@ -50,7 +57,7 @@ std::vector<OptimizerStep> MakeSteps() {
   using namespace optimizers;
   std::vector<OptimizerStep> steps = {
 #define RUNNEL_OPTIMIZER(Id, ...)                                                    \
-  OptimizerStep{.scalars = Id##Scalars,                                              \
+  OptimizerStep{.scalars = WithGradientFactor<Id##Scalars>,                          \
                 .update = optimizers::Update<OptimizerStep, k##Id##Slots, Id##Step>, \
                 .look_ahead = optimizers::LookAhead<k##Id##Slots, Id##Direction>},
 #include "proto/base/training/optimizers.inc"

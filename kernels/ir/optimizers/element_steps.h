@@ -28,7 +28,7 @@ void Update(const OptimizerScalars& scalars, const float* weights, const float* 
   for (int64_t i = 0; i < count; ++i) {
     float own[kSlots];
     for (int k = 0; k < kSlots; ++k) own[k] = at[k][i];
-    updated[i] = kStep(weights[i], gradients[i], own, s.values);
+    updated[i] = kStep(weights[i], gradients[i] * s.gradient_factor, own, s.values);
     for (int k = 0; k < kSlots; ++k) at[k][i] = own[k];
   }
 }

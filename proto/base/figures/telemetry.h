@@ -52,6 +52,12 @@ struct Telemetry {
   // Used between grants and their barriers: by the worker's share of the device, or by the model.
   double joules = 0;
   EnergySource energy_source = EnergySource::kModel;
+  // Of recipe fp16: gradient values that were made, those of them that are beyond the largest value
+  // or became 0, and activations beyond the largest value.
+  int64_t gradient_values = 0;
+  int64_t gradients_saturated = 0;
+  int64_t gradient_underflows = 0;
+  int64_t activations_saturated = 0;
   // Where the loss is.
   double loss_sum = 0;
   int64_t correct = 0;  // labels

@@ -64,11 +64,13 @@ struct NumberFormat {
   bool integer_boundaries() const { return IsScaled(activation); }
   // Weights step by whole mantissas (GradientBits): no learning rate, no optimizer.
   bool integer_parameters() const { return IsScaled(parameter); }
+  // Gradients have so few exponents that the loss's is multiplied with a scale (dials/loss_scale.h).
+  bool scales_loss() const { return error == DType::kFloat16; }
   // Whether the bytes are the same on every numerics class: integers are exact, and products of
-  // bf16 have one order of their sums everywhere (kernels/ir/arithmetic/half_products.h).
+  // halves have one order of their sums everywhere (kernels/ir/arithmetic/half_products.h).
   bool is_exact() const {
     const auto all = [this](auto is) { return is(activation) && is(weight) && is(error); };
-    return all(IsScaled) || all([](DType type) { return type == DType::kBFloat16; });
+    return all(IsScaled) || all(IsHalf);
   }
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
 };

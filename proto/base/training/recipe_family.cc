@@ -22,6 +22,8 @@ constexpr NumberFormat kInt8Numbers = {.activation = DType::kInt8,
 
 constexpr NumberFormat kBFloat16Numbers = {
     .activation = DType::kBFloat16, .weight = DType::kBFloat16, .error = DType::kBFloat16};
+constexpr NumberFormat kFloat16Numbers = {
+    .activation = DType::kFloat16, .weight = DType::kFloat16, .error = DType::kFloat16};
 
 bool Always(const OpSpec& /*op*/) { return true; }
 bool HasBias(const OpSpec& op) { return op.bias; }
@@ -42,13 +44,6 @@ constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kLayerNorm, Always, "integers are not normalised; take --recipe fp32"},
     {OpKind::kGelu, Always, "integers have no such curve; take a model with relu"},
     {OpKind::kAttention, Always, "a softmax is FP32; take --recipe fp32"},
-};
-
-constexpr absl::string_view kNoHalvesReason = "has no arithmetic in 16 bits; take --recipe fp32";
-constexpr OperatorLimit kHalfLimits[] = {
-    {OpKind::kLayerNorm, Always, kNoHalvesReason},
-    {OpKind::kGelu, Always, kNoHalvesReason},
-    {OpKind::kAttention, Always, kNoHalvesReason},
 };
 
 #define RUNNEL_RECIPE_FAMILY(Id, ...) RecipeFamily{__VA_ARGS__},

@@ -83,6 +83,7 @@ struct TrainingSettings {
   std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
   std::string rescale = "dynamic";              // integer recipes; ParseRescale
   std::string batch_split = "off";              // integer recipes; ParseBatchSplit
+  std::string loss_scale = "auto";              // gradients of f16; CheckLossScaleSetting
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };

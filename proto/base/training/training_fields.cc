@@ -7,6 +7,7 @@
 #include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batch_split.h"
+#include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/rates/rate.h"
 
@@ -154,6 +155,15 @@ constexpr TrainingField kFields[] = {
               "they are added",
               "16"},
      .check = [](absl::string_view text) { return ParseBatchSplit(text).status(); }},
+    {.name = "loss_scale",
+     .member = &S::loss_scale,
+     .flag =
+         {"loss-scale", SettingGroup::kTraining,
+          "factor of the loss's gradient in recipe fp16, which updates undo: a power of two, or "
+          "auto: 1024 at first, halved at a barrier if gradients were beyond f16's range, "
+          "doubled after 20 barriers without",
+          "4096"},
+     .check = CheckLossScaleSetting},
 };
 
 // The value of a record that does not have the field.

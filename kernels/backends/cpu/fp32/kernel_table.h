@@ -14,10 +14,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/ir/arithmetic/fake_quantize.h"
+#include "kernels/ir/arithmetic/transformer_math.h"
 #include "kernels/ir/optimizers/optimizer_scalars.h"
 #include "proto/base/isa.h"
 
 namespace runnel::fp32 {
+
+using transformer::LayerNormRows;
 
 // Columns of a matrix product, cut into panels of at most Kernels::tile_vectors registers. Panel p
 // of the packed B holds its columns' values row by row: K rows of `width` floats, those past
@@ -120,16 +123,6 @@ struct RowProduct {
   int64_t b_stride = 0;
   int64_t columns = 0;
   float* out = nullptr;
-};
-
-// Rows that a layer norm takes.
-struct LayerNormRows {
-  const float* x = nullptr;
-  int64_t rows = 0;
-  int64_t width = 0;
-  const float* scale = nullptr;
-  const float* shift = nullptr;  // of the forward
-  float epsilon = 0;
 };
 
 #define RUNNEL_OPTIMIZER(...) +1

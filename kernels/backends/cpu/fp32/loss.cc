@@ -10,14 +10,15 @@ namespace runnel::fp32 {
 namespace {
 
 // Loss and gradient of one sample. gradient may be null.
-double CrossEntropy(const float* logits, int64_t classes, int32_t label, double samples,
+double CrossEntropy(const float* logits, int64_t classes, int32_t label, const StepContext& context,
                     float* gradient) {
   const double top = *std::max_element(logits, logits + classes);
+  const auto samples = static_cast<double>(context.step_labels);
   double sum = 0;
   for (int64_t c = 0; c < classes; ++c) sum += std::exp(logits[c] - top);
   for (int64_t c = 0; gradient != nullptr && c < classes; ++c) {
     const double p = std::exp(logits[c] - top) / sum;
-    gradient[c] = static_cast<float>((p - (c == label ? 1.0 : 0.0)) / samples);
+    gradient[c] = static_cast<float>((p - (c == label ? 1.0 : 0.0)) / samples * context.loss_scale);
   }
   return std::log(sum) - (logits[label] - top);
 }
@@ -25,7 +26,6 @@ double CrossEntropy(const float* logits, int64_t classes, int32_t label, double 
 absl::Status Loss(const Call& call, float* gradient, double* metrics) {
   const int64_t samples = call.in_shape(0)[0], classes = call.in_shape(0)[1];
   const int32_t* labels = call.in<int32_t>(1);
-  const double divisor = static_cast<double>(call.context->step_labels);
   double loss = 0, correct = 0;
   for (int64_t n = 0; n < samples; ++n) {
     if (labels[n] < 0 || labels[n] >= classes) {
@@ -33,7 +33,7 @@ absl::Status Loss(const Call& call, float* gradient, double* metrics) {
           absl::StrCat("label ", labels[n], " of sample ", n, " is not in [0, ", classes, ")"));
     }
     const float* logits = call.in(0) + n * classes;
-    loss += CrossEntropy(logits, classes, labels[n], divisor,
+    loss += CrossEntropy(logits, classes, labels[n], *call.context,
                          gradient == nullptr ? nullptr : gradient + n * classes);
     correct += std::max_element(logits, logits + classes) - logits == labels[n] ? 1 : 0;
   }

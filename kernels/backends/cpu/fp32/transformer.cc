@@ -8,8 +8,7 @@
 namespace runnel::fp32 {
 namespace {
 
-// Rows whose dscale and dshift are summed up in single precision; the pieces' sums in double.
-constexpr int64_t kPieceRows = 64;
+using transformer::kPieceRows;
 
 int64_t WidthOf(const Shape& shape) { return shape[shape.rank() - 1]; }
 int64_t RowsOf(const Shape& shape) { return shape.elements() / WidthOf(shape); }

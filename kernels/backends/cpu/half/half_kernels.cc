@@ -25,23 +25,23 @@ absl::Status OverPieces(const Call& call, const Body& body) {
 }
 
 absl::Status Unary(const Call& call, void (*kernel)(const float*, int64_t, float*)) {
-  const Conversions &from = OfInput(call, 0), &to = OfOutput(call, 0);
+  const Conversions& from = OfInput(call, 0);
   return OverPieces(call, [&](int64_t at, int64_t count) {
     float x[kPiece];
     from.widen(call.in<uint16_t>(0) + at, count, x);
     kernel(x, count, x);
-    to.narrow(x, count, call.out<uint16_t>(0) + at);
+    Store(call, x, count, at);
   });
 }
 
 absl::Status Binary(const Call& call, void (*kernel)(const float*, const float*, int64_t, float*)) {
-  const Conversions &a = OfInput(call, 0), &b = OfInput(call, 1), &to = OfOutput(call, 0);
+  const Conversions &a = OfInput(call, 0), &b = OfInput(call, 1);
   return OverPieces(call, [&](int64_t at, int64_t count) {
     float x[kPiece], y[kPiece];
     a.widen(call.in<uint16_t>(0) + at, count, x);
     b.widen(call.in<uint16_t>(1) + at, count, y);
     kernel(x, y, count, x);
-    to.narrow(x, count, call.out<uint16_t>(0) + at);
+    Store(call, x, count, at);
   });
 }
 
@@ -53,6 +53,10 @@ absl::Status ReluInputGradient(Calls calls) {
 absl::Status Relu6InputGradient(Calls calls) {
   return Binary(calls[0], calls[0].machine.half->relu6_gradient);
 }
+absl::Status GeluForward(Calls calls) { return Unary(calls[0], calls[0].kernels().gelu); }
+absl::Status GeluInputGradient(Calls calls) {
+  return Binary(calls[0], calls[0].kernels().gelu_gradient);
+}
 absl::Status Add(Calls calls) { return Binary(calls[0], calls[0].machine.half->add); }
 
 // Samples come as FP32; everything else is a view of halves that could not share memory.
@@ -60,13 +64,12 @@ absl::Status Copy(Calls calls) {
   const Call& call = calls[0];
   const DType from = call.inputs[0].buffer->dtype;
   if (from == call.outputs[0].buffer->dtype) return fp32::Copy(calls);
-  const Conversions& to = OfOutput(call, 0);
-  return OverPieces(call, [&](int64_t at, int64_t count) {
-    to.narrow(call.in(0) + at, count, call.out<uint16_t>(0) + at);
-  });
+  return OverPieces(call,
+                    [&](int64_t at, int64_t count) { Store(call, call.in(0) + at, count, at); });
 }
 
-// Runs a kernel of FP32 on copies of the operands that are halves: for small operands.
+// Runs a kernel of FP32 on copies of the operands that are halves: for small operands, and where
+// what is computed outweighs the copies.
 template <absl::Status (*kKernel)(Calls)>
 absl::Status Widened(Calls calls) {
   const Call& call = calls[0];
@@ -82,16 +85,19 @@ absl::Status Widened(Calls calls) {
     OfInput(call, i).widen(call.in<uint16_t>(i), inputs[i].buffer->shape.elements(),
                            reinterpret_cast<float*>(inputs[i].data));
   }
-  for (cpu::Operand& output : outputs) widen(output);
+  widen(outputs[0]);
   Call wide = call;
   wide.inputs = inputs;
   wide.outputs = outputs;
-  RUNNEL_RETURN_IF_ERROR(kKernel({&wide, 1}));
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].data == call.outputs[i].data) continue;
-    OfOutput(call, i).narrow(reinterpret_cast<const float*>(outputs[i].data),
-                             outputs[i].buffer->shape.elements(), call.out<uint16_t>(i));
+  fp32::Kernels fused = *call.machine.fp32;
+  if (call.machine.half->row_product != nullptr) {
+    fused.row_product = call.machine.half->row_product;
+    wide.machine.fp32 = &fused;
   }
+  RUNNEL_RETURN_IF_ERROR(kKernel({&wide, 1}));
+  // Only the first output is ever a half.
+  if (outputs[0].data != call.outputs[0].data)
+    Store(call, reinterpret_cast<const float*>(outputs[0].data), call.out_shape(0).elements(), 0);
   return absl::OkStatus();
 }
 
@@ -103,6 +109,9 @@ absl::Span<const cpu::KernelRow> KernelRows() {
       {OpCode::kConvForward, LayoutRule::kChannelsLast, Forward},
       {OpCode::kLinearForward, LayoutRule::kRowMajor, Forward},
       {OpCode::kEmbeddingForward, LayoutRule::kRowMajor, Widened<fp32::EmbeddingForward>},
+      {OpCode::kLayerNormForward, LayoutRule::kRowMajor, Widened<fp32::LayerNormForward>},
+      {OpCode::kGeluForward, LayoutRule::kSame, GeluForward},
+      {OpCode::kAttentionForward, LayoutRule::kRowMajor, Widened<fp32::AttentionForward>},
       {OpCode::kBatchNormForward, LayoutRule::kChannelsLast, BatchNormForward},
       {OpCode::kBatchNormEval, LayoutRule::kChannelsLast, BatchNormForward},
       {OpCode::kBatchNormAgain, LayoutRule::kChannelsLast, BatchNormForward},
@@ -119,6 +128,11 @@ absl::Span<const cpu::KernelRow> KernelRows() {
        Widened<fp32::SoftmaxCrossEntropyEval>},
       {OpCode::kConvInputGradient, LayoutRule::kChannelsLast, InputGradient},
       {OpCode::kLinearInputGradient, LayoutRule::kRowMajor, InputGradient},
+      {OpCode::kLayerNormInputGradient, LayoutRule::kRowMajor,
+       Widened<fp32::LayerNormInputGradient>},
+      {OpCode::kGeluInputGradient, LayoutRule::kSame, GeluInputGradient},
+      {OpCode::kAttentionInputGradient, LayoutRule::kRowMajor,
+       Widened<fp32::AttentionInputGradient>},
       {OpCode::kBatchNormInputGradient, LayoutRule::kChannelsLast, BatchNormInputGradient},
       {OpCode::kReluInputGradient, LayoutRule::kSame, ReluInputGradient},
       {OpCode::kRelu6InputGradient, LayoutRule::kSame, Relu6InputGradient},

@@ -37,5 +37,10 @@ inline const Conversions& OfInput(const Call& call, size_t i) {
 inline const Conversions& OfOutput(const Call& call, size_t i) {
   return call.machine.half->of(call.outputs[i].buffer->dtype);
 }
+// Rounds values into elements of the first output, from `at` on, and counts what it does not hold.
+inline void Store(const Call& call, const float* values, int64_t count, int64_t at) {
+  const RangeCounts counts = OfOutput(call, 0).narrow(values, count, call.out<uint16_t>(0) + at);
+  if (call.context->range != nullptr) call.context->range->Add(call.instruction->code, counts);
+}
 
 }  // namespace runnel::half

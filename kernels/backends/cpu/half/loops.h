@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/backends/cpu/fp32/kernel_table.h"
+#include "kernels/ir/range_tally.h"
 #include "proto/base/isa.h"
 #include "proto/base/tensor/dtype.h"
 
@@ -28,7 +29,7 @@ struct Conversions {
   // The elements of each pair in exchanged places.
   void (*widen_pairs)(const uint16_t* x, int64_t count, float* y);
   // As NarrowHalf.
-  void (*narrow)(const float* x, int64_t count, uint16_t* y);
+  RangeCounts (*narrow)(const float* x, int64_t count, uint16_t* y);
 };
 
 struct Loops {
@@ -38,6 +39,7 @@ struct Loops {
   // Those of fp32::Kernels, with fused multiply-adds; null: the row of fp32 has them.
   void (*product)(const fp32::Product& product);
   void (*outer_product)(const fp32::OuterProduct& product);
+  void (*row_product)(const fp32::RowProduct& product);
   // sums += x * w, fused.
   void (*multiply_add)(const float* x, const float* w, int64_t count, float* sums);
   // Makes -0 a 0.

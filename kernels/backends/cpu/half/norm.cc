@@ -122,14 +122,14 @@ absl::Status BatchNormForward(Calls calls) {
   const Image image = ImageOf(call.in_shape(0));
   if (call.instruction->code == OpCode::kBatchNormForward) TakeStatistics(call, image);
   const Norm norm = NormOf(call, image.c);
-  const Conversions &from = OfInput(call, 0), &to = OfOutput(call, 0);
+  const Conversions& from = OfInput(call, 0);
   float* const pieces = Pieces(call, image.c);
   OverRows(call, image, [&](int worker, int64_t row, int64_t rows) {
     float* const x = pieces + worker * std::max(kPiece, image.c);
     const int64_t at = row * image.c;
     from.widen(call.in<uint16_t>(0) + at, rows * image.c, x);
     call.machine.half->normalise(x, rows, image.c, norm, x);
-    to.narrow(x, rows * image.c, call.out<uint16_t>(0) + at);
+    Store(call, x, rows * image.c, at);
   });
   return absl::OkStatus();
 }
@@ -139,7 +139,7 @@ absl::Status BatchNormInputGradient(Calls calls) {
   const Loops& loops = *call.machine.half;
   const Image image = ImageOf(call.in_shape(0));
   const int64_t channels = image.c, piece = std::max(kPiece, channels);
-  const Conversions &of_dy = OfInput(call, 0), &of_x = OfInput(call, 1), &to = OfOutput(call, 0);
+  const Conversions &of_dy = OfInput(call, 0), &of_x = OfInput(call, 1);
   float *const dys = Pieces(call, channels), *const xs = Pieces(call, channels);
   double *const sums = Zeros(call, channels), *const products = Zeros(call, channels);
   Norm norm;
@@ -169,7 +169,7 @@ absl::Status BatchNormInputGradient(Calls calls) {
     of_dy.widen(call.in<uint16_t>(0) + at, rows * channels, dy);
     of_x.widen(call.in<uint16_t>(1) + at, rows * channels, x);
     loops.norm_gradient(dy, x, rows, channels, norm, dy);
-    to.narrow(dy, rows * channels, call.out<uint16_t>(0) + at);
+    Store(call, dy, rows * channels, at);
   });
   return absl::OkStatus();
 }

@@ -70,7 +70,7 @@ absl::Status MaxPoolForward(Calls calls) {
   uint8_t* const indices = call.outputs.size() > 1 ? call.out<uint8_t>(1) : nullptr;
   float* const values = call.Take<float>(call.machine.workers() * 2 * channels);
   int32_t* const places = call.Take<int32_t>(call.machine.workers() * channels);
-  const Conversions &from = OfInput(call, 0), &to = OfOutput(call, 0);
+  const Conversions& from = OfInput(call, 0);
   OverPixels(call, p.y, [&](int worker, int64_t pixel) {
     float *const best = values + worker * 2 * channels, *const x = best + channels;
     int32_t* const where = places + worker * channels;
@@ -81,7 +81,7 @@ absl::Status MaxPoolForward(Calls calls) {
       if (!first) call.kernels().take_maximum(x, channels, static_cast<int32_t>(tap), best, where);
       first = false;
     });
-    to.narrow(best, channels, call.out<uint16_t>(0) + pixel * channels);
+    Store(call, best, channels, pixel * channels);
     if (indices != nullptr) std::copy_n(where, channels, indices + pixel * channels);
   });
   return absl::OkStatus();
@@ -93,7 +93,7 @@ absl::Status MaxPoolInputGradient(Calls calls) {
   const int64_t channels = p.x.c;
   float* const rows = call.Take<float>(call.machine.workers() * channels);
   double* const all_sums = call.Take<double>(call.machine.workers() * channels);
-  const Conversions &from = OfInput(call, 0), &to = OfOutput(call, 0);
+  const Conversions& from = OfInput(call, 0);
   OverPixels(call, p.x, [&](int worker, int64_t pixel) {
     float* const dy = rows + worker * channels;
     double* const sums = all_sums + worker * channels;
@@ -104,7 +104,7 @@ absl::Status MaxPoolInputGradient(Calls calls) {
                                    static_cast<uint8_t>(tap), channels, sums);
     });
     call.machine.half->divide(sums, channels, 1.0, dy);
-    to.narrow(dy, channels, call.out<uint16_t>(0) + pixel * channels);
+    Store(call, dy, channels, pixel * channels);
   });
   return absl::OkStatus();
 }
@@ -117,7 +117,7 @@ void Average(const Call& call, const Image& target, int64_t taps, const ForSourc
   const int64_t channels = target.c;
   float* const rows = call.Take<float>(call.machine.workers() * channels);
   double* const all_sums = call.Take<double>(call.machine.workers() * channels);
-  const Conversions &from = OfInput(call, 0), &to = OfOutput(call, 0);
+  const Conversions& from = OfInput(call, 0);
   OverPixels(call, target, [&](int worker, int64_t pixel) {
     float* const x = rows + worker * channels;
     double* const sums = all_sums + worker * channels;
@@ -127,7 +127,7 @@ void Average(const Call& call, const Image& target, int64_t taps, const ForSourc
       call.machine.half->add_rows(x, 1, channels, sums);
     });
     call.machine.half->divide(sums, channels, static_cast<double>(taps), x);
-    to.narrow(x, channels, call.out<uint16_t>(0) + pixel * channels);
+    Store(call, x, channels, pixel * channels);
   });
 }
 

@@ -33,7 +33,6 @@ class ProductRun {
         backward_(backward),
         walk_(conv, backward),
         from_(OfInput(call, 0)),
-        to_(OfOutput(call, 0)),
         ins_(backward ? conv.out() : conv.in()),
         outs_(backward ? conv.in() : conv.out()),
         bias_(backward || call.inputs.size() < 3 ? nullptr : call.in(2)) {}
@@ -126,13 +125,12 @@ class ProductRun {
   // sums of the set's pixels from `first` on -> the target.
   void Store(const TargetSet& set, int64_t first, int64_t count, int64_t group, float* sums) const {
     call_.machine.half->clear_signs(sums, count * outs_);
-    uint16_t* const y = call_.out<uint16_t>(0);
     const int64_t channels = walk_.target().c;
     if (channels == outs_ && walk_.sets().size() == 1)
-      return to_.narrow(sums, count * outs_, y + first * channels);
+      return half::Store(call_, sums, count * outs_, first * channels);
     for (int64_t r = 0; r < count; ++r)
-      to_.narrow(sums + r * outs_, outs_,
-                 y + walk_.TargetOf(set, first + r) * channels + group * outs_);
+      half::Store(call_, sums + r * outs_, outs_,
+                  walk_.TargetOf(set, first + r) * channels + group * outs_);
   }
 
   void RunDepthwise(const TargetSet& set) {
@@ -155,7 +153,7 @@ class ProductRun {
           call_.machine.half->multiply_add(sums + (t + 1) * channels, by_tap + t * channels,
                                            channels, sums);
         call_.machine.half->clear_signs(sums, channels);
-        to_.narrow(sums, channels, call_.out<uint16_t>(0) + walk_.TargetOf(set, i) * channels);
+        half::Store(call_, sums, channels, walk_.TargetOf(set, i) * channels);
       }
     };
     ParallelFor(call_.machine, set.pixels(walk_.target()), body);
@@ -165,7 +163,7 @@ class ProductRun {
   const Conv& conv_;
   const bool backward_;
   const Walk walk_;
-  const Conversions &from_, &to_;
+  const Conversions& from_;
   const int64_t ins_, outs_;  // channels of a group that are summed over, and that are made
   const float* const bias_;
   float* weights_ = nullptr;

@@ -275,6 +275,7 @@ __kernel ELEMENTS void loss_gradient(TENSOR(logits), TENSOR(labels), TENSOR(y), 
 // takes IdStep for each element, with so many slots.
 typedef struct {
   float values[12];
+  float gradient_factor;
 } OptimizerScalars;
 #define UPDATE_WITH_1_SLOT(Id)                                                            \
   __kernel ELEMENTS void Id##Update(TENSOR(weight), TENSOR(gradient), TENSOR(a), TENSOR(y), \
@@ -282,8 +283,8 @@ typedef struct {
     FOR_ITEMS(i, count) {                                                                 \
       float slots[1] = {DATA(float, a)[i]};                                               \
       DATA(float, y)                                                                      \
-      [i] = Id##Step(DATA(const float, weight)[i], DATA(const float, gradient)[i], slots, \
-                     s.values);                                                           \
+      [i] = Id##Step(DATA(const float, weight)[i],                                        \
+                     DATA(const float, gradient)[i] * s.gradient_factor, slots, s.values); \
       DATA(float, a)[i] = slots[0];                                                       \
     }                                                                                     \
   }
@@ -293,8 +294,8 @@ typedef struct {
     FOR_ITEMS(i, count) {                                                                 \
       float slots[2] = {DATA(float, a)[i], DATA(float, b)[i]};                            \
       DATA(float, y)                                                                      \
-      [i] = Id##Step(DATA(const float, weight)[i], DATA(const float, gradient)[i], slots, \
-                     s.values);                                                           \
+      [i] = Id##Step(DATA(const float, weight)[i],                                        \
+                     DATA(const float, gradient)[i] * s.gradient_factor, slots, s.values); \
       DATA(float, a)[i] = slots[0];                                                       \
       DATA(float, b)[i] = slots[1];                                                       \
     }                                                                                     \

@@ -5,12 +5,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/training/dials/gradient_bits.h"
+#include "proto/base/training/dials/loss_scale.h"
 
 namespace runnel {
 
 absl::Span<const Dial> Dials() {
   static constexpr Dial kDials[] = {
       {kGradientBitsDial, "gradient bits", CheckGradientBitsValue},
+      {kLossScaleDial, "loss scale", CheckLossScaleValue},
   };
   return kDials;
 }

@@ -2,6 +2,7 @@
 
 #include "kernels/backends/cpu/fp32/rows/outer_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/product_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/transformer_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/vec_portable.h"
 #include "kernels/backends/cpu/half/loops.h"
 #include "proto/base/tensor/small_float.h"
@@ -23,6 +24,7 @@ constexpr Loops MakePortableLoops() {
   Loops loops = MakeLoops(Isa::kPortable);
   loops.product = fp32::RunProduct<VecFused>;
   loops.outer_product = fp32::RunOuterProduct<VecFused>;
+  loops.row_product = fp32::RunRowProduct<VecFused>;
   return loops;
 }
 
