@@ -85,9 +85,10 @@ std::vector<CodecChoice> Choices(const PlanRequest& request, int& own) {
   return choices;
 }
 
-// forward_only: no gradient passes the layer, so that nothing is kept for one.
+// forward_only: no gradient passes the layer, so that nothing is kept for one. recompute: what is
+// inside the layer is there once, while its backward runs, though not for all layers at a time.
 LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t state_copies,
-                     bool forward_only) {
+                     bool forward_only, bool recompute) {
   const auto gradient_bytes = static_cast<int64_t>(SizeOf(format.weight_gradient));
   LayerMemory memory;
   for (const StateTensorSpec& tensor : StateOf(info, format)) {
@@ -109,8 +110,9 @@ LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t 
     memory.state_bytes += largest;
     return memory;
   }
-  for (const Shape& output : info.op_outputs)
-    memory.stash_bytes += ValueBytes(format.activation, output);
+  int64_t& inner = recompute ? memory.state_bytes : memory.stash_bytes;
+  for (const Shape& output : info.op_outputs) inner += ValueBytes(format.activation, output);
+  if (recompute) memory.stash_bytes = ValueBytes(format.activation, info.output);
   return memory;
 }
 
@@ -207,8 +209,10 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   model.frozen_front = request.model->frozen_front();
   for (const LayerInfo& info : infos) {
     const bool forward_only = model.layers() < model.frozen_front;
+    const bool recompute = request.model->layers[model.memory.size()].recompute;
     model.raw_bytes.push_back(BoundaryBytes(request.format, info.output));
-    model.memory.push_back(MemoryOf(info, request.format, request.state_copies, forward_only));
+    model.memory.push_back(
+        MemoryOf(info, request.format, request.state_copies, forward_only, recompute));
   }
   for (const CodecChoice& choice : Choices(request, model.default_codec)) {
     CodecCost& cost = model.codecs.emplace_back();

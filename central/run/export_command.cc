@@ -3,6 +3,7 @@
 #include "central/run/trained_weights.h"
 #include "partition/export/npz_file.h"
 #include "partition/export/onnx_model.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"
 
@@ -21,8 +22,9 @@ absl::Status Write(const std::string& path, const std::string& bytes,
 absl::Status ExportCommand(const ExportArguments& arguments, const CommandContext& context) {
   if (arguments.onnx.empty() && arguments.npz.empty())
     return absl::InvalidArgumentError("give --onnx FILE, --npz FILE, or both");
-  RUNNEL_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint,
                           NewestWeights(arguments.checkpoint_dir, context.logger));
+  RUNNEL_RETURN_IF_ERROR(MergePairs(checkpoint.model, checkpoint.state));
   if (!arguments.onnx.empty()) {
     const absl::StatusOr<std::string> bytes = ModelToOnnx(checkpoint.model, checkpoint.state);
     if (!bytes.ok()) {

@@ -13,6 +13,7 @@
 #include "central/run/trained_weights.h"
 #include "partition/import/model_json.h"
 #include "partition/import/onnx_model.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
@@ -46,8 +47,9 @@ Given GivenOf(const ModelSpec& model, ModelState state) {
   return given;
 }
 
+// Pairs of a check-point are merged for a model without.
 absl::StatusOr<Given> ReadGiven(const std::string& init_from, const std::string& model_name,
-                                Logger* logger) {
+                                bool has_pairs, Logger* logger) {
   absl::string_view path = init_from.empty() ? model_name : init_from;
   const absl::string_view flag = init_from.empty() ? "model" : "init-from";
   if (absl::ConsumePrefix(&path, kOnnxPrefix)) {
@@ -56,6 +58,7 @@ absl::StatusOr<Given> ReadGiven(const std::string& init_from, const std::string&
   }
   absl::StatusOr<Checkpoint> checkpoint = NewestWeights(init_from, logger);
   if (!checkpoint.ok()) return Named(flag, path, checkpoint.status());
+  if (!has_pairs) RUNNEL_RETURN_IF_ERROR(MergePairs(checkpoint->model, checkpoint->state));
   return GivenOf(checkpoint->model, std::move(checkpoint->state));
 }
 
@@ -108,7 +111,8 @@ absl::StatusOr<StartWeights> StartOf(const RunSetup& setup, Logger* logger) {
   const ModelSpec& model = setup.model;
   StartWeights start;
   if (init_from.empty() && !absl::StartsWith(model_name, kOnnxPrefix)) return start;
-  RUNNEL_ASSIGN_OR_RETURN(const Given given, ReadGiven(init_from, model_name, logger));
+  RUNNEL_ASSIGN_OR_RETURN(const Given given,
+                          ReadGiven(init_from, model_name, HasPairs(model), logger));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   std::vector<std::string> drawn;
   size_t taken = 0;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "central/data/class_filter.h"
 #include "central/planning/rules/training_rules.h"
 #include "central/run/own_model.h"
 #include "central/settings/codec_settings.h"
@@ -139,7 +140,14 @@ bool IsOwnData(const RunSettings& settings) {
 }
 
 absl::StatusOr<DatasetSplits> LoadDataset(const RunSettings& settings) {
-  return runnel::LoadDataset(settings.dataset, settings.data_dir, settings.training.seed);
+  RUNNEL_ASSIGN_OR_RETURN(
+      DatasetSplits data,
+      runnel::LoadDataset(settings.dataset, settings.data_dir, settings.training.seed));
+  if (settings.classes.empty()) return data;
+  absl::StatusOr<DatasetSplits> kept = OfClasses(std::move(data), settings.classes);
+  if (kept.ok()) return kept;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--classes ", settings.classes, ": ", kept.status().message()));
 }
 
 SampleFacts FactsOf(const Dataset& data) { return {data.sample_shape(), data.classes()}; }
@@ -159,8 +167,13 @@ absl::StatusOr<ModelSpec> ModelOf(const RunSettings& settings,
 
 absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec model) {
   absl::StatusOr<ModelSpec> rewritten = Rewrite(std::move(model), settings.rewrites);
-  if (rewritten.ok()) return rewritten;
-  return absl::InvalidArgumentError(absl::StrCat("--rewrite ", rewritten.status().message()));
+  if (!rewritten.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--rewrite ", rewritten.status().message()));
+  if (settings.recompute.empty() || settings.recompute == "off") return rewritten;
+  absl::StatusOr<ModelSpec> recomputing = MarkRecomputed(*std::move(rewritten), settings.recompute);
+  if (recomputing.ok()) return recomputing;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--recompute ", settings.recompute, ": ", recomputing.status().message()));
 }
 
 void AddNote(const std::string& note, std::string& notes) {

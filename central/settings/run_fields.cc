@@ -39,6 +39,13 @@ constexpr RunField kFields[] = {
     {{"data-dir", SettingGroup::kData, "folder with the data set's original files", "~/data/mnist"},
      &S::data_dir,
      kAnyText},
+    {{"classes", SettingGroup::kData,
+      "train and test on samples of these classes alone, numbers and ranges from 0; the model "
+      "keeps "
+      "its outputs",
+      "0-8", "all"},
+     &S::classes,
+     kAnyText},
     {{"init-from", SettingGroup::kData,
       "weights to begin with: a folder of check-points, or onnx:FILE; by layer, name and shape, "
       "the rest is drawn",
@@ -144,6 +151,12 @@ constexpr RunField kFields[] = {
       "stop after this many optimizer steps from the run's start; 0: after all epochs", "500"},
      &S::max_batches,
      kCountOrNone},
+    {{"recompute", SettingGroup::kTraining,
+      "layers whose inner values the backward makes again from the layer's input, in place of "
+      "keeping them: less memory, the time of a second forward. The first N, or A-B; off",
+      "0-5", "off"},
+     &S::recompute,
+     kAnyText},
     {{"eval-every", SettingGroup::kTraining,
       "epochs between evaluations; 0: only at the end, -1: never (no accuracy)", "5"},
      &S::eval_every,

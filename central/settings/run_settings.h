@@ -23,8 +23,10 @@ namespace runnel {
 struct RunSettings {
   std::string model = "lenet";
   std::vector<std::string> rewrites;  // of the model, in order (partition/zoo/rewrites)
+  std::string recompute;              // layers, as MarkRecomputed has them, or "off"; empty: none
   std::string dataset;                // empty: the model's default
   std::string data_dir;
+  std::string classes;    // whose samples are taken (central/data/class_filter.h); empty: all
   std::string init_from;  // weights to begin with (StartOf); empty: drawn, or the model's own
   int64_t local_workers = 1;
   int64_t workers = 0;              // daemons that dial in
@@ -65,7 +67,7 @@ struct RunSettings {
   std::string log;
   std::string tensorboard;
   std::string summary;
-  std::string listen = "127.0.0.1:0";   // control address for dialling workers
+  std::string listen = "127.0.0.1:0";  // control address for dialling workers
   std::string report;
   std::optional<int64_t> metrics_port;  // none: no HTTP; 0: any free port
   int64_t linger_s = 60;                // how long the page of a finished run stays for its reader

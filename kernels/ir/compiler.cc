@@ -7,6 +7,7 @@
 #include "kernels/ir/passes/fold_relu.h"
 #include "kernels/ir/passes/fuse_rescale.h"
 #include "kernels/ir/passes/recompute.h"
+#include "kernels/ir/passes/recompute_layers.h"
 #include "kernels/ir/passes/rounded_storage.h"
 #include "kernels/ir/passes/step_in_backward.h"
 #include "kernels/ir/stage_builder.h"
@@ -62,8 +63,10 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   FuseRescale(options, draft);
   if (options.stash != DType::kFloat32 && !IsScaled(recipe.numbers.activation))
     StoreRounded(recipe, options.stash, draft);
-  if (options.recomputes && !IsScaled(recipe.numbers.activation))
-    Recompute(options.defers_weight_gradients, draft);
+  const bool recomputes_norms = options.recomputes && !IsScaled(recipe.numbers.activation);
+  if (recomputes_norms && !options.defers_weight_gradients) MoveWeightGradients(draft);
+  RecomputeLayers(commuted, draft);
+  if (recomputes_norms) RecomputeNorms(commuted, draft);
   if (options.steps_in_backward) StepInBackward(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);
   SplitBatches(options.batch_split, recipe.gradient_rounding, draft.program);

@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
                 .evaluates = frozen && layer < front,
                 .shape = infos[layer].op_outputs[op]},
                nodes);
-      if (frozen && layer >= front && ops[op].kind == OpKind::kBatchNorm)
+      if (model.layers[layer].freezes(op) && layer >= front && ops[op].kind == OpKind::kBatchNorm)
         return Error(model.layers[layer], op, "cannot be frozen behind layers that are trained");
     }
     for (size_t op = 0; op + 1 < ops.size(); ++op) {

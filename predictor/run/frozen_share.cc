@@ -1,5 +1,7 @@
 #include "predictor/run/frozen_share.h"
 
+#include <algorithm>
+
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -9,10 +11,18 @@ absl::StatusOr<FrozenShare> FrozenShare::Create(const ModelSpec& model) {
   FrozenShare share;
   bool any = false;
   for (int layer = 0; layer < model.layer_count(); ++layer) {
-    const bool frozen = model.layers[layer].frozen;
-    any = any || frozen;
+    double weights = 0, frozen = 0;
+    for (const StateTensorSpec& spec : infos[layer].state) {
+      const auto elements = static_cast<double>(spec.shape.elements());
+      weights += elements;
+      if (spec.frozen) frozen += elements;
+    }
+    const bool recompute = model.layers[layer].recompute;
+    any = any || frozen > 0 || recompute;
     // Behind layers that train the input-gradient is still made.
-    const double passes = !frozen ? 3 : layer < model.frozen_front() ? 1 : 2;
+    const double passes = layer < model.frozen_front()
+                              ? 1
+                              : 3 - frozen / std::max(weights, 1.0) + (recompute ? 1 : 0);
     share.macs_.push_back(static_cast<double>(infos[layer].macs) + 1);
     share.share_.push_back(passes / 3);
   }

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "kernels/backends/backend.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "tests/kernels/stage_harness.h"
@@ -154,10 +155,17 @@ struct GradientCase {
   const char* backend;
   int64_t batch;
   Init init = Init::kUsual;
+  const char* rewrite = nullptr;
 };
 void PrintTo(const GradientCase& c, std::ostream* out) {
   *out << c.model << " on " << c.backend << ", batch " << c.batch
        << (c.init == Init::kSmooth ? ", smooth" : "");
+  if (c.rewrite != nullptr) *out << ", " << c.rewrite;
+}
+
+ModelSpec ModelOf(const char* name, const char* rewrite) {
+  const ModelSpec model = *MakeModel(name);
+  return rewrite == nullptr ? model : *Rewrite(model, {rewrite});
 }
 
 class GradientTest : public testing::TestWithParam<GradientCase> {};
@@ -165,23 +173,22 @@ class GradientTest : public testing::TestWithParam<GradientCase> {};
 TEST_P(GradientTest, EqualsAutograd) {
   const auto backend = MakeBackend(GetParam().backend, 1);
   ASSERT_TRUE(backend.ok()) << backend.status();
-  const auto model = MakeModel(GetParam().model);
-  ASSERT_TRUE(model.ok()) << model.status();
+  const ModelSpec model = ModelOf(GetParam().model, GetParam().rewrite);
   const int64_t batch = GetParam().batch;
-  auto pipeline = TestPipeline::Make(*model, {}, batch, backend->get(), kSeed);
+  auto pipeline = TestPipeline::Make(model, {}, batch, backend->get(), kSeed);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   TestStage& stage = *pipeline->stages[0];
   const Init init = GetParam().init;
   if (init == Init::kSmooth) KeepActivationsInside(stage);
-  const double flips = init == Init::kSmooth ? 0 : FlipBound(*model, batch);
+  const double flips = init == Init::kSmooth ? 0 : FlipBound(model, batch);
   const StateLayout& layout = stage.program.state;
-  TorchOracle exact(*model, layout, {.float64 = true}, stage.data(Storage::kParameters),
+  TorchOracle exact(model, layout, {.float64 = true}, stage.data(Storage::kParameters),
                     stage.data(Storage::kStatistics));
-  TorchOracle single(*model, layout, {}, stage.data(Storage::kParameters),
+  TorchOracle single(model, layout, {}, stage.data(Storage::kParameters),
                      stage.data(Storage::kStatistics));
 
-  const Batch data = DrawBatch(*model, batch, 0);
-  const StepContext context = ContextOf(3, batch * *LabelsPerSample(*model));
+  const Batch data = DrawBatch(model, batch, 0);
+  const StepContext context = ContextOf(3, batch * *LabelsPerSample(model));
   const double loss = exact.ForwardBackward(data.x.data(), data.labels.data(), batch, context);
   const double single_loss =
       single.ForwardBackward(data.x.data(), data.labels.data(), batch, context);
@@ -207,6 +214,11 @@ constexpr GradientCase kGradientCases[] = {
     {"transformer_tiny", "torch", 1},
     {"transformer_tiny", "cpu", 2},
     {"transformer_tiny", "ref", 1},
+    {"transformer_tiny", "torch", 1, Init::kUsual, "lora:8"},
+    {"transformer_tiny", "cpu", 1, Init::kUsual, "lora:8"},
+    {"transformer_tiny", "ref", 1, Init::kUsual, "lora:8"},
+    {"lenet", "cpu", 8, Init::kUsual, "lora:4"},
+    {"lenet", "ref", 4, Init::kUsual, "lora:4"},
     {"resnet8", "torch", 4},
     {"resnet20", "torch", 4},
     {"ds_cnn", "torch", 4},
@@ -282,6 +294,58 @@ std::vector<Bytes> Train(const ModelSpec& model, const std::vector<int>& cuts, i
 
 class CutTest : public testing::TestWithParam<const char*> {};
 
+// What a state of drawn pairs computes, and what its merged weights compute without them.
+TEST(Pairs, MergedComputeTheSame) {
+  auto backend = MakeBackend("cpu", 1);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  for (const char* name : {"transformer_tiny", "lenet"}) {
+    ModelSpec model = ModelOf(name, "lora:8");
+    auto with = TestPipeline::Make(model, {}, 2, backend->get(), kSeed);
+    ASSERT_TRUE(with.ok()) << with.status();
+    ModelState state;
+    state.layers.resize(model.layers.size());
+    TestStage& stage = *with->stages[0];
+    for (const StateTensor& t : stage.program.state.tensors) {
+      const char* bytes = reinterpret_cast<char*>(stage.data(t.storage)) + t.offset_bytes;
+      state.layers[t.layer].tensors.push_back(
+          {t.spec.name, DType::kFloat32, t.spec.shape,
+           std::string(bytes, static_cast<size_t>(t.spec.shape.elements()) * sizeof(float))});
+    }
+    ASSERT_TRUE(MergePairs(model, state).ok());
+    EXPECT_EQ(model.layers[1].ops, MakeModel(name)->layers[1].ops);
+    auto merged = TestPipeline::Make(model, {}, 2, backend->get(), kSeed);
+    ASSERT_TRUE(merged.ok()) << merged.status();
+    TestStage& copy = *merged->stages[0];
+    std::vector<size_t> next(model.layers.size());
+    for (const StateTensor& t : copy.program.state.tensors) {
+      const TensorData& tensor = state.layers[t.layer].tensors.at(next[t.layer]++);
+      ASSERT_EQ(tensor.name, t.spec.name);
+      std::memcpy(reinterpret_cast<char*>(copy.data(t.storage)) + t.offset_bytes,
+                  tensor.bytes.data(), tensor.bytes.size());
+    }
+    const Batch data = DrawBatch(model, 2, 0);
+    const StepContext context = ContextOf(0, 2 * *LabelsPerSample(model));
+    for (TestPipeline* pipeline : {&*with, &*merged}) {
+      ASSERT_TRUE(
+          pipeline->Forward(Part::kForwardEval, data.x.data(), data.labels.data(), context).ok());
+    }
+    ASSERT_EQ(with->logits.size(), merged->logits.size());
+    float largest = 0;
+    for (float logit : with->logits) largest = std::max(largest, std::abs(logit));
+    for (size_t i = 0; i < with->logits.size(); ++i)
+      ASSERT_NEAR(with->logits[i], merged->logits[i], 1e-5 * largest) << name << ", logit " << i;
+  }
+}
+
+TEST(Pairs, SameBytesWhereverTheModelIsCut) {
+  auto backend = MakeBackend("cpu", 1);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const ModelSpec model = ModelOf("transformer_tiny", "lora:8");
+  const std::vector<Bytes> whole = Train(model, {}, 1, backend->get());
+  EXPECT_TRUE(Train(model, {2, 4}, 1, backend->get()) == whole);
+  EXPECT_TRUE(Train(model, {1, 2, 3, 4, 5}, 1, backend->get()) == whole);
+}
+
 TEST_P(CutTest, SameBytesWhereverTheModelIsCut) {
   auto backend = MakeBackend("torch", 1);
   ASSERT_TRUE(backend.ok()) << backend.status();
@@ -297,6 +361,18 @@ TEST_P(CutTest, SameBytesWhereverTheModelIsCut) {
   std::vector<int> everywhere;
   for (int i = 1; i < model->layer_count(); ++i) everywhere.push_back(i);
   EXPECT_TRUE(Train(*model, everywhere, batch, backend->get()) == whole) << "every layer alone";
+}
+
+TEST(RecomputedLayers, OfADecoderTrainToTheSameBytes) {
+  const ModelSpec model = *MakeModel("transformer_tiny");
+  ModelSpec again = model;
+  for (LayerSpec& layer : again.layers) layer.recompute = true;
+  for (const char* name : {"cpu", "ref", "torch"}) {
+    auto backend = MakeBackend(name, 1);
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    EXPECT_TRUE(Train(again, {2}, 1, backend->get()) == Train(model, {}, 1, backend->get()))
+        << name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, CutTest,

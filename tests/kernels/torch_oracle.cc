@@ -25,7 +25,7 @@ struct TorchOracle::Impl {
     return x.contiguous(at::MemoryFormat::ChannelsLast);
   }
   at::Tensor Of(int layer, int op, const char* role) const {
-    const auto it = by_name.find({layer, std::to_string(op) + "." + role});
+    const auto it = by_name.find({layer, model.layers[layer].OpName(op) + "." + role});
     return it == by_name.end() ? at::Tensor() : it->second;
   }
 

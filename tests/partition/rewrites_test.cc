@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/model/initial_state.h"
 
 namespace runnel {
 namespace {
@@ -54,8 +55,10 @@ TEST(Freeze, OfEveryModelAllButTheLastLayer) {
 }
 
 TEST(Freeze, WhatMakesNoSenseIsNamed) {
-  EXPECT_THAT(ErrorOf("lenet", {"melt:3"}),
-              HasSubstr("melt:3: there is no such rewrite; there are freeze:LAYERS"));
+  EXPECT_THAT(
+      ErrorOf("lenet", {"melt:3"}),
+      HasSubstr(
+          "melt:3: there is no such rewrite; there are freeze:LAYERS, lora:RANK, head:CLASSES"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:0"}), HasSubstr("'0' is no number of layers"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:3-1"}), HasSubstr("no range such as 0-5"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:1-"}), HasSubstr("no range such as 0-5"));
@@ -66,6 +69,131 @@ TEST(Freeze, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(ErrorOf("lenet", {"freeze:0-2", "freeze:3-5"}), HasSubstr("all 6 layers"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:4-5"}), HasSubstr("makes the loss and must be trained"));
   EXPECT_THAT(ErrorOf("resnet18", {"freeze:2-3"}), HasSubstr("has batch norm"));
+}
+
+int64_t Trained(const ModelSpec& model) {
+  int64_t elements = 0;
+  const std::vector<LayerInfo> infos = *InferShapes(model, 1);
+  for (const LayerInfo& info : infos) {
+    for (const StateTensorSpec& spec : info.state)
+      elements += IsTrainable(spec.role) && !spec.frozen ? spec.shape.elements() : 0;
+  }
+  return elements;
+}
+
+std::vector<std::string> NamesOf(const LayerInfo& info) {
+  std::vector<std::string> names;
+  for (const StateTensorSpec& spec : info.state) names.push_back(spec.name);
+  return names;
+}
+
+TEST(Lora, PairsOfAttentionAloneTrainAndNamesStay) {
+  const ModelSpec base = *MakeModel("transformer_tiny");
+  const ModelSpec model = *Rewrite(base, {"lora:8"});
+  EXPECT_EQ(Trained(model), 4 * 8 * (128 + 384 + 128 + 128));
+  EXPECT_LE(Trained(model), 0.03 * static_cast<double>(*CountParameters(base)));
+  EXPECT_EQ(model.frozen_front(), 1);
+  const std::vector<LayerInfo> infos = *InferShapes(model, 1), before = *InferShapes(base, 1);
+  for (int layer = 0; layer < base.layer_count(); ++layer) {
+    std::vector<std::string> kept;
+    for (const std::string& name : NamesOf(infos[layer])) {
+      if (name.find(".down.") == name.npos && name.find(".up.") == name.npos) kept.push_back(name);
+    }
+    EXPECT_EQ(kept, NamesOf(before[layer])) << layer;
+    EXPECT_EQ(infos[layer].output, before[layer].output);
+  }
+  const LayerSpec& block = model.layers[1];
+  EXPECT_EQ(block.ops[2].name, "1.down");
+  EXPECT_EQ(block.ops[3].init_std, 0);
+  EXPECT_EQ(block.ops[5].kind, OpKind::kAttention);
+  EXPECT_EQ(block.ops[5].inputs, std::vector<int32_t>{5}) << "the sum";
+}
+
+TEST(Lora, WithoutAttentionBesideAllThatIsLinearAndNotFrozen) {
+  const ModelSpec lenet = *Rewrite(*MakeModel("lenet"), {"lora:4"});
+  EXPECT_EQ(lenet.frozen_front(), 4);
+  EXPECT_TRUE(HasPairs(lenet));
+  const ModelSpec less = *Rewrite(*MakeModel("lenet"), {"lora:4", "freeze:5"});
+  EXPECT_EQ(less, *Rewrite(*MakeModel("lenet"), {"freeze:5", "lora:4"}));
+  EXPECT_EQ(less.frozen_front(), 5);
+  EXPECT_LT(Trained(less), Trained(lenet));
+}
+
+TEST(Lora, OfEveryModelThatTakesIt) {
+  for (const std::string& name : ModelNames()) {
+    const auto model = Rewrite(*MakeModel(name), {"lora:2"});
+    ASSERT_TRUE(model.ok()) << name << ": " << model.status();
+    EXPECT_GT(Trained(*model), 0) << name;
+    EXPECT_LT(Trained(*model), *CountParameters(*MakeModel(name)) / 2) << name;
+  }
+}
+
+TEST(Lora, WhatMakesNoSenseIsNamed) {
+  EXPECT_THAT(ErrorOf("lenet", {"lora:0"}), HasSubstr("lora:0: '0' is no rank from 1"));
+  EXPECT_THAT(ErrorOf("lenet", {"lora:11"}),
+              HasSubstr("500 features become 10; a pair's rank is at most 10"));
+  EXPECT_THAT(ErrorOf("lenet", {"lora:2", "lora:2"}), HasSubstr("such pairs already"));
+  ModelSpec model = *MakeModel("lenet");
+  model.layers.resize(1);
+  model.layers[0].ops[0].kind = OpKind::kRelu;
+  model.input = {10};
+  EXPECT_THAT(std::string(Rewrite(model, {"lora:2"}).status().message()),
+              HasSubstr("lora:2: lenet has no linear operator that is not frozen"));
+}
+
+TEST(Lora, OnlyItsOwnPairsAreMerged) {
+  ModelSpec model = *Rewrite(*MakeModel("lenet"), {"lora:4"});
+  ModelState state = *InitialState(model, 1);
+  ModelState kept = state;
+  EXPECT_TRUE(MergePairs(model, state).ok());
+  EXPECT_FALSE(HasPairs(model));
+  EXPECT_EQ(NamesOf(InferShapes(model, 1)->back()),
+            NamesOf(InferShapes(*MakeModel("lenet"), 1)->back()));
+  for (auto spoil : {+[](ModelSpec&m, ModelState&) { m.layers.back().ops[1].inputs = {1}; },
+                     +[](ModelSpec&m, ModelState&) { m.layers.back().ops.pop_back(); },
+                     +[](ModelSpec&, ModelState&s) { s.layers.back().tensors.pop_back(); },
+                     +[](ModelSpec&, ModelState&s) { s.layers.back().tensors[0].bytes.pop_back(); },
+                     +[](ModelSpec&, ModelState&s) { s.layers.pop_back(); }}) {
+    ModelSpec other = *Rewrite(*MakeModel("lenet"), {"lora:4"});
+    ModelState damaged = kept;
+    spoil(other, damaged);
+    EXPECT_EQ(MergePairs(other, damaged).code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(MarkRecomputed, ACountOrARange) {
+  const ModelSpec model = *MarkRecomputed(*MakeModel("lenet"), "1-2");
+  for (int layer = 0; layer < model.layer_count(); ++layer)
+    EXPECT_EQ(model.layers[layer].recompute, layer == 1 || layer == 2);
+  EXPECT_TRUE(MarkRecomputed(*MakeModel("lenet"), "6")->layers[5].recompute);
+  for (const char* bad : {"", "x", "0", "7", "2-6", "3-1"})
+    EXPECT_EQ(MarkRecomputed(*MakeModel("lenet"), bad).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << bad;
+}
+
+TEST(Head, IsAnotherNumberOfClassesAndTrains) {
+  const ModelSpec model = *Rewrite(*MakeModel("lenet"), {"head:4"});
+  EXPECT_EQ(model.classes, 4);
+  EXPECT_EQ(InferShapes(model, 3)->back().output, Shape({3, 4}));
+  EXPECT_EQ(Trained(model), *CountParameters(model));
+  // Before pairs or behind them: the head is whole.
+  const ModelSpec both = *Rewrite(*MakeModel("lenet"), {"head:4", "lora:8"});
+  EXPECT_EQ(both, *Rewrite(*MakeModel("lenet"), {"lora:8", "head:4"}));
+  EXPECT_EQ(both.layers.back().ops.size(), 1u);
+  EXPECT_FALSE(both.layers.back().freezes(0));
+  const ModelSpec text = *Rewrite(*MakeModel("transformer_tiny"), {"head:9", "lora:8"});
+  EXPECT_TRUE(text.layers.back().freezes(0)) << "the norm before it";
+  EXPECT_FALSE(text.layers.back().freezes(1));
+}
+
+TEST(Head, WhatMakesNoSenseIsNamed) {
+  EXPECT_THAT(ErrorOf("lenet", {"head:1"}),
+              HasSubstr("head:1: '1' is no number of classes from 2"));
+  ModelSpec model = *MakeModel("lenet");
+  model.layers.resize(1);
+  EXPECT_THAT(std::string(Rewrite(model, {"head:3"}).status().message()),
+              HasSubstr("only a linear operator at the model's end can be replaced"));
 }
 
 }  // namespace

@@ -18,16 +18,14 @@ class Rewriter {
  public:
   explicit Rewriter(StageDraft& draft) : draft_(draft), program_(draft.program) {}
 
-  void Run(bool defers_weight_gradients) {
-    if (!program_.needs_input_gradient && !defers_weight_gradients) MoveWeightGradients();
-    for (const Instruction& instruction : program_.part(Part::kForward)) NoteMaker(instruction);
+  void RecomputeNorms(const ModelSpec& model) {
+    for (const Instruction& instruction : program_.part(Part::kForward)) {
+      if (!model.layers[instruction.layer].recompute) NoteMaker(instruction);
+    }
     for (Part part : {Part::kInputGradient, Part::kWeightGradient}) MakeAgain(PartOf(part));
     KeepForward(PartOf(Part::kForwardEval));
     KeepBackward(PartOf(Part::kInputGradient));
   }
-
- private:
-  std::vector<Instruction>& PartOf(Part part) { return program_.parts[static_cast<int>(part)]; }
 
   // Right before the operator's input-gradient, which reads the same dy, or else right behind what
   // makes dy.
@@ -44,6 +42,9 @@ class Rewriter {
     InsertAll(moving);
     PartOf(Part::kWeightGradient) = std::move(staying);
   }
+
+ private:
+  std::vector<Instruction>& PartOf(Part part) { return program_.parts[static_cast<int>(part)]; }
 
   // A weight-gradient and what follows from it.
   void InsertAll(std::vector<Instruction>& gradients) {
@@ -154,8 +155,12 @@ class Rewriter {
 
 }  // namespace
 
-void Recompute(bool defers_weight_gradients, StageDraft& draft) {
-  Rewriter(draft).Run(defers_weight_gradients);
+void MoveWeightGradients(StageDraft& draft) {
+  if (!draft.program.needs_input_gradient) Rewriter(draft).MoveWeightGradients();
+}
+
+void RecomputeNorms(const ModelSpec& model, StageDraft& draft) {
+  Rewriter(draft).RecomputeNorms(model);
 }
 
 }  // namespace runnel

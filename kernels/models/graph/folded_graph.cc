@@ -61,7 +61,7 @@ class Folder {
     for (const auto& [known, name] : kNames) {
       if (known == role) wanted = name;
     }
-    const std::string name = absl::StrCat(op_, ".", wanted);
+    const std::string name = absl::StrCat(model_.layers[layer_].OpName(op_), ".", wanted);
     const std::vector<TensorData>& tensors = state_.layers[layer_].tensors;
     size_t i = 0;
     while (tensors[i].name != name) ++i;  // CheckState: it is there

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
 
 namespace runnel {
 
@@ -21,10 +22,11 @@ struct RewriteRow {
   absl::StatusOr<ModelSpec> (*apply)(ModelSpec model, absl::string_view arguments);
 };
 
-// The table, one file a row in this folder.
+// The table, one file a row in this folder, in the order in which rewrites are applied.
 absl::Span<const RewriteRow> Rewrites();
 
-// One after the other, each "NAME:ARGUMENTS"; the model stays one that InferShapes takes.
+// Each "NAME:ARGUMENTS", those of a row in the order given; the model stays one that InferShapes
+// takes.
 // InvalidArgument begins with the rewrite; of an unknown name it lists what there is.
 absl::StatusOr<ModelSpec> Rewrite(ModelSpec model, const std::vector<std::string>& rewrites);
 
@@ -32,5 +34,25 @@ absl::StatusOr<ModelSpec> Rewrite(ModelSpec model, const std::vector<std::string
 
 // "N": the first N layers; "A-B": layers A to B, from 0. Their state never steps.
 absl::StatusOr<ModelSpec> Freeze(ModelSpec model, absl::string_view layers);
+// LoRA: beside each linear operator of attention, where there is none beside each linear operator,
+// of layers that are not frozen, a pair: y = W x + U D x, D (rank, in) drawn from N(0, (2 / rank)^2),
+// U (out, rank) zero. All but the pairs is frozen. Operators keep the names of their tensors; those
+// of the pair of operator "3" are "3.down" and "3.up". The factor 2 of the paper's s / r = 2 lies in
+// what D begins with.
+absl::StatusOr<ModelSpec> AddPairs(ModelSpec model, absl::string_view rank);
+// The linear operator at the model's end for so many classes; it trains and has no pair.
+absl::StatusOr<ModelSpec> ReplaceHead(ModelSpec model, absl::string_view classes);
+
+// ---- --recompute
+
+// "N" or "A-B" as Freeze has them: LayerSpec::recompute.
+absl::StatusOr<ModelSpec> MarkRecomputed(ModelSpec model, absl::string_view layers);
+
+// ---- what lora added
+
+bool HasPairs(const ModelSpec& model);
+// The model without pairs, whose weights are W + U D. InvalidArgument: the state is not the model's
+// in FP32.
+absl::Status MergePairs(ModelSpec& model, ModelState& state);
 
 }  // namespace runnel

@@ -1,6 +1,7 @@
 #include "proto/base/model/model_spec.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -42,6 +43,7 @@ class LayerInference {
                                                      layer_.ops.size(), " operators, needs 1 to ",
                                                      kMaxOpsPerLayer));
     }
+    RUNNEL_RETURN_IF_ERROR(CheckNames());
     for (op_ = 0; op_ < static_cast<int>(layer_.ops.size()); ++op_) {
       RUNNEL_RETURN_IF_ERROR(CheckInputs());
       RUNNEL_ASSIGN_OR_RETURN(Shape output, InferOp());
@@ -60,6 +62,18 @@ class LayerInference {
         absl::StrCat("layer ", layer_.name, ", op ", op_, " (", Name(spec().kind), "): ", what));
   }
 
+  absl::Status CheckNames() const {
+    const auto has_none = [](const OpSpec& op) { return op.name.empty(); };
+    if (std::all_of(layer_.ops.begin(), layer_.ops.end(), has_none)) return absl::OkStatus();
+    std::set<std::string> names;
+    for (size_t op = 0; op < layer_.ops.size(); ++op) {
+      if (names.insert(layer_.OpName(op)).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer ", layer_.name, ": two operators are ", "named ", layer_.OpName(op)));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckInputs() const {
     const size_t expected = spec().kind == OpKind::kAdd ? 2 : 1;
     if (spec().inputs.size() != expected) {
@@ -73,8 +87,9 @@ class LayerInference {
   }
 
   void AddState(const char* name, TensorRole role, const Shape& shape) {
-    info_.state.push_back({absl::StrCat(op_, ".", name), op_, role, shape});
-    info_.state.back().frozen = layer_.frozen;
+    const auto op = static_cast<size_t>(op_);
+    info_.state.push_back({absl::StrCat(layer_.OpName(op), ".", name), op_, role, shape});
+    info_.state.back().frozen = layer_.freezes(op);
     if (IsTrainable(role)) info_.parameters += shape.elements();
   }
 
@@ -306,6 +321,10 @@ absl::StatusOr<OpKind> OpKindFromName(absl::string_view name) {
 bool IsTrainable(TensorRole role) {
   return role != TensorRole::kRunningMean && role != TensorRole::kRunningVar &&
          role != TensorRole::kExponent && role != TensorRole::kKeptScales;
+}
+
+std::string LayerSpec::OpName(size_t op) const {
+  return ops[op].name.empty() ? absl::StrCat(op) : ops[op].name;
 }
 
 bool ModelSpec::has_batch_norm() const {

@@ -72,6 +72,8 @@ struct OpSpec {
   int64_t rows = 0;        // embedding: how many tokens there are
   bool positions = false;  // embedding: a trained vector for each position is added
   int64_t heads = 0;       // attention
+  std::string name;        // with which its tensors' names begin; empty: its index
+  bool frozen = false;     // as LayerSpec::frozen, of this operator alone
 
   friend bool operator==(const OpSpec&, const OpSpec&) = default;
 };
@@ -82,6 +84,12 @@ struct LayerSpec {
   std::vector<OpSpec> ops;
   // The layer's state never steps: no gradient is computed for it, the optimizer has no slots for it.
   bool frozen = false;
+  // Its inner values are made again in its backward, from the layer's input: only that is stashed.
+  bool recompute = false;
+
+  bool freezes(size_t op) const { return frozen || ops[op].frozen; }
+  // OpSpec::name, or the index.
+  std::string OpName(size_t op) const;
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
@@ -117,17 +125,17 @@ enum class TensorRole : uint8_t {
   kKeptScales = 8,   // scales of the op's products, and their history (training/rescale.h)
   kPositions = 9,    // trainable: an embedding's, (T,F)
 };
-bool IsTrainable(TensorRole role);  // unless its layer is frozen
+bool IsTrainable(TensorRole role);  // unless it is frozen
 
 // One state tensor of a layer. Conv weights are (out, in / groups, k...), linear weights (out, in),
 // tables (rows, out).
 struct StateTensorSpec {
-  std::string name;  // "2.weight": op index and role; unique in the layer
+  std::string name;  // "2.weight": the op's name and the role; unique in the layer
   int op = 0;
   TensorRole role = TensorRole::kWeight;
   Shape shape;
   DType dtype = DType::kFloat32;
-  bool frozen = false;  // LayerSpec
+  bool frozen = false;  // LayerSpec::freezes
 };
 
 // Everything that follows from a layer and the shape that enters it.

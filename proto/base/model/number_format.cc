@@ -65,11 +65,12 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
     if (spec.role != TensorRole::kWeight) continue;
     state.back().dtype = format.parameter;
     if (!format.integer_parameters()) continue;
-    state.push_back({absl::StrCat(spec.op, ".exponent"), spec.op, TensorRole::kExponent, Shape({1}),
+    const std::string op = spec.name.substr(0, spec.name.rfind('.'));
+    state.push_back({absl::StrCat(op, ".exponent"), spec.op, TensorRole::kExponent, Shape({1}),
                      DType::kInt32, spec.frozen});
     // Scales follow what is trained, so that those of frozen products are made anew each time.
     if (!format.keeps_scales || spec.frozen) continue;
-    state.push_back({absl::StrCat(spec.op, ".kept_scales"), spec.op, TensorRole::kKeptScales,
+    state.push_back({absl::StrCat(op, ".kept_scales"), spec.op, TensorRole::kKeptScales,
                      Shape({kScalesPerOperator, kKeptScaleWords}), DType::kInt32});
   }
   return state;

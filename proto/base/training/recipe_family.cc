@@ -32,10 +32,17 @@ bool WindowsOverlap(const OpSpec& op) {
   return op.stride[0] < op.kernel[0] || op.stride[1] < op.kernel[1];
 }
 
+// Of zeros follows no scale.
+bool BeginsAtZero(const OpSpec& op) { return op.init == InitKind::kNormal && op.init_std == 0; }
+
 constexpr absl::string_view kBiasReason = "has a bias; integer weights have none";
+constexpr absl::string_view kZeroReason =
+    "its weight begins at zero, which has no scale; take --recipe fp32";
+constexpr OperatorLimit kGridLimits[] = {{OpKind::kLinear, BeginsAtZero, kZeroReason}};
 constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kConv, HasBias, kBiasReason},
     {OpKind::kLinear, HasBias, kBiasReason},
+    {OpKind::kLinear, BeginsAtZero, kZeroReason},
     {OpKind::kBatchNorm, Always, "integers are not normalised; take a model without batch norm"},
     {OpKind::kRelu6, Always, "a bound of 6 means nothing to integers; take a model with relu"},
     {OpKind::kDropout, IsNotHalf, "the rate is not 0.5, which alone an exponent can undo"},
@@ -170,6 +177,11 @@ std::string RecipeHelp() {
 
 absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family) {
   for (const LayerSpec& layer : model.layers) {
+    if (layer.recompute && IsScaled(family.format.activation)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model ", model.name, ", layer ", layer.name,
+                       ": integers are not made again in the backward; leave --recompute out"));
+    }
     for (size_t i = 0; i < layer.ops.size(); ++i) {
       const OpSpec& op = layer.ops[i];
       for (const OperatorLimit& limit : family.limits) {

@@ -66,11 +66,12 @@ void ListFields(auto& list, OpSpec& op) {
   list("kind", op.kind)("inputs", op.inputs)("out_channels", op.out_channels)("kernel", op.kernel)(
       "stride", op.stride)("padding", op.padding)("groups", op.groups)("bias", op.bias)(
       "rate", op.rate)("epsilon", op.epsilon)("momentum", op.momentum)("init", op.init)(
-      "init_std", op.init_std)("rows", op.rows)("positions", op.positions)("heads", op.heads);
+      "init_std", op.init_std)("rows", op.rows)("positions", op.positions)("heads", op.heads)(
+      "name", op.name)("frozen", op.frozen);
 }
 
 void ListFields(auto& list, LayerSpec& layer) {
-  list("name", layer.name)("ops", layer.ops)("frozen", layer.frozen);
+  list("name", layer.name)("ops", layer.ops)("frozen", layer.frozen)("recompute", layer.recompute);
 }
 
 void ListFields(auto& list, ModelSpec& model) {

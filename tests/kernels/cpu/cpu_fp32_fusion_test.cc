@@ -1,4 +1,4 @@
-// Fused steps, recomputation and updates in the backward change no byte: against the same backend
+// Fused steps, recomputation, also of whole layers, and updates in the backward change no byte: against the same backend
 // run instruction by instruction, on whole models, cut and uncut, with the memory contract checked
 // on the way.
 
@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/ir/compiler.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
@@ -157,6 +158,54 @@ TEST(StepInBackward, RandomModelsTrainToTheSameBytes) {
     const int cut = model.layer_count() / 2;
     ExpectSame(apart, Train(model, {cut}, 4, fused.get(), seed, 1, Steps::kAlone));
   }
+}
+
+// Every `step`-th layer.
+ModelSpec Recomputing(ModelSpec model, size_t step) {
+  for (size_t i = 0; i < model.layers.size(); i += step) model.layers[i].recompute = true;
+  return model;
+}
+
+TEST(RecomputedLayers, ZooModelsTrainToTheSameBytes) {
+  const std::string cap = CpuInstructionSets().front();
+  const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 1, true);
+  for (const std::string name : {"mobilenet_v2", "resnet8", "lenet", "har_cnn"}) {
+    SCOPED_TRACE(name);
+    const bool is_small = name == "lenet" || name == "har_cnn";
+    const ModelSpec model = is_small ? *MakeModel(name) : Shrunk(name, 16);
+    const Trained kept = Train(model, {}, 3, plain.get(), 7);
+    for (Backend* backend : {plain.get(), fused.get()}) {
+      ExpectSame(kept, Train(Recomputing(model, 1), {}, 3, backend, 7));
+      ExpectSame(kept, Train(Recomputing(model, 2), {}, 3, backend, 7));
+      ExpectSame(kept, Train(Recomputing(model, 1), {1, 3}, 3, backend, 7));
+    }
+    const Trained alone = Train(model, {}, 3, plain.get(), 7, 1);
+    ExpectSame(alone, Train(Recomputing(model, 1), {2}, 3, fused.get(), 7, 1, Steps::kAlone));
+  }
+}
+
+TEST(RecomputedLayers, RandomModelsTrainToTheSameBytes) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const ModelSpec model = RandomModel(seed);
+    const auto plain = Cpu("portable", 1, false), fused = Cpu("portable", 2, true);
+    const Trained kept = Train(model, {}, 4, plain.get(), seed);
+    ExpectSame(kept, Train(Recomputing(model, 1), {}, 4, plain.get(), seed));
+    ExpectSame(kept, Train(Recomputing(model, 1 + seed % 2), {}, 4, fused.get(), seed));
+  }
+}
+
+TEST(RecomputedLayers, KeepWhatEntersThem) {
+  const Recipe& fp32 = **FindRecipe("fp32");
+  const ModelSpec model = *MakeModel("resnet74");
+  const auto stash = [&](const ModelSpec& of, bool recomputes) {
+    const CompileOptions options = {.max_batch = 2, .recomputes = recomputes};
+    return static_cast<double>(
+        CompileStage(of, 0, of.layer_count() - 1, 2, fp32, options)->stash_bytes);
+  };
+  const ModelSpec again = Recomputing(model, 1);
+  EXPECT_LE(stash(again, false), 0.35 * stash(model, false));
+  EXPECT_LE(stash(again, true), 0.35 * stash(model, true));
 }
 
 }  // namespace
