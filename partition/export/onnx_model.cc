@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "onnx/onnx_pb.h"
+#include "partition/export/onnx_nodes.h"
+#include "partition/export/onnx_tokens.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -14,32 +16,12 @@ constexpr int64_t kOpset = 13;
 constexpr int64_t kIrVersion = 7;  // the first with opset 13
 constexpr float kRelu6 = 6;
 
-void SetInts(onnx::NodeProto& node, const char* name, absl::Span<const int64_t> values) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INTS);
-  for (const int64_t value : values) attribute.add_ints(value);
-}
-
-void SetInt(onnx::NodeProto& node, const char* name, int64_t value) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INT);
-  attribute.set_i(value);
-}
-
-void SetFloat(onnx::NodeProto& node, const char* name, double value) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::FLOAT);
-  attribute.set_f(static_cast<float>(value));
-}
-
 // (batch, dims...)
-void SetValue(onnx::ValueInfoProto& value, const char* name, absl::Span<const int64_t> dims) {
+void SetValue(onnx::ValueInfoProto& value, const char* name, onnx::TensorProto::DataType elements,
+              absl::Span<const int64_t> dims) {
   value.set_name(name);
   onnx::TypeProto::Tensor& type = *value.mutable_type()->mutable_tensor_type();
-  type.set_elem_type(onnx::TensorProto::FLOAT);
+  type.set_elem_type(elements);
   type.mutable_shape()->add_dim()->set_dim_param("batch");
   for (const int64_t dim : dims) type.mutable_shape()->add_dim()->set_dim_value(dim);
 }
@@ -47,7 +29,7 @@ void SetValue(onnx::ValueInfoProto& value, const char* name, absl::Span<const in
 // The graph of one model, node by node.
 class GraphWriter {
  public:
-  explicit GraphWriter(onnx::GraphProto& graph) : graph_(graph) {}
+  explicit GraphWriter(onnx::GraphProto& graph) : nodes_(graph) {}
 
   // Gives the name of the layer's output.
   absl::StatusOr<std::string> AddLayer(const LayerSpec& layer, const LayerInfo& info,
@@ -65,15 +47,13 @@ class GraphWriter {
       for (const int32_t id : layer.ops[i].inputs)
         inputs.push_back(values[static_cast<size_t>(id)]);
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
-      const int spatial = (read == 0 ? info.input : info.op_outputs[read - 1]).rank() - 2;
-      const OpKind kind = layer.ops[i].kind;
-      if (kind == OpKind::kEmbedding || kind >= OpKind::kLayerNorm ||
-          (kind == OpKind::kLinear && spatial > 0)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("layer ", layer.name, ", op ", i, " (", Name(kind),
-                         "): models of tokens cannot be written as ONNX; take NPZ"));
+      const Shape& shape = read == 0 ? info.input : info.op_outputs[read - 1];
+      if (IsOfTokens(layer.ops[i], shape)) {
+        inputs.insert(inputs.end(), tensors.begin(), tensors.end());
+        values.push_back(AddTokenOp(layer.ops[i], shape, prefix, inputs, nodes_));
+        continue;
       }
-      values.push_back(AddOp(layer.ops[i], prefix, std::move(inputs), tensors, spatial));
+      values.push_back(AddOp(layer.ops[i], prefix, std::move(inputs), tensors, shape.rank() - 2));
     }
     return values.back();
   }
@@ -89,7 +69,7 @@ class GraphWriter {
                                         const LayerState& state) {
     for (const TensorData& tensor : state.tensors) {
       if (tensor.name != spec.name || tensor.dtype != DType::kFloat32) continue;
-      onnx::TensorProto& written = *graph_.add_initializer();
+      onnx::TensorProto& written = *nodes_.graph().add_initializer();
       written.set_name(absl::StrCat(layer, ".", spec.name));
       written.set_data_type(onnx::TensorProto::FLOAT);
       for (const int64_t dim : spec.shape.dims()) written.add_dims(dim);
@@ -99,16 +79,6 @@ class GraphWriter {
     return absl::InvalidArgumentError(absl::StrCat("layer ", layer, ": ", spec.name,
                                                    " is not in FP32; only recipes of floats have "
                                                    "weights that other engines read"));
-  }
-
-  onnx::NodeProto& AddNode(const char* type, const std::string& name,
-                           const std::vector<std::string>& inputs) {
-    onnx::NodeProto& node = *graph_.add_node();
-    node.set_op_type(type);
-    node.set_name(name);
-    for (const std::string& input : inputs) node.add_input(input);
-    node.add_output(absl::StrCat(name, ".out"));
-    return node;
   }
 
   void SetWindow(onnx::NodeProto& node, const OpSpec& op, int spatial, bool is_padded) {
@@ -126,14 +96,6 @@ class GraphWriter {
     SetInts(node, "pads", pads);
   }
 
-  std::string Scalar(const std::string& name, float value) {
-    onnx::TensorProto& written = *graph_.add_initializer();
-    written.set_name(name);
-    written.set_data_type(onnx::TensorProto::FLOAT);
-    written.add_float_data(value);
-    return name;
-  }
-
   // inputs: of the operator; tensors: its state, in the order of TensorRole.
   std::string AddOp(const OpSpec& op, const std::string& name, std::vector<std::string> inputs,
                     const std::vector<std::string>& tensors, int spatial) {
@@ -141,58 +103,58 @@ class GraphWriter {
     inputs.insert(inputs.end(), tensors.begin(), tensors.end());
     switch (op.kind) {
       case OpKind::kConv: {
-        onnx::NodeProto& node = AddNode("Conv", name, inputs);
+        onnx::NodeProto& node = nodes_.Add("Conv", name, inputs);
         SetWindow(node, op, spatial, true);
         SetInt(node, "group", op.groups);
         break;
       }
       case OpKind::kLinear:
-        SetInt(AddNode("Gemm", name, inputs), "transB", 1);
+        SetInt(nodes_.Add("Gemm", name, inputs), "transB", 1);
         break;
       case OpKind::kBatchNorm: {
-        onnx::NodeProto& node = AddNode("BatchNormalization", name, inputs);
+        onnx::NodeProto& node = nodes_.Add("BatchNormalization", name, inputs);
         SetFloat(node, "epsilon", op.epsilon);
         SetFloat(node, "momentum", 1 - op.momentum);
         break;
       }
       case OpKind::kRelu:
-        AddNode("Relu", name, inputs);
+        nodes_.Add("Relu", name, inputs);
         break;
       case OpKind::kRelu6:
-        AddNode("Clip", name,
-                {input, Scalar(absl::StrCat(name, ".min"), 0),
-                 Scalar(absl::StrCat(name, ".max"), kRelu6)});
+        nodes_.Add("Clip", name,
+                   {input, nodes_.Scalar(absl::StrCat(name, ".min"), 0),
+                    nodes_.Scalar(absl::StrCat(name, ".max"), kRelu6)});
         break;
       case OpKind::kDropout:
         return input;
       case OpKind::kMaxPool:
-        SetWindow(AddNode("MaxPool", name, inputs), op, spatial, true);
+        SetWindow(nodes_.Add("MaxPool", name, inputs), op, spatial, true);
         break;
       case OpKind::kAvgPool:
-        SetWindow(AddNode("AveragePool", name, inputs), op, spatial, false);
+        SetWindow(nodes_.Add("AveragePool", name, inputs), op, spatial, false);
         break;
       case OpKind::kGlobalAvgPool: {
         const std::string pool = absl::StrCat(name, ".mean");
-        AddNode("GlobalAveragePool", pool, inputs);
-        SetInt(AddNode("Flatten", name, {absl::StrCat(pool, ".out")}), "axis", 1);
+        nodes_.Add("GlobalAveragePool", pool, inputs);
+        SetInt(nodes_.Add("Flatten", name, {absl::StrCat(pool, ".out")}), "axis", 1);
         break;
       }
       case OpKind::kAdd:
-        AddNode("Add", name, inputs);
+        nodes_.Add("Add", name, inputs);
         break;
       case OpKind::kFlatten:
-        SetInt(AddNode("Flatten", name, inputs), "axis", 1);
+        SetInt(nodes_.Add("Flatten", name, inputs), "axis", 1);
         break;
       case OpKind::kEmbedding:
       case OpKind::kLayerNorm:
       case OpKind::kGelu:
       case OpKind::kAttention:
-        break;
+        break;  // AddTokenOp
     }
     return absl::StrCat(name, ".out");
   }
 
-  onnx::GraphProto& graph_;
+  NodeWriter nodes_;
   std::set<std::string> names_;
 };
 
@@ -203,13 +165,16 @@ absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState
   if (state.layers.size() != model.layers.size())
     return absl::InvalidArgumentError("the state has another number of layers than the model");
   onnx::ModelProto onnx_model;
-  onnx_model.set_ir_version(kIrVersion);
+  const bool has_tokens = model.tokens() > 0;
+  onnx_model.set_ir_version(has_tokens ? kTokenIrVersion : kIrVersion);
   onnx_model.set_producer_name("runnel");
-  onnx_model.add_opset_import()->set_version(kOpset);
+  onnx_model.add_opset_import()->set_version(has_tokens ? kTokenOpset : kOpset);
   onnx::GraphProto& graph = *onnx_model.mutable_graph();
   graph.set_name(model.name);
-  SetValue(*graph.add_input(), "input", model.input.dims());
-  SetValue(*graph.add_output(), "logits", {model.classes});
+  SetValue(*graph.add_input(), "input",
+           has_tokens ? onnx::TensorProto::INT64 : onnx::TensorProto::FLOAT, model.input.dims());
+  SetValue(*graph.add_output(), "logits", onnx::TensorProto::FLOAT,
+           infos.back().op_outputs.back().dims().subspan(1));
   GraphWriter writer(graph);
   std::string value = "input";
   for (size_t i = 0; i < model.layers.size(); ++i) {

@@ -11,7 +11,8 @@
 namespace runnel {
 
 // Serialized onnx.ModelProto of opset 13: input "input" (batch, sample...), output "logits" (batch,
-// classes), a node an operator. Batch norms have the running statistics, dropouts are left out: it
+// classes), a node an operator. Of a model of tokens opset 17: int64 "input" (batch, positions),
+// "logits" (batch, positions, classes), several nodes an attention or GELU. Batch norms have the running statistics, dropouts are left out: it
 // evaluates. Initializers are named "LAYER.TENSOR" ("conv1.0.weight"). InvalidArgument: `state` is
 // not the model's in FP32 (a recipe of integers keeps other numbers), or over protobuf's 2 GiB.
 absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState& state);

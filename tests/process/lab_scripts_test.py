@@ -18,6 +18,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 sys.path.insert(0, os.path.join(REPOSITORY, "deploy/lab"))
 sys.dont_write_bytecode = True
 
+import curves  # noqa: E402
 import network  # noqa: E402
 import one_run  # noqa: E402
 import report  # noqa: E402
@@ -223,6 +224,29 @@ class Reports(unittest.TestCase):
             with open(report.write(summary, folder)[0], encoding="utf-8") as file:
                 self.assertIn("| accept | - | - |", file.read())
             json.dumps(summary, allow_nan=False)
+
+
+class Curves(unittest.TestCase):
+    def test_points_and_what_is_wrong(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log, lines = f"{folder}/a.csv", f"{folder}/b.jsonl"
+            with open(log, "w", encoding="utf-8") as file:
+                file.write("step,seconds,loss,test_accuracy\n10,1,2.5,\n20,2,1.5,\n20,2,,0.5\n")
+            with open(lines, "w", encoding="utf-8") as file:
+                file.write('{"step": 5, "loss": 3}\n{"step": 9, "test_accuracy": 0.25}\n')
+            self.assertEqual(curves.points_of(log, "step", "loss", 1), [(10, 2.5), (20, 1.5)])
+            self.assertEqual(curves.points_of(log, "seconds", "loss", 2), [(1, 2.5), (2, 2)])
+            self.assertEqual(curves.points_of(lines, "step", "test_accuracy", 1), [(9, 0.25)])
+            for x, y, message in (("step", "speed", "no column speed; it has step"),
+                                  ("epoch", "loss", "no row has both epoch and loss")):
+                with self.assertRaisesRegex(curves.Wrong, message):
+                    curves.points_of(log, x, y, 1)
+            with self.assertRaisesRegex(curves.Wrong, "none.csv"):
+                curves.points_of(f"{folder}/none.csv", "step", "loss", 1)
+            if shutil.which("gnuplot"):
+                curves.draw([log, lines], f"{folder}/c.svg", "step", "loss")
+                with open(f"{folder}/c.svg", encoding="utf-8") as file:
+                    self.assertIn("</svg>", file.read())
 
 
 class SharedControl(unittest.TestCase):

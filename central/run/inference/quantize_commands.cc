@@ -16,6 +16,7 @@
 #include "central/run/inference/inference_process.h"
 #include "central/run/run_setup.h"
 #include "central/run/trained_weights.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -110,6 +111,7 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
   quantized.method = arguments.method;
   quantized.method.samples = std::min(arguments.method.samples, run.data.train->size());
   RUNNEL_ASSIGN_OR_RETURN(const int64_t parameters, CountParameters(run.setup.model));
+  RUNNEL_RETURN_IF_ERROR(MergePairs(checkpoint.model, checkpoint.state));
   RUNNEL_ASSIGN_OR_RETURN(
       const std::string job,
       QuantizeJob(
