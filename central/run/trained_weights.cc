@@ -18,9 +18,10 @@ absl::StatusOr<ReadableCheckpoint> NewestCheckpoint(const std::string& directory
 }
 
 absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory, Logger* logger) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(directory, ignored)) return ReadCheckpoint(directory);
   const std::string final_path = (std::filesystem::path(directory) / "final.runnel").string();
   absl::StatusOr<ReadableCheckpoint> resumable = NewestCheckpoint(directory, logger);
-  std::error_code ignored;
   if (!std::filesystem::exists(final_path, ignored)) {
     RUNNEL_RETURN_IF_ERROR(resumable.status());
     return std::move(resumable->checkpoint);

@@ -16,7 +16,8 @@ namespace runnel {
 // as ReadLatestCheckpoint.
 absl::StatusOr<ReadableCheckpoint> NewestCheckpoint(const std::string& directory, Logger* logger);
 
-// The newest weights of a folder: the end of a run, if it is further than the last barrier.
+// The newest weights of a folder: the end of a run, if it is further than the last barrier. Of a file:
+// what it holds (best.runnel).
 absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory, Logger* logger);
 
 // InvalidArgument: the zoo's model is not the one that was trained any more. `where`: what holds

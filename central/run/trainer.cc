@@ -133,6 +133,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
     const auto ended = [this](const CheckpointEnd& end) {
       loop_.Post([this, end] { Written(end); });
     };
+    best_ = BestCheckpoint(folder);
     checkpoints_.Begin(folder, job_.claim, journal, ended, [this](const std::string& line) {
       parts_.logger->Log(Severity::kWarning, line);
     });
@@ -233,6 +234,7 @@ void Trainer::Impl::Written(const CheckpointEnd& end) {
                               std::string(end.status.message())});
   } else if (!end.path.empty()) {
     parts_.display->AddEvent({EventKind::kCheckpoint, end.step, "check-point " + end.path});
+    best_.Written(end.step, end.path);
   }
   if (!warning.empty()) CarryOut(LogLine{Severity::kWarning, std::move(warning)});
   if (!ends_run.ok()) {

@@ -116,12 +116,14 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
 void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
   record_->AddEvaluation(evaluation);
   if (job_.evaluate_only) return record_->clock().Stop();
+  best_.Evaluated(evaluation.step, evaluation.accuracy);
   parts_.display->Evaluation(View(), evaluation.step, evaluation.accuracy, evaluation.loss);
 }
 
 void Trainer::Impl::CarryOut(StateCollected effect) {
   const bool is_written = checkpoints_.is_on() && (effect.use.checkpoint || effect.use.final);
   if (effect.use.evaluation) {
+    best_.Expect(effect.step);
     const bool is_last_use = !effect.use.final && !is_written;
     evaluator_->Evaluate(effect.step, effect.generation,
                          is_last_use ? std::move(effect.state) : effect.state);

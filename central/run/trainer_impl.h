@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/records/journal_thread.h"
+#include "central/run/checkpoints/best_checkpoint.h"
 #include "central/run/checkpoints/run_checkpoints.h"
 #include "central/run/evaluator.h"
 #include "central/run/feed/feed.h"
@@ -225,6 +226,7 @@ class Trainer::Impl final : public CentralControlObserver {
   LocalWorkers local_workers_;
   std::vector<int64_t> layer_bytes_;  // of the state, by layer
   RunEnd end_;
+  BestCheckpoint best_;
   // Last: their threads post to the loop.
   PortProbe ports_;
   std::optional<JournalThread> journal_;

@@ -228,7 +228,7 @@ TEST(Onnx, ModelsOfTokensAreWholeGraphs) {
     }
     EXPECT_TRUE(there.count("logits") > 0);
     EXPECT_EQ(nodes["Gather"], 1);
-    const int blocks = model.layer_count() - 2;
+    const int blocks = std::string(name) == "bigram" ? 0 : model.layer_count() - 2;
     EXPECT_EQ(nodes["Softmax"], blocks);
     EXPECT_EQ(nodes["Tanh"], blocks);
     EXPECT_EQ(nodes["LayerNormalization"], blocks > 0 ? 2 * blocks + 1 : 0);

@@ -325,6 +325,24 @@ TEST(Training, EvalReadsTheNewestWeights) {
   EXPECT_EQ(evaluated["accuracy"], trained["accuracy"]);
 }
 
+TEST(Training, TheBestCheckpointIsKeptBesideTheNewest) {
+  ScratchDir dir;
+  const json trained = RunCentral(With(
+      kAsync, {"--max-batches", "60", "--eval-every", "-1", "--checkpoint-dir", dir / "none"}));
+  EXPECT_EQ(ReadFile(dir / "none/best.json"), "") << "nothing was evaluated";
+  const json run =
+      RunCentral({"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits",
+                  "--local-workers", "0", "--batch-size", "64", "--epochs", "3",
+                  "--eval-batch-size", "250", "--checkpoint-dir", dir / "c"});
+  const json best = Summary(dir / "c/best.json");
+  double highest = 0;
+  for (const json& one : run["evaluations"])
+    highest = std::max(highest, one["accuracy"].get<double>());
+  EXPECT_EQ(best["accuracy"], highest);
+  const json evaluated = RunCentral({"eval", "--checkpoint-dir", dir / "c/best.runnel"});
+  EXPECT_EQ(evaluated["accuracy"], best["accuracy"]);
+}
+
 // What a plain HTTP GET on loopback gives; empty if nobody answers.
 std::string Get(int port, const std::string& path) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);

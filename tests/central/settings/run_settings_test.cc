@@ -207,6 +207,7 @@ TEST(RunSettings, CheckAcceptsWhatIsRight) {
   // What rules out each other: of FP32 only, and only one of them; not without local workers.
   all.training.look_ahead = all.training.aggregate_every = 0;
   all.training.optimizer = RunSettings().training.optimizer;
+  all.training.loss_scale = RunSettings().training.loss_scale;
   EXPECT_TRUE(CheckSettings(all).ok()) << CheckSettings(all);
   RunSettings plain;
   plain.local_workers = 0;
