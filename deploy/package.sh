@@ -18,14 +18,10 @@ RUNNEL_SKIP_PACKAGES=1   leave packages of this host alone
 END
 }
 
-tools=(help2man)
 is_checked=no
 case "${1:-}" in
   "") ;;
-  --check)
-    is_checked=yes
-    tools+=(debootstrap)
-    ;;
+  --check) is_checked=yes ;;
   -h | --help)
     usage
     exit 0
@@ -36,13 +32,6 @@ case "${1:-}" in
     ;;
 esac
 cd "$repository"
-
-install_tools() {
-  local prefix=()
-  [ "$(id -u)" -eq 0 ] || prefix=(sudo -n)
-  "${prefix[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 \
-    install -y --no-install-recommends "${tools[@]}"
-}
 
 # page COMPONENT PROGRAM SUMMARY [SUBCOMMAND]: a manual page of what --help prints.
 page() {
@@ -69,8 +58,7 @@ make_manuals() {
 
 build=build/release
 say "1/4 packages"
-bash deploy/packages.sh build
-[ "${RUNNEL_SKIP_PACKAGES:-}" = 1 ] || install_tools
+bash deploy/packages.sh package
 
 say "2/4 build (preset release)"
 cmake --preset release || die "configuring failed (above)"

@@ -18,13 +18,17 @@ test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 xz-utils iprou
 # A compiler for 64-bit ARM, and an emulator that tries what it made.
 cross_packages=(g++-aarch64-linux-gnu qemu-user)
 
+# Manual pages from what --help prints; a fresh Debian root.
+package_packages=(help2man debootstrap)
+
 usage() {
   cat <<END
-usage: deploy/packages.sh build|test|cross|list
+usage: deploy/packages.sh build|test|cross|package|list
 
   build   install the packages for building
   test    install the packages for building and testing
   cross   install the packages for building here and for 64-bit ARM
+  package install the packages for building, and for making and trying Debian packages
   list    print the lists and install nothing
 
 Debian 12 only, as root or with sudo. Installs only what is missing; a second run changes nothing.
@@ -94,8 +98,10 @@ case "${1:-}" in
   build) wanted=("${build_packages[@]}") ;;
   test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
   cross) wanted=("${build_packages[@]}" "${cross_packages[@]}") ;;
+  package) wanted=("${build_packages[@]}" "${package_packages[@]}") ;;
   list)
-    printf 'build: %s\ntest: %s\ncross: %s\n' "${build_packages[*]}" "${test_packages[*]}" "${cross_packages[*]}"
+    printf 'build: %s\ntest: %s\ncross: %s\npackage: %s\n' "${build_packages[*]}" "${test_packages[*]}" \
+      "${cross_packages[*]}" "${package_packages[*]}"
     exit 0
     ;;
   -h | --help)

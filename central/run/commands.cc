@@ -124,7 +124,8 @@ absl::Status CheckFolderIsFree(const std::string& directory) {
   const bool used =
       !directory.empty() &&
       (LatestCheckpoint(directory).ok() ||
-       std::filesystem::exists(std::filesystem::path(directory) / "final.runnel", ignored));
+       std::filesystem::exists(std::filesystem::path(directory) / "final.runnel", ignored) ||
+       std::filesystem::exists(std::filesystem::path(directory) / "best.runnel", ignored));
   if (!used) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--checkpoint-dir ", directory,

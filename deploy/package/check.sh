@@ -8,7 +8,7 @@ set -euo pipefail
 folder=$(realpath "$1")
 [ "$(id -u)" -eq 0 ] || die "needs root: a Debian root is made with chroot"
 root=$(mktemp -d /var/tmp/runnel-root.XXXXXX)
-trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
+trap 'umount "$root/proc" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
 
 inside() { chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 

@@ -39,6 +39,7 @@ class Subset final : public Dataset {
     all_->CopySample(indices_[static_cast<size_t>(index)], out);
   }
   float outside(int64_t channel) const override { return all_->outside(channel); }
+  int64_t tokens() const override { return all_->tokens(); }
   int32_t label(int64_t index) const override {
     return all_->label(indices_[static_cast<size_t>(index)]);
   }

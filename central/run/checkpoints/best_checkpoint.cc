@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"
@@ -13,12 +16,18 @@ namespace runnel {
 namespace {
 
 constexpr char kFile[] = "/best.runnel", kFigures[] = "/best.json";
+constexpr char kPrefix[] = "evaluated-";
 // Steps whose check-points are still there without another name.
 constexpr size_t kSteps = 2;
 
 }  // namespace
 
 BestCheckpoint::BestCheckpoint(std::string folder) : folder_(std::move(folder)) {
+  // Of a central that was killed while it evaluated.
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) {
+    if (absl::StartsWith(entry.path().filename().string(), kPrefix)) unlink(entry.path().c_str());
+  }
   const auto text = ReadWholeFile(folder_ + kFigures, 4096);
   if (!text.ok()) return;
   const auto json = ParseJson(*text);
@@ -30,7 +39,7 @@ BestCheckpoint::BestCheckpoint(std::string folder) : folder_(std::move(folder)) 
 }
 
 std::string BestCheckpoint::Kept(int64_t step) const {
-  return absl::StrCat(folder_, "/evaluated-", step, ".runnel");
+  return absl::StrCat(folder_, "/", kPrefix, step, ".runnel");
 }
 
 void BestCheckpoint::Written(int64_t step, const std::string& path) {

@@ -66,8 +66,12 @@ TEST_F(BestCheckpointTest, OutlivesTheRunsProcess) {
     BestCheckpoint best(dir_ / "");
     best.Written(10, Write(10));
     best.Evaluated(10, 0.9);
+    best.Expect(15);
+    best.Written(15, Write(15));
   }
+  ASSERT_TRUE(std::filesystem::exists(dir_ / "evaluated-15.runnel"));
   BestCheckpoint next(dir_ / "");
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "evaluated-15.runnel"));
   next.Written(20, Write(20));
   next.Evaluated(20, 0.8);
   EXPECT_EQ(Best(), "10");
