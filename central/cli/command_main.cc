@@ -22,7 +22,7 @@
 #include "central/display/admin_server.h"
 #include "central/display/run_metrics.h"
 #include "central/display/state_json.h"
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 #include "proto/base/refusal_log.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/authority.h"

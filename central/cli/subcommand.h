@@ -7,7 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 
 namespace runnel {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "central/records/quantized_model.h"
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 #include "central/run/run_setup.h"
 
 namespace runnel {

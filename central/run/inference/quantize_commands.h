@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "central/records/quantized_model.h"
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 
 namespace runnel {
 

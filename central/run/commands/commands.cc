@@ -1,4 +1,4 @@
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 #include "proto/base/status_macros.h"
 #include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"

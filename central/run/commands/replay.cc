@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/planning/fixed_planner.h"
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 #include "central/run/own_model.h"
 #include "proto/base/status_macros.h"
 

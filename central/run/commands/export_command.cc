@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "central/run/commands.h"
+#include "central/run/commands/commands.h"
 #include "central/run/trained_weights.h"
 #include "partition/export/npz_file.h"
 #include "partition/export/onnx_model.h"
