@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "partition/import/onnx_folding.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::import {
@@ -132,6 +133,15 @@ class Flattener {
       }
       return absl::OkStatus();
     }
+    if (type == "Shape") {
+      shapes_.insert(node.output(0));
+      return absl::OkStatus();
+    }
+    if (shapes_.count(node.input(0)) > 0) return AddBatch(node);
+    if (const std::vector<const Constant*> constants = AllConstants(node); !constants.empty()) {
+      RUNNEL_ASSIGN_OR_RETURN(constants_[node.output(0)], Fold(node, constants));
+      return absl::OkStatus();
+    }
     if (type == "Conv") return AddConv(node);
     if (type == "BatchNormalization") return AddBatchNorm(node);
     if (type == "Gemm" || type == "MatMul") return AddLinear(node);
@@ -154,6 +164,26 @@ class Flattener {
     } else {
       return Unsupported("this operator");
     }
+    return absl::OkStatus();
+  }
+
+  // The node's inputs if each is a constant, else nothing.
+  std::vector<const Constant*> AllConstants(const onnx::NodeProto& node) const {
+    std::vector<const Constant*> constants;
+    for (int i = 0; i < node.input_size(); ++i) {
+      const Constant* constant = FindConstant(node, i);
+      if (constant == nullptr) return {};
+      constants.push_back(constant);
+    }
+    return constants;
+  }
+
+  // The number of samples, which a view by x.size(0) reads: samples are seen one by one here.
+  absl::Status AddBatch(const onnx::NodeProto& node) {
+    const Constant* index = FindConstant(node, 1);
+    if (node.op_type() != "Gather" || index == nullptr || index->values != std::vector<float>{0})
+      return Unsupported("of a shape, of which only the batch can be read");
+    constants_[node.output(0)] = {index->dims, {1}};
     return absl::OkStatus();
   }
 
@@ -243,17 +273,7 @@ class Flattener {
     if (attributes.Int("transA", 0) != 0 || attributes.Real("alpha", 1) != 1 ||
         attributes.Real("beta", 1) != 1)
       return Unsupported("attributes transA, alpha or beta");
-    const bool is_ours = attributes.Int("transB", 0) != 0;
-    Constant ours = *weight;
-    if (!is_ours) {
-      const size_t rows = static_cast<size_t>(weight->dims[0]);
-      const size_t columns = static_cast<size_t>(weight->dims[1]);
-      ours.dims = {weight->dims[1], weight->dims[0]};
-      for (size_t r = 0; r < rows; ++r) {
-        for (size_t c = 0; c < columns; ++c)
-          ours.values[c * rows + r] = weight->values[r * columns + c];
-      }
-    }
+    Constant ours = attributes.Int("transB", 0) != 0 ? *weight : TransposedMatrix(*weight);
     const Constant* bias = nullptr;
     if (node.op_type() == "Gemm" && node.input_size() > 2) {
       RUNNEL_ASSIGN_OR_RETURN(bias, NeedConstant(node, 2, "its bias"));
@@ -361,6 +381,7 @@ class Flattener {
   const onnx::GraphProto& graph_;
   FlatGraph flat_;
   std::map<std::string, Constant> constants_;
+  std::set<std::string> shapes_;                // values that are the shapes of others
   std::map<std::string, std::string> aliases_;  // values that are other values
   std::vector<std::string> complaints_;
 };

@@ -110,6 +110,40 @@ class Graph {
   onnx::ModelProto model_;
 };
 
+// Shapes and turned weights that exporters compute in the graph: x.view(x.size(0), -1), a linear
+// operator by its transposed weight.
+TEST(Onnx, NumbersThatTheGraphComputes) {
+  Graph g;
+  g.Weight("fc.weight", {5, 32});
+  g.Node("Shape", {"x"}, "shape");
+  for (const auto& [name, value] : {std::pair("zero", 0), {"less", -1}}) {
+    onnx::TensorProto& tensor = *g.graph().add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    tensor.add_int64_data(value);
+  }
+  g.Weight("axis", {1}, true);
+  g.Node("Gather", {"shape", "zero"}, "batch");
+  g.Node("Unsqueeze", {"batch", "axis"}, "first");
+  g.Node("Unsqueeze", {"less", "axis"}, "rest");
+  g.Node("Concat", {"first", "rest"}, "to");
+  g.Node("Reshape", {"x", "to"}, "flat");
+  g.Ints(g.Node("Transpose", {"fc.weight"}, "turned"), "perm", {1, 0});
+  g.Node("MatMul", {"flat", "turned"}, "y");
+  g.Output("y");
+  const absl::StatusOr<OnnxModel> read = g.Read();
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->model.layer_count(), 1);
+  const OpSpec& linear = read->model.layers[0].ops.back();
+  EXPECT_EQ(linear.kind, OpKind::kLinear);
+  EXPECT_EQ(linear.out_channels, 5);
+  float second = 0;
+  std::memcpy(&second, read->state.layers[0].tensors[0].bytes.data() + 4, 4);
+  EXPECT_EQ(second, 1.0f / 8) << "turned twice, as it was";
+  g.graph().mutable_initializer(1)->set_int64_data(0, 1);
+  EXPECT_THAT(g.Refusal(), HasSubstr("only the batch can be read"));
+}
+
 // conv - relu - [conv] + - mean - MatMul + bias - softmax.
 Graph Small() {
   Graph g;
