@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -23,7 +24,7 @@
 namespace runnel::data {
 namespace {
 
-constexpr absl::string_view kUsage = "npy:SAMPLES,LABELS";
+constexpr absl::string_view kUsage = "npy:SAMPLES,LABELS[,test=SAMPLES;LABELS][,scale=off]";
 constexpr size_t kMaxHeader = 65'536;
 constexpr int64_t kMaxSampleElements = int64_t{1} << 26;
 constexpr int64_t kMaxSamples = int64_t{1} << 31;
@@ -222,12 +223,12 @@ class NpyDataset final : public Dataset {
   std::vector<ChannelScale> scales_;
 };
 
-absl::StatusOr<Classes> ReadLabels(const NpyFile& file) {
+// The labels as texts, one integer a sample.
+absl::Status ReadLabels(const NpyFile& file, std::vector<std::string>& texts) {
   const std::vector<int64_t>& dims = file.sample_dims();
   if (!(dims.empty() || (dims.size() == 1 && dims[0] == 1)))
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": labels are one number a sample"));
-  std::vector<std::string> texts;
   for (int64_t i = 0; i < file.count(); ++i) {
     double value = 0;
     RUNNEL_RETURN_IF_ERROR(file.Read(i, absl::MakeSpan(&value, 1)));
@@ -237,40 +238,102 @@ absl::StatusOr<Classes> ReadLabels(const NpyFile& file) {
     }
     texts.push_back(absl::StrCat(static_cast<int64_t>(value)));
   }
-  return ClassesOf(texts, file.path());
+  return absl::OkStatus();
 }
 
-}  // namespace
+// Two files that belong together.
+struct Arrays {
+  std::unique_ptr<NpyFile> samples;
+  std::vector<std::string> labels;
+};
 
-absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
-  RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 2, {}, kUsage));
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<NpyFile> samples, NpyFile::Open(place.paths[0]));
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> labels, NpyFile::Open(place.paths[1]));
-  RUNNEL_ASSIGN_OR_RETURN(const Shape shape, SampleShape(*samples));
-  if (samples->count() != labels->count()) {
-    return absl::InvalidArgumentError(absl::StrCat(samples->path(), ": ", samples->count(),
-                                                   " samples, ", labels->path(), " ",
-                                                   labels->count(), " labels"));
+absl::StatusOr<Arrays> ReadArrays(const std::string& samples, const std::string& labels) {
+  Arrays arrays;
+  RUNNEL_ASSIGN_OR_RETURN(arrays.samples, NpyFile::Open(samples));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> file, NpyFile::Open(labels));
+  if (arrays.samples->count() != file->count()) {
+    return absl::InvalidArgumentError(absl::StrCat(samples, ": ", arrays.samples->count(),
+                                                   " samples, ", labels, " ", file->count(),
+                                                   " labels"));
   }
-  RUNNEL_ASSIGN_OR_RETURN(Classes classes, ReadLabels(*labels));
-  SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
-  const auto read = [&samples](int64_t index, absl::Span<float> out) -> absl::Status {
+  RUNNEL_RETURN_IF_ERROR(ReadLabels(*file, arrays.labels));
+  return arrays;
+}
+
+// Option test=SAMPLES;LABELS; without files if it was not given.
+absl::StatusOr<Arrays> ReadTest(const Place& place, const NpyFile& train) {
+  const std::string text = place.Option("test");
+  if (text.empty()) return Arrays{};
+  const std::vector<std::string> paths = absl::StrSplit(text, ';');
+  if (paths.size() != 2)
+    return absl::InvalidArgumentError(absl::StrCat("--data ", kUsage, ": test is '", text, "'"));
+  RUNNEL_ASSIGN_OR_RETURN(Arrays test, ReadArrays(paths[0], paths[1]));
+  if (test.samples->sample_dims() != train.sample_dims() ||
+      test.samples->holds_bytes() != train.holds_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        paths[0], ": its samples are of another shape or type than ", train.path(), "'s"));
+  }
+  return test;
+}
+
+// Mean and deviation by channel; with scale=off numbers stay as they are. InvalidArgument: a number
+// that is not finite.
+absl::StatusOr<std::vector<ChannelScale>> Scales(const Place& place, const NpyFile& file,
+                                                 const Shape& shape,
+                                                 absl::Span<const int64_t> indices) {
+  const std::string option = place.Option("scale");
+  if (!option.empty() && option != "off") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--data ", kUsage, ": scale is '", option, "', not off"));
+  }
+  const auto read = [&file](int64_t index, absl::Span<float> out) -> absl::Status {
     std::vector<double> row(out.size());
-    RUNNEL_RETURN_IF_ERROR(samples->Read(index, absl::MakeSpan(row)));
+    RUNNEL_RETURN_IF_ERROR(file.Read(index, absl::MakeSpan(row)));
     const auto bad =
         std::find_if(row.begin(), row.end(), [](double v) { return !std::isfinite(v); });
     if (bad != row.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(samples->path(), ": sample ", index, " holds ", *bad));
+          absl::StrCat(file.path(), ": sample ", index, " holds ", *bad));
     }
     std::copy(row.begin(), row.end(), out.begin());
     return absl::OkStatus();
   };
   RUNNEL_ASSIGN_OR_RETURN(std::vector<ChannelScale> scales,
-                          MeasureScales(split.train, shape[0], shape.elements() / shape[0], read));
-  return SplitsOf(std::make_shared<NpyDataset>(std::move(samples), shape, std::move(classes),
-                                               std::move(scales)),
-                  std::move(split));
+                          MeasureScales(indices, shape[0], shape.elements() / shape[0], read));
+  if (option == "off") scales.assign(scales.size(), {.mean = 0, .deviation = 1});
+  return scales;
+}
+
+}  // namespace
+
+absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
+  RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 2, {"test", "scale"}, kUsage));
+  RUNNEL_ASSIGN_OR_RETURN(Arrays all, ReadArrays(place.paths[0], place.paths[1]));
+  RUNNEL_ASSIGN_OR_RETURN(const Shape shape, SampleShape(*all.samples));
+  RUNNEL_ASSIGN_OR_RETURN(Arrays test, ReadTest(place, *all.samples));
+  // One numbering of both files' classes.
+  const auto first_test = std::ssize(all.labels);
+  all.labels.insert(all.labels.end(), test.labels.begin(), test.labels.end());
+  RUNNEL_ASSIGN_OR_RETURN(Classes classes, ClassesOf(all.labels, place.paths[1]));
+  Classes test_classes{classes.names, {classes.labels.begin() + first_test, classes.labels.end()}};
+  classes.labels.resize(static_cast<size_t>(first_test));
+  SplitIndices split;
+  if (test.samples == nullptr) {
+    split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
+  } else {
+    split.train.resize(static_cast<size_t>(first_test));
+    std::iota(split.train.begin(), split.train.end(), 0);
+  }
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<ChannelScale> scales,
+                          Scales(place, *all.samples, shape, split.train));
+  auto train =
+      std::make_shared<NpyDataset>(std::move(all.samples), shape, std::move(classes), scales);
+  DatasetSplits splits = SplitsOf(std::move(train), std::move(split));
+  if (test.samples != nullptr) {
+    splits.test = std::make_unique<NpyDataset>(std::move(test.samples), shape,
+                                               std::move(test_classes), std::move(scales));
+  }
+  return splits;
 }
 
 }  // namespace runnel::data

@@ -183,6 +183,36 @@ TEST_F(NpyData, BadArrays) {
   EXPECT_THAT(Refusal(data::LoadNpy("x.npy", 1)), HasSubstr("a path is missing"));
 }
 
+TEST_F(NpyData, ATestOfItsOwnAndNumbersAsTheyAre) {
+  folder_.Write("xt.npy", Npy<float>("<f4", "(2, 1)", {7, 8}));
+  folder_.Write("yt.npy", Npy<int64_t>("<i8", "(2,)", {9, 11}));
+  folder_.Write("x.npy", Npy<float>("<f4", "(4, 1)", {1, 2, 3, 4}));
+  folder_.Write("y.npy", labels_);
+  const std::string own = absl::StrCat(At("x.npy"), ",", At("y.npy"));
+  const std::string test = absl::StrCat(",test=", At("xt.npy"), ";", At("yt.npy"));
+  const auto splits = data::LoadNpy(absl::StrCat(own, test, ",scale=off"), 1);
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  ASSERT_EQ(splits->train->size(), 4);
+  ASSERT_EQ(splits->test->size(), 2);
+  EXPECT_EQ(splits->train->classes(), 3) << "those of both files";
+  EXPECT_EQ(splits->train->label(3), 1);
+  EXPECT_EQ(splits->test->label(0), 1);
+  EXPECT_EQ(splits->test->label(1), 2);
+  EXPECT_THAT(Sample(*splits->train, 3), ElementsAre(4));
+  EXPECT_THAT(Sample(*splits->test, 0), ElementsAre(7));
+  const auto scaled = data::LoadNpy(absl::StrCat(own, test), 1);
+  ASSERT_TRUE(scaled.ok()) << scaled.status();
+  EXPECT_THAT(Sample(*scaled->test, 0),
+              ElementsAre(testing::FloatNear(4.5f / std::sqrt(1.25f), 1e-5f)))
+      << "by mean and deviation of what trains";
+  EXPECT_THAT(Refusal(data::LoadNpy(absl::StrCat(own, ",scale=on"), 1)),
+              HasSubstr("scale is 'on'"));
+  EXPECT_THAT(Refusal(data::LoadNpy(absl::StrCat(own, ",test=", At("xt.npy")), 1)),
+              HasSubstr("test=SAMPLES;LABELS"));
+  folder_.Write("xt.npy", Npy<float>("<f4", "(2, 2)", {7, 8, 9, 10}));
+  EXPECT_THAT(Refusal(data::LoadNpy(absl::StrCat(own, test), 1)), HasSubstr("of another shape"));
+}
+
 // A sparse file of gigabytes: samples are read one by one.
 TEST_F(NpyData, LargerThanMemoryShouldHold) {
   std::string x = Npy<float>("<f4", "(40, 25000000)", {});
