@@ -1,0 +1,111 @@
+"""runnel.fit: a torch module, trained across devices."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+
+from . import modules, programs
+from .errors import InputError
+
+
+@dataclasses.dataclass
+class Run:
+    """What a training gave. `history`: a dict a step or evaluation, as `runnel-central train --log`; `summary`: its --summary."""
+
+    accuracy: float
+    history: list
+    summary: dict
+    folder: pathlib.Path = None
+
+    @property
+    def weights_sha256(self):
+        return self.summary["weights_sha256"]
+
+
+def _array(values, what):
+    """A NumPy array, or the path of a .npy file as it is."""
+    if isinstance(values, (str, pathlib.Path)):
+        return np.load(values, mmap_mode="r")
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.dtype == object or array.size == 0:
+        raise InputError(f"{what} is no array of numbers")
+    return array
+
+
+def _write(folder, name, samples, labels):
+    """Two .npy files, and their part of --data."""
+    paths = []
+    for suffix, values, kind in (("samples", samples, np.float32), ("labels", labels, np.int64)):
+        path = folder / f"{name}_{suffix}.npy"
+        np.save(path, np.ascontiguousarray(values, dtype=kind))
+        paths.append(str(path))
+    return paths
+
+
+def _check(x, y, what):
+    if len(x) != len(y):
+        raise InputError(f"{what}: {len(x)} samples and {len(y)} labels")
+    if y.ndim != 1 or not np.array_equal(y, np.floor(y)):
+        raise InputError(f"{what}: labels are one integer a sample")
+
+
+def _data(folder, x, y, validation):
+    """Writes the arrays; returns (--data, shape of a sample, classes)."""
+    x, y = _array(x, "x"), _array(y, "y")
+    _check(x, y, "x and y")
+    classes = int(y.max()) + 1
+    if not np.array_equal(np.unique(y), np.arange(classes)):
+        raise InputError(f"labels must be all of 0 to {classes - 1}; {len(np.unique(y))} different ones are there")
+    text = "npy:" + ",".join(_write(folder, "train", x, y))
+    if validation is not None:
+        xv, yv = _array(validation[0], "validation"), _array(validation[1], "validation")
+        _check(xv, yv, "validation")
+        text += ",test=" + ";".join(_write(folder, "validation", xv, yv))
+    return text + ",scale=off", x.shape[1:], classes
+
+
+def _free(folder):
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty: name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, progress=True, **settings):
+    """Trains `module` in place on samples `x` (N, ...) and class labels `y` (N), and returns a Run.
+
+    x, y        arrays of NumPy, tensors, or paths of .npy files. The module gets samples as they are here, in float32.
+    validation  (x, y) of the test; None: one sample in five of each class, by the seed.
+    workers     worker processes on this host; 0: one process without a pipeline.
+    cluster     a runnel.Cluster in place of local workers.
+    folder      keeps check-points, log, summary and data there; None: nothing is kept.
+    settings    any flag of `runnel-central train`: epochs=5, batch_size=64, lr=.05, optimizer="adamw", recipe="bf16", quick=True.
+
+    Raises InputError (also a ValueError) for wrong input, RunnelError if the run fails; the module is then as it was.
+    """
+    own = folder is None
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="runnel-")) if own else pathlib.Path(folder).resolve()
+    if not own:
+        _free(folder)
+    try:
+        data, shape, classes = _data(folder, x, y, validation)
+        onnx, paths = modules.export(module, shape, classes)
+        model = folder / "module.onnx"
+        model.write_bytes(onnx)
+        places = cluster.flags() if cluster is not None else {"local_workers": workers}
+        files = {"checkpoint_dir": folder / "checkpoints", "log": folder / "log.jsonl", "summary": folder / "summary.json"}
+        programs.run(["train", *programs.flags_of({"model": f"onnx:{model}", "data": data, **places, **files, **settings})], progress)
+        archive = folder / "weights.npz"
+        programs.run(["export", "--checkpoint-dir", str(files["checkpoint_dir"]), "--npz", str(archive)])
+        modules.load(module, paths, archive)
+        summary = json.loads(files["summary"].read_text())
+        history = [json.loads(line) for line in files["log"].read_text().splitlines()]
+        return Run(summary["accuracy"], history, summary, None if own else folder)
+    finally:
+        if own:
+            shutil.rmtree(folder, ignore_errors=True)

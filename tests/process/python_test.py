@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""The Python package, with real processes: a torch module trains on workers and has the weights back.
+
+    tests/process/python_test.py BINARIES
+
+Ends with 77 where Debian's python3-torch is not installed.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARIES = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev/bin").resolve()
+os.environ["RUNNEL_BIN"] = str(BINARIES)
+os.environ["NO_COLOR"] = "1"
+sys.path.insert(0, str(ROOT / "deploy/python"))
+
+try:
+    import numpy as np
+    import torch
+except ImportError as error:
+    print(f"skipped: {error}; apt install python3-torch")
+    sys.exit(77)
+import runnel  # noqa: E402
+from torch import nn  # noqa: E402
+
+QUIET = {"progress": False, "quick": True}
+
+
+class Block(nn.Module):
+    """A residual block whose shortcut has a convolution."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        main = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(main + self.shortcut(x))
+
+
+class Net(nn.Module):
+    """As people write them: a view by the batch's size, a functional pool, parts that are not in the order of their use."""
+
+    def __init__(self, classes=4):
+        super().__init__()
+        self.end = nn.Linear(16 * 4 * 4, classes)
+        self.second = Block(8, 16, 2)
+        self.first = nn.Conv2d(1, 8, 3, padding=1)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.first(x)), 2)
+        x = self.second(x)
+        return self.end(x.view(x.size(0), -1))
+
+
+def corners(count, seed):
+    """A bright square in one of four corners, in noise."""
+    random = np.random.default_rng(seed)
+    x = random.normal(0, 1, (count, 1, 16, 16)).astype(np.float32)
+    y = np.arange(count) % 4
+    for sample, corner in zip(x, y):
+        sample[0, 8 * (corner // 2):, 8 * (corner % 2):][:8, :8] += 0.8
+    return x, y
+
+
+def accuracy(net, x, y):
+    with torch.no_grad():
+        return float((net.eval()(torch.as_tensor(x)).argmax(1) == torch.as_tensor(y)).float().mean())
+
+
+class Fit(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(7)
+
+    def test_a_module_has_its_trained_weights_back(self):
+        x, y = corners(800, 1)
+        test = corners(200, 2)
+        weights = {}
+        start = Net().state_dict()
+        for workers in (0, 3):
+            net = Net()
+            net.load_state_dict(start)
+            run = runnel.fit(net, x, y, validation=test, workers=workers, epochs=3, batch_size=40, lr=0.05, schedule="sync_1f1b",
+                             micro_batches=1, **QUIET)
+            self.assertGreater(run.accuracy, 0.9)
+            self.assertAlmostEqual(run.accuracy, accuracy(net, *test), places=6)
+            self.assertTrue(net.end.weight.requires_grad)
+            self.assertEqual(run.history[-1]["step"], 60)
+            self.assertIsNone(run.folder)
+            weights[workers] = run.weights_sha256
+        self.assertEqual(weights[0], weights[3])
+
+    def test_the_start_is_the_module_s_own(self):
+        x, y = corners(80, 3)
+        net = Net()
+        before = {name: value.clone() for name, value in net.state_dict().items()}
+        runnel.fit(net, x, y, workers=2, max_batches=1, batch_size=40, lr=1e-12, warm_up_steps=0, **QUIET)
+        for name, value in net.state_dict().items():
+            if "running" not in name:
+                torch.testing.assert_close(value, before[name], rtol=0, atol=1e-6)
+        self.assertFalse(torch.equal(net.second.bn1.running_mean, before["second.bn1.running_mean"]))
+
+    def test_a_folder_is_kept(self):
+        x, y = corners(80, 3)
+        with tempfile.TemporaryDirectory() as folder:
+            run = runnel.fit(Net(), torch.as_tensor(x), torch.as_tensor(y), workers=0, folder=folder, max_batches=2, **QUIET)
+            self.assertTrue((run.folder / "checkpoints").is_dir())
+            with self.assertRaisesRegex(runnel.InputError, "is not empty"):
+                runnel.fit(Net(), x, y, folder=folder, **QUIET)
+
+    def test_the_example(self):
+        done = subprocess.run([sys.executable, ROOT / "deploy/python/example.py"], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "deploy/python")}, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"accuracy on the test (9[5-9]|100)\.\d%")
+
+
+class WrongInput(unittest.TestCase):
+    def refused(self, text, net, x, y, **settings):
+        before = {name: value.clone() for name, value in net.state_dict().items()}
+        with self.assertRaisesRegex(ValueError, text) as caught:
+            runnel.fit(net, x, y, **{**QUIET, **settings})
+        self.assertEqual(caught.exception.exit_code, 2)
+        self.assertEqual(str(caught.exception).count("\n"), 0)
+        for name, value in net.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]))
+
+    def test_each_is_one_line(self):
+        x, y = corners(80, 4)
+        self.refused("80 samples and 40 labels", Net(), x, y[:40])
+        self.refused("labels must be all of 0 to 4", Net(), x, np.where(y == 3, 4, y))
+        self.refused("one integer a sample", Net(), x, y + 0.5)
+        self.refused("there are 4 classes: its last layer must have 4 outputs", Net(classes=7), x, y)
+        self.refused("does not compute samples of shape", Net(), x[:, :, :9, :9], y)
+        self.refused("optimizer", Net(), x, y, optimizer="none")
+        bad = x.copy()
+        bad[3] = np.nan
+        self.refused("sample 3 holds nan", Net(), bad, y)
+        self.refused("no array of numbers", Net(), [], y)
+
+    def test_modules_that_cannot_be_trained(self):
+        x, y = corners(80, 4)
+        shared = nn.Linear(256, 256)
+        self.refused("computes twice", nn.Sequential(nn.Flatten(), shared, nn.ReLU(), shared, nn.Linear(256, 4)), x, y)
+        self.refused("GRU", nn.Sequential(nn.Flatten(), nn.GRU(256, 4)), x, y)
+        self.refused("not supported: node", nn.Sequential(nn.Flatten(), nn.Linear(256, 8), nn.Softplus(), nn.Linear(8, 4)), x, y)
+
+    def test_no_programs(self):
+        os.environ["RUNNEL_BIN"] = "/nowhere"
+        try:
+            self.refused("RUNNEL_BIN=/nowhere has no runnel-central", Net(), *corners(80, 4))
+        finally:
+            os.environ["RUNNEL_BIN"] = str(BINARIES)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
