@@ -83,6 +83,7 @@ std::optional<ByProduct> ByProductOf(const OpNode& node) {
     }
     case Saved::kNothing:
     case Saved::kInput:
+    case Saved::kOtherInput:
     case Saved::kOutput:
       return std::nullopt;
   }

@@ -21,6 +21,7 @@ namespace runnel {
 enum class Saved : uint8_t {
   kNothing,
   kInput,
+  kOtherInput,  // of two
   kOutput,
   kInputAndStats,
   kIndices,
@@ -39,6 +40,8 @@ struct OpRule {
   // The result is an accumulator, which kRescale turns into an activation.
   bool rescale_forward = false;
   bool rescale_input_gradient = false;
+  // Of an operator with two inputs: what leads to the second one, where input_gradient does not.
+  std::optional<OpCode> second_gradient = std::nullopt;
 };
 
 // FP32 values that are put on a grid before the products of an operator with weights read them. Not

@@ -247,11 +247,9 @@ class StageBuilder {
         const Shape shape = program_.buffers[dy].shape;
         dy = EmitQuantizer(Part::kInputGradient, *recipe_.error_quantizer, *node, dy, shape);
       }
-      for (BufferIndex input : node->inputs) {
-        if (wanted[input] || node->rule->saved == Saved::kInputAndStats) {
-          AddContribution(*node, input);
-        }
-      }
+      const bool always = node->rule->saved == Saved::kInputAndStats;
+      for (size_t i = 0; i < node->inputs.size(); ++i)
+        if (always || wanted[node->inputs[i]]) AddContribution(*node, i);
     }
     if (program_.needs_input_gradient) {
       const BufferIndex leaving = AddBoundary(Storage::kInputGradient, program_.input);
@@ -259,8 +257,11 @@ class StageBuilder {
     }
   }
 
-  // What `node` adds to the gradient of one of its inputs.
-  void AddContribution(OpNode& node, BufferIndex input) {
+  // What `node` adds to the gradient of its input at `place`.
+  void AddContribution(OpNode& node, size_t place) {
+    const BufferIndex input = node.inputs[place];
+    const OpCode code = place == 0 ? node.rule->input_gradient
+                                   : node.rule->second_gradient.value_or(node.rule->input_gradient);
     std::vector<BufferIndex> operands = {gradient_[node.output]};
     switch (node.rule->saved) {
       case Saved::kNothing:
@@ -268,6 +269,9 @@ class StageBuilder {
         break;
       case Saved::kInput:
         operands.push_back(input);
+        break;
+      case Saved::kOtherInput:
+        operands.push_back(node.inputs[1 - place]);
         break;
       case Saved::kOutput:
         operands.push_back(node.output);
@@ -282,22 +286,21 @@ class StageBuilder {
         operands.insert(operands.end(), {input, node.output, node.by_product});
         break;
     }
-    const BufferIndex dx = AddGradientOf(input);
+    BufferIndex dx = AddGradientOf(input);
     std::vector<BufferIndex> results = {dx};
     if (node.rule->saved == Saved::kInputAndStats) {
       const int64_t scales = program_.buffers[node.parameters[0]].shape.elements();
       node.dscale_dshift = AddValue(DType::kFloat32, {2 * scales});
       results.push_back(node.dscale_dshift);
     }
-    EmitRescaled(Part::kInputGradient, node.rule->input_gradient, node.rule->rescale_input_gradient,
-                 node, operands, results);
-    if (gradient_[input] == kNoBuffer) {
-      gradient_[input] = dx;
-      return;
+    EmitRescaled(Part::kInputGradient, code, node.rule->rescale_input_gradient, node, operands,
+                 results);
+    if (gradient_[input] != kNoBuffer) {
+      const BufferIndex sum = AddGradientOf(input);
+      Emit(Part::kInputGradient, recipe_.add_gradients, node, {gradient_[input], dx}, {sum});
+      dx = sum;
     }
-    const BufferIndex sum = AddGradientOf(input);
-    Emit(Part::kInputGradient, recipe_.add_gradients, node, {gradient_[input], dx}, {sum});
-    gradient_[input] = sum;
+    gradient_[input] = dx;
   }
 
   void EmitWeightGradient() {

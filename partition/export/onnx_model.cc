@@ -53,6 +53,12 @@ class GraphWriter {
         values.push_back(AddTokenOp(layer.ops[i], shape, prefix, inputs, nodes_));
         continue;
       }
+      if (layer.ops[i].kind == OpKind::kMultiply) {
+        const auto factor = static_cast<size_t>(layer.ops[i].inputs.back());
+        values.push_back(AddProduct(prefix, std::move(inputs), shape,
+                                    factor == 0 ? info.input : info.op_outputs[factor - 1]));
+        continue;
+      }
       values.push_back(AddOp(layer.ops[i], prefix, std::move(inputs), tensors, shape.rank() - 2));
     }
     return values.back();
@@ -142,6 +148,21 @@ class GraphWriter {
       case OpKind::kAdd:
         nodes_.Add("Add", name, inputs);
         break;
+      case OpKind::kSigmoid:
+        nodes_.Add("Sigmoid", name, inputs);
+        break;
+      case OpKind::kHardSigmoid: {
+        onnx::NodeProto& node = nodes_.Add("HardSigmoid", name, inputs);
+        SetFloat(node, "alpha", 1.0 / 6);
+        SetFloat(node, "beta", 0.5);
+        break;
+      }
+      case OpKind::kLeakyRelu:
+        SetFloat(nodes_.Add("LeakyRelu", name, inputs), "alpha", op.rate);
+        break;
+      case OpKind::kConcat:
+        SetInt(nodes_.Add("Concat", name, inputs), "axis", 1);
+        break;
       case OpKind::kFlatten:
         SetInt(nodes_.Add("Flatten", name, inputs), "axis", 1);
         break;
@@ -149,9 +170,22 @@ class GraphWriter {
       case OpKind::kLayerNorm:
       case OpKind::kGelu:
       case OpKind::kAttention:
-        break;  // AddTokenOp
+      case OpKind::kMultiply:
+        break;  // AddTokenOp, AddProduct
     }
     return absl::StrCat(name, ".out");
+  }
+
+  // Factors of channels are (batch, channels) here, (batch, channels, 1, ...) there.
+  std::string AddProduct(const std::string& name, std::vector<std::string> inputs, const Shape& x,
+                         const Shape& factor) {
+    if (factor.rank() < x.rank()) {
+      std::vector<int64_t> dims(static_cast<size_t>(x.rank()), 1);
+      dims[0] = dims[1] = 0;  // as they are
+      inputs[1] = nodes_.Value("Reshape", absl::StrCat(name, ".factor"),
+                               {inputs[1], nodes_.Ints(absl::StrCat(name, ".dims"), dims)});
+    }
+    return nodes_.Value("Mul", name, inputs);
   }
 
   NodeWriter nodes_;

@@ -100,7 +100,8 @@ std::string Attend(const OpSpec& op, const Shape& read, const std::string& name,
 }  // namespace
 
 bool IsOfTokens(const OpSpec& op, const Shape& read) {
-  return op.kind == OpKind::kEmbedding || op.kind >= OpKind::kLayerNorm ||
+  return op.kind == OpKind::kEmbedding || op.kind == OpKind::kLayerNorm ||
+         op.kind == OpKind::kGelu || op.kind == OpKind::kAttention ||
          (op.kind == OpKind::kLinear && read.rank() > 2);
 }
 

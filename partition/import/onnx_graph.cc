@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "partition/import/onnx_folding.h"
+#include "partition/import/onnx_weights.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::import {
@@ -91,18 +91,6 @@ class Flattener {
     return name;
   }
 
-  const Constant* FindConstant(const onnx::NodeProto& node, int input) const {
-    if (input >= node.input_size()) return nullptr;
-    const auto found = constants_.find(node.input(input));
-    return found == constants_.end() ? nullptr : &found->second;
-  }
-
-  absl::StatusOr<const Constant*> NeedConstant(const onnx::NodeProto& node, int input,
-                                               absl::string_view what) const {
-    if (const Constant* found = FindConstant(node, input)) return found;
-    return Unsupported(absl::StrCat(what, " is no constant"));
-  }
-
   void Alias(const onnx::NodeProto& node) { aliases_[node.output(0)] = Resolved(node.input(0)); }
 
   FlatOp& Add(const onnx::NodeProto& node, OpKind kind) {
@@ -111,13 +99,20 @@ class Flattener {
     op.inputs = {Resolved(node.input(0))};
     op.output = node.output(0);
     op.name = node.name();
+    const bool gives_vectors = kind == OpKind::kGlobalAvgPool || kind == OpKind::kFlatten ||
+                               kind == OpKind::kLinear || IsVector(op.inputs[0]);
+    if (gives_vectors) vectors_.insert(op.output);
     return op;
   }
 
-  // "layer1.0.conv1" of "layer1.0.conv1.weight"; other exporters' names say nothing.
-  static std::string NameOf(const onnx::NodeProto& node, const std::string& weight) {
-    absl::string_view name = weight;
-    return absl::ConsumeSuffix(&name, ".weight") ? std::string(name) : node.name();
+  // An operator with weights.
+  absl::Status AddRead(const onnx::NodeProto& node, absl::StatusOr<FlatOp> read) {
+    RUNNEL_RETURN_IF_ERROR(read.status());
+    FlatOp& op = Add(node, read->spec.kind);
+    op.spec = read->spec;
+    op.constants = std::move(read->constants);
+    op.name = std::move(read->name);
+    return absl::OkStatus();
   }
 
   absl::Status AddNode(const onnx::NodeProto& node, bool is_last) {
@@ -126,7 +121,7 @@ class Flattener {
     if (type == "Constant") return AddConstant(node);
     if (node.input_size() < 1) return Unsupported("has no input");
     if (type == "Identity") {
-      if (const Constant* constant = FindConstant(node, 0)) {
+      if (const Constant* constant = FindConstant(constants_, node, 0)) {
         constants_[node.output(0)] = Constant(*constant);
       } else {
         Alias(node);
@@ -142,21 +137,29 @@ class Flattener {
       RUNNEL_ASSIGN_OR_RETURN(constants_[node.output(0)], Fold(node, constants));
       return absl::OkStatus();
     }
-    if (type == "Conv") return AddConv(node);
-    if (type == "BatchNormalization") return AddBatchNorm(node);
-    if (type == "Gemm" || type == "MatMul") return AddLinear(node);
+    if (type == "Conv")
+      return AddRead(node, ReadConv(node, constants_, IsVector(Resolved(node.input(0)))));
+    if (type == "BatchNormalization") return AddRead(node, ReadBatchNorm(node, constants_));
+    if (type == "Gemm" || type == "MatMul") return AddRead(node, ReadLinear(node, constants_));
     if (type == "MaxPool" || type == "AveragePool") return AddPool(node);
     if (type == "Add") return AddSum(node);
     if (type == "Clip") return AddClip(node);
+    if (type == "Mul") return AddProduct(node);
+    if (type == "Concat") return AddConcat(node);
+    if (type == "HardSigmoid" || type == "HardSwish") return AddHardSigmoid(node);
     if (type == "Flatten" || type == "Reshape" || type == "Squeeze") return AddFlatten(node);
     if (type == "ReduceMean") return AddMean(node);
     if (type == "Dropout") {
-      const Constant* rate = FindConstant(node, 1);
+      const Constant* rate = FindConstant(constants_, node, 1);
       Add(node, OpKind::kDropout).spec.rate = rate != nullptr && rate->values.size() == 1
                                                   ? double{rate->values[0]}
                                                   : Attributes(node).Real("ratio", 0.5);
     } else if (type == "Relu") {
       Add(node, OpKind::kRelu);
+    } else if (type == "Sigmoid") {
+      Add(node, OpKind::kSigmoid);
+    } else if (type == "LeakyRelu") {
+      Add(node, OpKind::kLeakyRelu).spec.rate = Attributes(node).Real("alpha", 0.01);
     } else if (type == "GlobalAveragePool") {
       Add(node, OpKind::kGlobalAvgPool);
     } else if ((type == "Softmax" || type == "LogSoftmax") && is_last) {
@@ -171,7 +174,7 @@ class Flattener {
   std::vector<const Constant*> AllConstants(const onnx::NodeProto& node) const {
     std::vector<const Constant*> constants;
     for (int i = 0; i < node.input_size(); ++i) {
-      const Constant* constant = FindConstant(node, i);
+      const Constant* constant = FindConstant(constants_, node, i);
       if (constant == nullptr) return {};
       constants.push_back(constant);
     }
@@ -180,7 +183,7 @@ class Flattener {
 
   // The number of samples, which a view by x.size(0) reads: samples are seen one by one here.
   absl::Status AddBatch(const onnx::NodeProto& node) {
-    const Constant* index = FindConstant(node, 1);
+    const Constant* index = FindConstant(constants_, node, 1);
     if (node.op_type() != "Gather" || index == nullptr || index->values != std::vector<float>{0})
       return Unsupported("of a shape, of which only the batch can be read");
     constants_[node.output(0)] = {index->dims, {1}};
@@ -194,102 +197,6 @@ class Flattener {
       return absl::OkStatus();
     }
     return Unsupported("a constant that is no tensor");
-  }
-
-  // Kernel, stride and padding of a window over `axes` axes.
-  absl::Status SetWindow(const onnx::NodeProto& node, OpSpec& spec) {
-    const Attributes attributes(node);
-    const std::vector<int64_t> kernel = attributes.Ints("kernel_shape", {});
-    const size_t axes = kernel.size();
-    if (axes < 1 || axes > 2)
-      return Unsupported(absl::StrCat("attribute kernel_shape has ", axes, " axes"));
-    const std::vector<int64_t> strides = attributes.Ints("strides", std::vector<int64_t>(axes, 1));
-    const std::vector<int64_t> pads = attributes.Ints("pads", std::vector<int64_t>(2 * axes, 0));
-    const std::vector<int64_t> dilations =
-        attributes.Ints("dilations", std::vector<int64_t>(axes, 1));
-    const std::string auto_pad = attributes.Text("auto_pad");
-    if (!auto_pad.empty() && auto_pad != "NOTSET" && auto_pad != "VALID")
-      return Unsupported(absl::StrCat("attribute auto_pad ", auto_pad));
-    if (strides.size() != axes || pads.size() != 2 * axes || dilations.size() != axes)
-      return Unsupported("attributes of different numbers of axes");
-    if (std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; }))
-      return Unsupported(absl::StrCat("attribute dilations ", absl::StrJoin(dilations, ",")));
-    if (attributes.Int("ceil_mode", 0) != 0) return Unsupported("attribute ceil_mode");
-    for (size_t axis = 0; axis < axes; ++axis) {
-      if (pads[axis] != pads[axis + axes])
-        return Unsupported(absl::StrCat("attribute pads ", absl::StrJoin(pads, ","), ", uneven"));
-      spec.kernel[axis] = kernel[axis];
-      spec.stride[axis] = strides[axis];
-      spec.padding[axis] = pads[axis];
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status AddConv(const onnx::NodeProto& node) {
-    RUNNEL_ASSIGN_OR_RETURN(const Constant* weight, NeedConstant(node, 1, "its weight"));
-    if (weight->dims.size() < 3)
-      return Unsupported(absl::StrCat("a weight of rank ", weight->dims.size()));
-    FlatOp op;
-    RUNNEL_RETURN_IF_ERROR(SetWindow(node, op.spec));
-    op.spec.out_channels = weight->dims[0];
-    op.spec.groups = Attributes(node).Int("group", 1);
-    op.constants[TensorRole::kWeight] = *weight;
-    if (node.input_size() > 2) {
-      RUNNEL_ASSIGN_OR_RETURN(const Constant* bias, NeedConstant(node, 2, "its bias"));
-      op.spec.bias = true;
-      op.constants[TensorRole::kBias] = *bias;
-    }
-    FlatOp& added = Add(node, OpKind::kConv);
-    op.spec.kind = OpKind::kConv;
-    added.spec = op.spec;
-    added.constants = std::move(op.constants);
-    added.name = NameOf(node, node.input(1));
-    return absl::OkStatus();
-  }
-
-  absl::Status AddBatchNorm(const onnx::NodeProto& node) {
-    static constexpr TensorRole kRoles[] = {TensorRole::kScale, TensorRole::kShift,
-                                            TensorRole::kRunningMean, TensorRole::kRunningVar};
-    std::map<TensorRole, Constant> constants;
-    for (int i = 0; i < 4; ++i) {
-      RUNNEL_ASSIGN_OR_RETURN(const Constant* constant,
-                              NeedConstant(node, i + 1, "its statistics"));
-      constants[kRoles[i]] = *constant;
-    }
-    FlatOp& op = Add(node, OpKind::kBatchNorm);
-    op.spec.epsilon = Attributes(node).Real("epsilon", 1e-5);
-    // ONNX says how much of the old stays. Written as floats, 0.9 is not 1 - 0.1.
-    op.spec.momentum = std::round((1 - Attributes(node).Real("momentum", 0.9)) * 1e6) / 1e6;
-    op.constants = std::move(constants);
-    return absl::OkStatus();
-  }
-
-  // Gemm with the weight as it is or transposed, MatMul with a constant on the right.
-  absl::Status AddLinear(const onnx::NodeProto& node) {
-    const Attributes attributes(node);
-    RUNNEL_ASSIGN_OR_RETURN(const Constant* weight, NeedConstant(node, 1, "its right side"));
-    if (weight->dims.size() != 2)
-      return Unsupported(absl::StrCat("a right side of rank ", weight->dims.size()));
-    if (attributes.Int("transA", 0) != 0 || attributes.Real("alpha", 1) != 1 ||
-        attributes.Real("beta", 1) != 1)
-      return Unsupported("attributes transA, alpha or beta");
-    Constant ours = attributes.Int("transB", 0) != 0 ? *weight : TransposedMatrix(*weight);
-    const Constant* bias = nullptr;
-    if (node.op_type() == "Gemm" && node.input_size() > 2) {
-      RUNNEL_ASSIGN_OR_RETURN(bias, NeedConstant(node, 2, "its bias"));
-    }
-    FlatOp& op = Add(node, OpKind::kLinear);
-    op.name = NameOf(node, node.input(1));
-    op.spec.out_channels = ours.dims[0];
-    op.constants[TensorRole::kWeight] = std::move(ours);
-    if (bias != nullptr) SetBias(op, *bias);
-    return absl::OkStatus();
-  }
-
-  static void SetBias(FlatOp& op, Constant bias) {
-    op.spec.bias = true;
-    bias.dims = {static_cast<int64_t>(bias.values.size())};
-    op.constants[TensorRole::kBias] = std::move(bias);
   }
 
   absl::Status AddPool(const onnx::NodeProto& node) {
@@ -309,7 +216,7 @@ class Flattener {
   absl::Status AddSum(const onnx::NodeProto& node) {
     if (node.input_size() != 2) return Unsupported("needs two inputs");
     for (int constant = 0; constant < 2; ++constant) {
-      const Constant* bias = FindConstant(node, constant);
+      const Constant* bias = FindConstant(constants_, node, constant);
       if (bias == nullptr) continue;
       const std::string input = Resolved(node.input(1 - constant));
       const bool is_bias = !flat_.ops.empty() && flat_.ops.back().output == input &&
@@ -326,7 +233,7 @@ class Flattener {
 
   absl::Status AddClip(const onnx::NodeProto& node) {
     const auto bound = [&](int input, absl::string_view attribute, double otherwise) {
-      const Constant* constant = FindConstant(node, input);
+      const Constant* constant = FindConstant(constants_, node, input);
       if (constant != nullptr && constant->values.size() == 1) return double{constant->values[0]};
       return Attributes(node).Real(attribute, otherwise);
     };
@@ -342,14 +249,15 @@ class Flattener {
     if (node.op_type() == "Flatten") {
       if (Attributes(node).Int("axis", 1) != 1) return Unsupported("attribute axis");
     } else if (node.op_type() == "Reshape") {
-      RUNNEL_ASSIGN_OR_RETURN(const Constant* shape, NeedConstant(node, 1, "its shape"));
+      const Constant* shape = FindConstant(constants_, node, 1);
+      if (shape == nullptr) return Unsupported("its shape is no constant");
       if (shape->values.size() != 2 || shape->values[0] > 1)
         return Unsupported(absl::StrCat("a shape of ", absl::StrJoin(shape->values, ","),
                                         ", which is not (batch, features)"));
-    } else if (!IsMeaned(Resolved(node.input(0)))) {
+    } else if (!IsVector(Resolved(node.input(0)))) {
       return Unsupported("of what is no mean over the plane");
     }
-    if (IsMeaned(Resolved(node.input(0)))) {
+    if (IsVector(Resolved(node.input(0)))) {
       Alias(node);
     } else {
       Add(node, OpKind::kFlatten);
@@ -357,16 +265,59 @@ class Flattener {
     return absl::OkStatus();
   }
 
-  bool IsMeaned(const std::string& value) const {
-    return std::any_of(flat_.ops.begin(), flat_.ops.end(), [&value](const FlatOp& op) {
-      return op.output == value && op.spec.kind == OpKind::kGlobalAvgPool;
-    });
+  // Whether the value is (batch, features), or has one position, which is the same here.
+  bool IsVector(const std::string& value) const { return vectors_.count(value) > 0; }
+
+  // Of two tensors, or of a tensor and a factor for each of its channels.
+  absl::Status AddProduct(const onnx::NodeProto& node) {
+    if (node.input_size() != 2) return Unsupported("needs two inputs");
+    if (FindConstant(constants_, node, 0) != nullptr ||
+        FindConstant(constants_, node, 1) != nullptr)
+      return Unsupported("by a constant");
+    std::string first = Resolved(node.input(0)), factor = Resolved(node.input(1));
+    if (IsVector(first) && !IsVector(factor)) std::swap(first, factor);
+    FlatOp& op = Add(node, OpKind::kMultiply);
+    op.inputs = {first, factor};
+    if (!IsVector(first)) vectors_.erase(op.output);
+    return absl::OkStatus();
+  }
+
+  // Two by two.
+  absl::Status AddConcat(const onnx::NodeProto& node) {
+    if (Attributes(node).Int("axis", 0) != 1) return Unsupported("attribute axis, which is not 1");
+    if (node.input_size() < 2) return Unsupported("needs two inputs");
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (FindConstant(constants_, node, i) != nullptr) return Unsupported("with a constant");
+    }
+    std::string joined = Resolved(node.input(0));
+    for (int i = 1; i < node.input_size(); ++i) {
+      FlatOp& op = Add(node, OpKind::kConcat);
+      op.inputs = {joined, Resolved(node.input(i))};
+      if (i + 1 < node.input_size()) op.output = absl::StrCat(node.output(0), ".", i);
+      joined = op.output;
+    }
+    return absl::OkStatus();
+  }
+
+  // HardSwish is x times it.
+  absl::Status AddHardSigmoid(const onnx::NodeProto& node) {
+    const bool is_swish = node.op_type() == "HardSwish";
+    const Attributes attributes(node);
+    const double alpha = attributes.Real("alpha", is_swish ? 1.0 / 6 : 0.2);
+    if (std::abs(alpha - 1.0 / 6) > 1e-4 || attributes.Real("beta", 0.5) != 0.5)
+      return Unsupported(absl::StrCat("attributes alpha ", alpha, " and beta; 1/6 and 0.5 are"));
+    FlatOp& gate = Add(node, OpKind::kHardSigmoid);
+    if (!is_swish) return absl::OkStatus();
+    gate.output = absl::StrCat(node.output(0), ".gate");
+    const std::string factor = gate.output;
+    Add(node, OpKind::kMultiply).inputs.push_back(factor);
+    return absl::OkStatus();
   }
 
   // Over all axes behind the channels.
   absl::Status AddMean(const onnx::NodeProto& node) {
     std::vector<int64_t> axes = Attributes(node).Ints("axes", {});
-    if (const Constant* constant = FindConstant(node, 1))
+    if (const Constant* constant = FindConstant(constants_, node, 1))
       axes.assign(constant->values.begin(), constant->values.end());
     const int64_t rank = flat_.input.rank() + 1;
     std::set<int64_t> meant;
@@ -380,7 +331,8 @@ class Flattener {
 
   const onnx::GraphProto& graph_;
   FlatGraph flat_;
-  std::map<std::string, Constant> constants_;
+  Constants constants_;
+  std::set<std::string> vectors_;               // values without a plane
   std::set<std::string> shapes_;                // values that are the shapes of others
   std::map<std::string, std::string> aliases_;  // values that are other values
   std::vector<std::string> complaints_;

@@ -5,8 +5,10 @@
 //
 // Operators that are read: Conv, BatchNormalization, Gemm, MatMul with a constant (and an Add of a
 // constant behind it), Relu, Clip at 0 and 6, MaxPool, AveragePool, GlobalAveragePool, ReduceMean
-// over the spatial axes, Add of two tensors, Flatten, Reshape and Squeeze that only flatten,
-// Dropout, Identity, Constant, and a Softmax at the end, which the loss has. A layer begins at a
+// over the spatial axes, Add of two tensors, Mul of two tensors or by a channel's factor, Concat of
+// channels, Sigmoid, HardSigmoid, HardSwish, LeakyRelu, Flatten, Reshape and Squeeze that only
+// flatten, Dropout, Identity, Constant and what is computed of constants, and a Softmax at the end,
+// which the loss has. A 1x1 Conv of means over the plane becomes linear. A layer begins at a
 // convolution or a linear operator wherever one tensor crosses, so that blocks with branches stay
 // whole.
 

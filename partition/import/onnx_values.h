@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "onnx/onnx_pb.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel::import {
 
@@ -55,5 +56,9 @@ class Attributes {
   }
   const onnx::NodeProto& node_;
 };
+
+// Kernel, stride and padding of a node's window over one or two axes. InvalidArgument: an attribute
+// that windows here have not.
+absl::Status SetWindow(const onnx::NodeProto& node, OpSpec& spec);
 
 }  // namespace runnel::import

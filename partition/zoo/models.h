@@ -55,6 +55,14 @@ ModelSpec MobileNetV2S1();
 // Defaults of both MobileNetV2s.
 TrainingDefaults MobileNetV2Defaults();
 
+// MobileNetV3-Small (squeeze-and-excite, hard-swish) with stride 1 in the first convolution and
+// block. 14 layers, 1,528,106 parameters.
+ModelSpec MobileNetV3Small();
+
+// Ours, as no paper says which it trained: GoogLeNet's convolutions to 192 channels, its modules 3a
+// and 3b, a 1x1 convolution of 512; batch norm behind each of the 16. 7 layers.
+ModelSpec InceptionCifar();
+
 // MobileNetV1 (the INT8 paper's): a 3x3 convolution, 13 pairs of a depthwise 3x3 and a 1x1
 // convolution with ReLU, each pair a layer, mean, linear. For 3x32x32 with stride 1 at the front:
 // 15 layers, 3,217,226 parameters, 46.4 M MACs; for 3x224x224 4,231,976 and 568.7 M; for 3x128x128

@@ -175,8 +175,9 @@ void Maker::Elementwise(int inputs) {
     In(std::move(operand));
   }
   // GELU's slope for x: errors of tanh, times at most x^3 / 10 where it is not flat.
-  const bool is_curve =
-      case_.code == OpCode::kGeluForward || case_.code == OpCode::kGeluInputGradient;
+  const bool is_curve = case_.code == OpCode::kGeluForward ||
+                        case_.code == OpCode::kGeluInputGradient ||
+                        case_.code == OpCode::kSigmoidForward;
   const Bound bound = is_curve ? Bound{BoundKind::kAbsolute, 16, backward ? 100.0 : 16.0} : Bound();
   Out(Result(backward ? Storage::kInputGradient : Storage::kOutput, shape, bound));
 }
@@ -402,7 +403,7 @@ std::optional<Case> Maker::Make() {
       Update();
       break;
     default:
-      if (!MakeOfTokens()) return std::nullopt;
+      if (!MakeOfTokens() && !MakeOfBranches()) return std::nullopt;
   }
   return std::move(case_);
 }

@@ -53,18 +53,25 @@ bool IsEmbedding(OpCode code) {
   return code == OpCode::kEmbeddingForward || code == OpCode::kEmbeddingWeightGradient;
 }
 
-bool IsOfTransformers(OpCode code) {
-  constexpr OpCode kCodes[] = {OpCode::kLayerNormForward, OpCode::kLayerNormInputGradient,
-                               OpCode::kGeluForward,      OpCode::kGeluInputGradient,
-                               OpCode::kAttentionForward, OpCode::kAttentionInputGradient};
+// Which OpenCL does not compute.
+bool IsOfTransformersOrBranches(OpCode code) {
+  constexpr OpCode kCodes[] = {OpCode::kLayerNormForward,   OpCode::kLayerNormInputGradient,
+                               OpCode::kGeluForward,        OpCode::kGeluInputGradient,
+                               OpCode::kAttentionForward,   OpCode::kAttentionInputGradient,
+                               OpCode::kSigmoidForward,     OpCode::kSigmoidInputGradient,
+                               OpCode::kHardSigmoidForward, OpCode::kHardSigmoidInputGradient,
+                               OpCode::kLeakyReluForward,   OpCode::kLeakyReluInputGradient,
+                               OpCode::kMultiply,           OpCode::kFactorGradient,
+                               OpCode::kConcatForward,      OpCode::kFirstChannels,
+                               OpCode::kLastChannels};
   return IsEmbedding(code) ||
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }
 
-// LibTorch has no kernels for recipes that fake-quantise, OpenCL none for tokens.
+// LibTorch has no kernels for recipes that fake-quantise, OpenCL none for tokens and branches.
 bool MayBeMissing(const BackendRow& row, OpCode code) {
   return (row.name == "torch" && TraitsOf(code).numbers == Numbers::kGridFloats) ||
-         (row.name == "opencl" && IsOfTransformers(code));
+         (row.name == "opencl" && IsOfTransformersOrBranches(code));
 }
 
 // A case with memory: a program of one instruction.

@@ -87,6 +87,10 @@ class Maker {
   // The instructions of token_cases.cc; false for another.
   bool MakeOfTokens();
   void Embedding();
+  // Those of branch_cases.cc.
+  bool MakeOfBranches();
+  void Product();
+  void ChannelParts(bool joins);
   void LayerNorm();
   void Attention();
   void BatchNorm();

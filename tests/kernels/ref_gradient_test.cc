@@ -199,6 +199,48 @@ TEST(RefGradient, Relu6) {
   CheckUnary(OpKind::kRelu6, OpCode::kRelu6Forward, OpCode::kRelu6InputGradient, Keeps::kOutput,
              0.03125f);
 }
+TEST(RefGradient, Gates) {
+  CheckUnary(OpKind::kSigmoid, OpCode::kSigmoidForward, OpCode::kSigmoidInputGradient,
+             Keeps::kOutput, 0.03125f);
+  CheckUnary(OpKind::kHardSigmoid, OpCode::kHardSigmoidForward, OpCode::kHardSigmoidInputGradient,
+             Keeps::kOutput, 0.03125f);
+  CheckUnary(OpKind::kLeakyRelu, OpCode::kLeakyReluForward, OpCode::kLeakyReluInputGradient,
+             Keeps::kOutput, 0.03125f);
+}
+
+// Of x and of a factor for each channel, or each element.
+TEST(RefGradient, Multiply) {
+  for (const Shape& factor_shape : {Shape({2, 3}), Shape({2, 3, 4, 5})}) {
+    const Shape shape = {2, 3, 4, 5};
+    Tensor x = Normal(shape, 1, 0), factor = Normal(factor_shape, 1, 1);
+    Tensor weights = Normal(shape, 1, 2), dx = Zeros(shape), dfactor = Zeros(factor_shape);
+    const auto loss = [&] {
+      Tensor y = Zeros(shape);
+      RUN_OK(OpCode::kMultiply, {}, {&x, &factor}, {&y});
+      return Weighted(y, weights);
+    };
+    RUN_OK(OpCode::kMultiply, {}, {&weights, &factor}, {&dx});
+    RUN_OK(OpCode::kFactorGradient, {}, {&weights, &x}, {&dfactor});
+    CheckGradient(x, dx, 1, 1e-5, loss);
+    CheckGradient(factor, dfactor, 1, 1e-5, loss);
+  }
+}
+
+TEST(RefGradient, Concat) {
+  const Shape left = {2, 3, 4}, right = {2, 2, 4}, both = {2, 5, 4};
+  Tensor a = Normal(left, 1, 0), b = Normal(right, 1, 1), weights = Normal(both, 1, 2);
+  Tensor da = Zeros(left), db = Zeros(right);
+  const auto loss = [&] {
+    Tensor y = Zeros(both);
+    RUN_OK(OpCode::kConcatForward, {}, {&a, &b}, {&y});
+    return Weighted(y, weights);
+  };
+  RUN_OK(OpCode::kFirstChannels, {}, {&weights}, {&da});
+  RUN_OK(OpCode::kLastChannels, {}, {&weights}, {&db});
+  CheckGradient(a, da, 1, 1e-5, loss);
+  CheckGradient(b, db, 1, 1e-5, loss);
+}
+
 TEST(RefGradient, Dropout) {
   CheckUnary(OpKind::kDropout, OpCode::kDropoutForward, OpCode::kDropoutInputGradient,
              Keeps::kNothing, 1);

@@ -97,6 +97,19 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
       return x.flatten(2).mean(2);
     case OpKind::kAdd:
       return x + values[op.inputs[1]];
+    case OpKind::kSigmoid:
+      return at::sigmoid(x);
+    case OpKind::kHardSigmoid:
+      return at::hardsigmoid(x);
+    case OpKind::kLeakyRelu:
+      return at::leaky_relu(x, op.rate);
+    case OpKind::kMultiply: {
+      at::Tensor factor = values[op.inputs[1]];
+      while (factor.dim() < x.dim()) factor = factor.unsqueeze(-1);
+      return x * factor;
+    }
+    case OpKind::kConcat:
+      return at::cat({x, values[op.inputs[1]]}, 1);
     case OpKind::kFlatten:
       return x.flatten(1);
     case OpKind::kEmbedding:

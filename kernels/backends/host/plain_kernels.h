@@ -24,4 +24,17 @@ absl::Status GeluInputGradient(const Call& call);
 absl::Status AttentionForward(const Call& call);
 absl::Status AttentionInputGradient(const Call& call);
 
+// branch_kernels.cc.
+absl::Status SigmoidForward(const Call& call);
+absl::Status SigmoidInputGradient(const Call& call);
+absl::Status HardSigmoidForward(const Call& call);
+absl::Status HardSigmoidInputGradient(const Call& call);
+absl::Status LeakyReluForward(const Call& call);
+absl::Status LeakyReluInputGradient(const Call& call);
+absl::Status Multiply(const Call& call);
+absl::Status FactorGradient(const Call& call);
+absl::Status ConcatForward(const Call& call);
+absl::Status FirstChannels(const Call& call);
+absl::Status LastChannels(const Call& call);
+
 }  // namespace runnel::host

@@ -92,6 +92,17 @@ void ScoreGradient(const float* shares, const float* dshares, int64_t count, flo
   for (int64_t i = 0; i < count; ++i) dscores[i] = scale * shares[i] * (dshares[i] - mean);
 }
 
+template <typename V>
+[[gnu::always_inline]] inline float SigmoidOf(float x) {
+  return 1.0f / (1.0f + Exp<V>(-x));
+}
+
+template <typename V>
+void Sigmoid(const float* x, int64_t count, float* y) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = SigmoidOf<V>(x[i]);
+}
+
 // x / 2 * (1 + tanh u) = x / (1 + e^(-2u)): one division in place of tanh's three.
 constexpr float kGeluSlope = 0.797884561f;  // sqrt(2 / pi)
 constexpr float kGeluCube = 0.044715f;

@@ -220,6 +220,11 @@ class Folder {
       case OpKind::kLayerNorm:
       case OpKind::kGelu:
       case OpKind::kAttention:
+      case OpKind::kSigmoid:
+      case OpKind::kHardSigmoid:
+      case OpKind::kLeakyRelu:
+      case OpKind::kMultiply:
+      case OpKind::kConcat:
         break;
     }
     return absl::InvalidArgumentError(

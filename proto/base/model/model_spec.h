@@ -34,6 +34,12 @@ enum class OpKind : uint8_t {
   // (N,T,3F) -> (N,T,F): queries, keys and values, F features each, those of a head side by side. A
   // position sees those before it and itself; queries are divided by sqrt(F / heads).
   kAttention = 15,
+  kSigmoid = 16,      // 1 / (1 + e^-x)
+  kHardSigmoid = 17,  // x / 6 + 1/2, within 0 and 1
+  kLeakyRelu = 18,    // x > 0 ? x : rate * x
+  // Two inputs: of equal shape, or the second one (N,C), a factor for each channel of the first.
+  kMultiply = 19,
+  kConcat = 20,  // two inputs (N,C,...) with equal axes behind the channels: those of both
 };
 
 // "conv", "linear", ...: the wire's name of an operator.
@@ -64,7 +70,7 @@ struct OpSpec {
   std::array<int64_t, 2> padding = {0, 0};
   int64_t groups = 1;     // conv
   bool bias = false;      // conv, linear
-  double rate = 0;        // dropout: probability of a zero, in [0, 1)
+  double rate = 0;        // dropout: probability of a zero; leaky_relu: slope below 0; in [0, 1)
   double epsilon = 1e-5;  // batch norm, layer norm
   double momentum = 0.1;  // batch norm: running = (1 - momentum) * running + momentum * batch
   InitKind init = InitKind::kUniformFanIn;

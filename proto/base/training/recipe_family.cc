@@ -51,6 +51,11 @@ constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kLayerNorm, Always, "integers are not normalised; take --recipe fp32"},
     {OpKind::kGelu, Always, "integers have no such curve; take a model with relu"},
     {OpKind::kAttention, Always, "a softmax is FP32; take --recipe fp32"},
+    {OpKind::kSigmoid, Always, "integers have no such curve; take --recipe fp32"},
+    {OpKind::kHardSigmoid, Always, "integers have no such curve; take --recipe fp32"},
+    {OpKind::kLeakyRelu, Always, "integers have no such slope; take a model with relu"},
+    {OpKind::kMultiply, Always, "activations are not multiplied in integers; take --recipe fp32"},
+    {OpKind::kConcat, Always, "the parts have scales of their own; take --recipe fp32"},
 };
 
 #define RUNNEL_RECIPE_FAMILY(Id, ...) RecipeFamily{__VA_ARGS__},

@@ -1,30 +1,11 @@
 // Elementwise instructions: any layout, all operands alike.
 
-#include <algorithm>
-#include <cstring>
+#include "kernels/backends/cpu/fp32/elementwise.h"
 
-#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include <cstring>
 
 namespace runnel::fp32 {
 namespace {
-
-constexpr int64_t kChunk = 1 << 14;  // elements that one thread takes at least
-
-// body(begin, count) over all elements of the output.
-template <typename Body>
-absl::Status OverElements(const Call& call, const Body& body) {
-  const int64_t count = call.out_shape(0).elements();
-  ParallelFor(call.machine, (count + kChunk - 1) / kChunk, [&](int, int64_t first, int64_t last) {
-    const int64_t begin = first * kChunk;
-    body(begin, std::min(count, last * kChunk) - begin);
-  });
-  return absl::OkStatus();
-}
-
-absl::Status Unary(const Call& call, void (*kernel)(const float*, int64_t, float*)) {
-  return OverElements(
-      call, [&](int64_t at, int64_t count) { kernel(call.in(0) + at, count, call.out(0) + at); });
-}
 
 absl::Status Binary(const Call& call, void (*kernel)(const float*, const float*, int64_t, float*)) {
   return OverElements(call, [&](int64_t at, int64_t count) {

@@ -175,6 +175,7 @@ struct Kernels {
                               const float* inverse, float* dx, float* dscale, float* dshift);
 
   // Elementwise; the output may be one of the inputs.
+  void (*sigmoid)(const float* x, int64_t count, float* y);
   void (*gelu)(const float* x, int64_t count, float* y);
   void (*gelu_gradient)(const float* dy, const float* x, int64_t count, float* dx);
   void (*relu)(const float* x, int64_t count, float* y);

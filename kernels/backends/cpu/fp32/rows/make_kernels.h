@@ -37,6 +37,7 @@ constexpr Kernels MakeKernels(const char* name, Isa isa) {
       .score_gradient = transformer::ScoreGradient<V>,
       .layer_norm = transformer::LayerNorm<V>,
       .layer_norm_gradient = transformer::LayerNormGradient<V>,
+      .sigmoid = transformer::Sigmoid<V>,
       .gelu = transformer::Gelu<V>,
       .gelu_gradient = transformer::GeluGradient<V>,
       .relu = Relu<V>,
