@@ -9,6 +9,8 @@ install(FILES deploy/systemd/runnel-worker.service DESTINATION ${RUNNEL_UNIT_DIR
 install(TARGETS runnel-central runnel-lab RUNTIME COMPONENT central)
 install(DIRECTORY predictor/profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/runnel COMPONENT central
         FILES_MATCHING PATTERN "*.profile" PATTERN "*.network")
+install(DIRECTORY deploy/python/runnel DESTINATION lib/python3/dist-packages COMPONENT central
+        FILES_MATCHING PATTERN "*.py")
 foreach(component worker central)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runnel-${component} RENAME copyright COMPONENT ${component})
   # Made by deploy/package.sh from what --help prints.
@@ -41,4 +43,5 @@ set(CPACK_DEBIAN_CENTRAL_PACKAGE_NAME runnel-central)
 set(CPACK_DEBIAN_CENTRAL_DESCRIPTION "trains a neural network across the devices that you own
  The node that holds the data: it measures devices and links, cuts the network\n into stages and streams micro-batches through them. With runnel-lab, which\n simulates and compares plans.")
 set(CPACK_DEBIAN_CENTRAL_PACKAGE_DEPENDS "runnel-worker (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_CENTRAL_PACKAGE_SUGGESTS "python3-torch")
 include(CPack)
