@@ -144,6 +144,7 @@ class Flattener {
     if (type == "MaxPool" || type == "AveragePool") return AddPool(node);
     if (type == "Add") return AddSum(node);
     if (type == "Clip") return AddClip(node);
+    if (type == "Pad") return AddPad(node);
     if (type == "Mul") return AddProduct(node);
     if (type == "Concat") return AddConcat(node);
     if (type == "HardSigmoid" || type == "HardSwish") return AddHardSigmoid(node);
@@ -208,7 +209,21 @@ class Flattener {
     if (!is_max && spec.padding != std::array<int64_t, 2>{0, 0})
       return Unsupported("attribute pads, for means");
     spec.kind = is_max ? OpKind::kMaxPool : OpKind::kAvgPool;
-    Add(node, spec.kind).spec = spec;
+    FlatOp& op = Add(node, spec.kind);
+    op.spec = spec;
+    op.rounds_up = Attributes(node).Int("ceil_mode", 0) != 0;
+    op.name = node.name();
+    return absl::OkStatus();
+  }
+
+  // Exporters write it in front of means, also where there is nothing to pad.
+  absl::Status AddPad(const onnx::NodeProto& node) {
+    const Constant* pads = FindConstant(constants_, node, 1);
+    const bool pads_nothing =
+        pads != nullptr && std::all_of(pads->values.begin(), pads->values.end(),
+                                       [](float value) { return value == 0; });
+    if (!pads_nothing) return Unsupported("pads of its own");
+    Alias(node);
     return absl::OkStatus();
   }
 
@@ -251,7 +266,11 @@ class Flattener {
     } else if (node.op_type() == "Reshape") {
       const Constant* shape = FindConstant(constants_, node, 1);
       if (shape == nullptr) return Unsupported("its shape is no constant");
-      if (shape->values.size() != 2 || shape->values[0] > 1)
+      // (batch, channels) to (batch, channels, 1, 1), a factor for each channel.
+      const bool is_vector = shape->values.size() > 2 && IsVector(Resolved(node.input(0))) &&
+                             std::all_of(shape->values.begin() + 2, shape->values.end(),
+                                         [](float d) { return d == 1; });
+      if (!is_vector && (shape->values.size() != 2 || shape->values[0] > 1))
         return Unsupported(absl::StrCat("a shape of ", absl::StrJoin(shape->values, ","),
                                         ", which is not (batch, features)"));
     } else if (!IsVector(Resolved(node.input(0)))) {

@@ -58,9 +58,13 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
     case onnx::TensorProto::INT32:
       is_read = Copy<int32_t>(tensor, tensor.int32_data(), count, constant.values);
       break;
+    case onnx::TensorProto::BOOL:
+      is_read = Copy<bool>(tensor, tensor.int32_data(), count, constant.values);
+      break;
     default:
-      return absl::InvalidArgumentError(absl::StrCat("numbers of type ", tensor.data_type(),
-                                                     "; float, double, int32 and int64 are read"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("numbers of type ", tensor.data_type(),
+                       "; float, double, int32, int64 and bool are read"));
   }
   if (!is_read) return absl::InvalidArgumentError("has not as many numbers as its shape");
   return constant;
@@ -84,7 +88,6 @@ absl::Status SetWindow(const onnx::NodeProto& node, OpSpec& spec) {
   if (std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; }))
     return absl::InvalidArgumentError(
         absl::StrCat("attribute dilations ", absl::StrJoin(dilations, ",")));
-  if (attributes.Int("ceil_mode", 0) != 0) return absl::InvalidArgumentError("attribute ceil_mode");
   for (size_t axis = 0; axis < axes; ++axis) {
     if (pads[axis] != pads[axis + axes])
       return absl::InvalidArgumentError(

@@ -19,7 +19,7 @@ struct Constant {
   std::vector<float> values;
 };
 
-// Of float, double, int32 and int64. InvalidArgument: another type, another count than the shape's,
+// Of float, double, int32, int64 and bool. InvalidArgument: another type, another count than the shape's,
 // numbers in another file.
 absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor);
 

@@ -19,6 +19,7 @@ namespace runnel {
 namespace {
 
 using ::testing::AllOf;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -116,13 +117,13 @@ TEST(Onnx, NumbersThatTheGraphComputes) {
   Graph g;
   g.Weight("fc.weight", {5, 32});
   g.Node("Shape", {"x"}, "shape");
-  for (const auto& [name, value] : {std::pair("zero", 0), {"less", -1}}) {
+  for (const auto& [name, value] : {std::pair("zero", 0), {"less", -1}, {"axis", 0}}) {
     onnx::TensorProto& tensor = *g.graph().add_initializer();
+    if (std::string(name) == "axis") tensor.add_dims(1);
     tensor.set_name(name);
     tensor.set_data_type(onnx::TensorProto::INT64);
     tensor.add_int64_data(value);
   }
-  g.Weight("axis", {1}, true);
   g.Node("Gather", {"shape", "zero"}, "batch");
   g.Node("Unsqueeze", {"batch", "axis"}, "first");
   g.Node("Unsqueeze", {"less", "axis"}, "rest");
@@ -142,6 +143,73 @@ TEST(Onnx, NumbersThatTheGraphComputes) {
   EXPECT_EQ(second, 1.0f / 8) << "turned twice, as it was";
   g.graph().mutable_initializer(1)->set_int64_data(0, 1);
   EXPECT_THAT(g.Refusal(), HasSubstr("only the batch can be read"));
+}
+
+// Squeeze-and-excite with 1x1 convolutions of the mean, hard-swish, joined branches.
+TEST(Onnx, GatesAndBranches) {
+  Graph g;
+  g.Weight("stem.weight", {4, 2, 3, 3});
+  g.Weight("down.weight", {2, 4, 1, 1});
+  g.Weight("up.weight", {4, 2, 1, 1});
+  g.Weight("side.weight", {3, 4, 1, 1});
+  g.Weight("fc.weight", {11, 5});
+  g.Ints(g.Node("Conv", {"x", "stem.weight"}, "stem"), "kernel_shape", {3, 3});
+  g.Node("HardSwish", {"stem"}, "a");
+  g.Node("GlobalAveragePool", {"a"}, "mean");
+  g.Ints(g.Node("Conv", {"mean", "down.weight"}, "down"), "kernel_shape", {1, 1});
+  g.Node("LeakyRelu", {"down"}, "bent");
+  g.Ints(g.Node("Conv", {"bent", "up.weight"}, "up"), "kernel_shape", {1, 1});
+  g.Node("Sigmoid", {"up"}, "gate");
+  g.Node("Mul", {"gate", "a"}, "scaled");
+  g.Ints(g.Node("Conv", {"scaled", "side.weight"}, "side"), "kernel_shape", {1, 1});
+  onnx::NodeProto& join = g.Node("Concat", {"scaled", "side", "scaled"}, "joined");
+  onnx::AttributeProto& axis = *join.add_attribute();
+  axis.set_name("axis");
+  axis.set_i(1);
+  g.Node("GlobalAveragePool", {"joined"}, "end");
+  g.Node("Flatten", {"end"}, "flat");
+  g.Node("MatMul", {"flat", "fc.weight"}, "y");
+  g.Output("y");
+  const absl::StatusOr<OnnxModel> read = g.Read();
+  ASSERT_TRUE(read.ok()) << read.status();
+  std::vector<std::string> kinds;
+  for (const LayerSpec& layer : read->model.layers) {
+    for (const OpSpec& op : layer.ops) kinds.emplace_back(Name(op.kind));
+  }
+  EXPECT_THAT(kinds, ElementsAre("conv", "hard_sigmoid", "multiply", "global_avg_pool", "linear",
+                                 "leaky_relu", "linear", "sigmoid", "multiply", "conv", "concat",
+                                 "concat", "global_avg_pool", "linear"));
+  // Written and read again.
+  const auto written = ModelToOnnx(read->model, read->state);
+  ASSERT_TRUE(written.ok()) << written.status();
+  const auto again = ModelFromOnnx(*written);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(CountMacs(again->model).value(), CountMacs(read->model).value());
+  EXPECT_EQ(Tensors(again->state), Tensors(read->state));
+  axis.set_i(2);
+  EXPECT_THAT(g.Refusal(), HasSubstr("n_joined (Concat): attribute axis"));
+}
+
+// Rounded up where nothing is left to round.
+TEST(Onnx, PoolsThatRoundUp) {
+  for (const int kernel : {2, 3}) {
+    Graph g;
+    onnx::NodeProto& pool = g.Node("MaxPool", {"x"}, "pooled");
+    g.Ints(pool, "kernel_shape", {kernel, kernel});
+    g.Ints(pool, "strides", {2, 2});
+    onnx::AttributeProto& mode = *pool.add_attribute();
+    mode.set_name("ceil_mode");
+    mode.set_i(1);
+    g.Weight("fc.weight", {8, 5});
+    g.Node("Flatten", {"pooled"}, "flat");
+    g.Node("MatMul", {"flat", "fc.weight"}, "y");
+    g.Output("y");
+    if (kernel == 2) {
+      EXPECT_TRUE(g.Read().ok()) << g.Refusal();
+    } else {
+      EXPECT_THAT(g.Refusal(), HasSubstr("ceil_mode"));
+    }
+  }
 }
 
 // conv - relu - [conv] + - mean - MatMul + bias - softmax.
@@ -187,11 +255,11 @@ TEST(Onnx, WhatExportersWrite) {
 // All of it in one line.
 TEST(Onnx, WhatIsNotSupportedIsNamed) {
   Graph g = Small();
-  g.Node("HardSwish", {"b"}, "z");
+  g.Node("Softplus", {"b"}, "z");
   onnx::NodeProto& dilated = g.Node("Conv", {"b", "w2"}, "zz");
   g.Ints(dilated, "kernel_shape", {1, 1});
   g.Ints(dilated, "dilations", {2, 2});
-  EXPECT_THAT(g.Refusal(), AllOf(HasSubstr("node n_z (HardSwish): this operator"),
+  EXPECT_THAT(g.Refusal(), AllOf(HasSubstr("node n_z (Softplus): this operator"),
                                  HasSubstr("node n_zz (Conv): attribute dilations 2,2"),
                                  HasSubstr("not supported: ")));
   Graph uneven;

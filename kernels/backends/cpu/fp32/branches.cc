@@ -24,7 +24,7 @@ absl::Status OverSamples(const Call& call, branch::Planes planes, const Body& bo
   return absl::OkStatus();
 }
 
-absl::Status Product(const Call& call) {
+absl::Status ElementProducts(const Call& call) {
   return OverElements(call, [&](int64_t at, int64_t count) {
     const float *const a = call.in(0) + at, *const b = call.in(1) + at;
     float* const y = call.out(0) + at;
@@ -87,7 +87,7 @@ absl::Status LeakyReluInputGradient(Calls calls) {
 
 absl::Status Multiply(Calls calls) {
   const Call& call = calls[0];
-  if (call.in_shape(0) == call.in_shape(1)) return Product(call);
+  if (call.in_shape(0) == call.in_shape(1)) return ElementProducts(call);
   const branch::Planes planes = PlanesOf(call, call.in_shape(0));
   return OverSamples(call, planes, [&](const branch::Planes& part, int64_t sample) {
     const int64_t at = sample * planes.channels * planes.positions;
@@ -98,7 +98,7 @@ absl::Status Multiply(Calls calls) {
 
 absl::Status FactorGradient(Calls calls) {
   const Call& call = calls[0];
-  if (call.in_shape(0) == call.out_shape(0)) return Product(call);
+  if (call.in_shape(0) == call.out_shape(0)) return ElementProducts(call);
   const branch::Planes planes = PlanesOf(call, call.in_shape(0));
   return OverSamples(call, planes, [&](const branch::Planes& part, int64_t sample) {
     const int64_t at = sample * planes.channels * planes.positions;
