@@ -16,7 +16,7 @@ void Maker::Product() {
   In(Floats(Storage::kOutputGradient, x));
   In(Floats(Storage::kInput, x));
   const auto terms = static_cast<double>(x.elements() / factor.elements());
-  Out(Result(Storage::kScratch, factor, Sum(terms)));
+  Out(Result(Storage::kInputGradient, factor, Sum(terms)));
 }
 
 void Maker::ChannelParts(bool joins) {
@@ -32,7 +32,7 @@ void Maker::ChannelParts(bool joins) {
     return Out(Result(Storage::kOutput, both, {}));
   }
   In(Floats(Storage::kOutputGradient, both));
-  Out(Result(Storage::kScratch, case_.code == OpCode::kFirstChannels ? a : b, {}));
+  Out(Result(Storage::kInputGradient, case_.code == OpCode::kFirstChannels ? a : b, {}));
 }
 
 bool Maker::MakeOfBranches() {
