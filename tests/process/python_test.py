@@ -48,6 +48,25 @@ class Block(nn.Module):
         return torch.relu(main + self.shortcut(x))
 
 
+class Gate(nn.Module):
+    """Squeeze-and-excite, and two branches joined."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(1, 8, 3, 2)
+        self.down = nn.Conv2d(8, 4, 1)
+        self.up = nn.Conv2d(4, 8, 1)
+        self.side = nn.Conv2d(8, 3, 1)
+        self.end = nn.Linear(11 * 9, 4)
+
+    def forward(self, x):
+        x = nn.functional.hardswish(self.stem(x))
+        gate = torch.sigmoid(self.up(nn.functional.leaky_relu(self.down(x.mean((2, 3), keepdim=True)), 0.1)))
+        x = nn.functional.silu(x * gate)
+        x = torch.cat([x, self.side(x)], 1)
+        return self.end(torch.flatten(nn.functional.avg_pool2d(x, 2), 1))
+
+
 class Net(nn.Module):
     """As people write them: a view by the batch's size, a functional pool, parts that are not in the order of their use."""
 
@@ -99,6 +118,14 @@ class Fit(unittest.TestCase):
             self.assertIsNone(run.folder)
             weights[workers] = run.weights_sha256
         self.assertEqual(weights[0], weights[3])
+
+    def test_gates_and_branches(self):
+        x, y = corners(400, 5)
+        test = corners(100, 6)
+        net = Gate()
+        run = runnel.fit(net, x, y, validation=test, workers=2, epochs=4, batch_size=40, lr=0.05, **QUIET)
+        self.assertGreater(run.accuracy, 0.8)
+        self.assertAlmostEqual(run.accuracy, accuracy(net, *test), places=6)
 
     def test_the_start_is_the_module_s_own(self):
         x, y = corners(80, 3)

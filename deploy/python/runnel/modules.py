@@ -79,6 +79,10 @@ def _groups(names):
     return list(groups.values())
 
 
+def _without_ones(shape):
+    return [size for size in shape if size != 1]
+
+
 def load(module, paths, archive):
     """Copies the trained tensors of an .npz into the module, in place. Nothing is changed if one does not fit."""
     with np.load(archive) as file:
@@ -93,9 +97,10 @@ def load(module, paths, archive):
                 here = getattr(part, _HERE.get(name, name), None)
                 if here is None:
                     continue
-                if name not in group or tuple(here.shape) != file[group[name]].shape:
+                # A 1x1 convolution of a mean is linear there: (out, in) in place of (out, in, 1, 1).
+                if name not in group or _without_ones(here.shape) != _without_ones(file[group[name]].shape):
                     raise InputError(f"{path}: the trained {name} does not fit")
-                pairs.append((here, torch.from_numpy(file[group[name]])))
+                pairs.append((here, torch.from_numpy(file[group[name]]).reshape(here.shape)))
     with torch.no_grad():
         for here, trained in pairs:
             here.copy_(trained)
