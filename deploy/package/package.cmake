@@ -11,6 +11,14 @@ install(DIRECTORY predictor/profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/runnel
         FILES_MATCHING PATTERN "*.profile" PATTERN "*.network")
 install(DIRECTORY deploy/python/runnel DESTINATION lib/python3/dist-packages COMPONENT central
         FILES_MATCHING PATTERN "*.py")
+foreach(program worker central lab)
+  set(component central)
+  if(program STREQUAL worker)
+    set(component worker)
+  endif()
+  install(FILES deploy/package/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+          RENAME runnel-${program} COMPONENT ${component})
+endforeach()
 foreach(component worker central)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runnel-${component} RENAME copyright COMPONENT ${component})
   # Made by deploy/package.sh from what --help prints.
