@@ -1,0 +1,204 @@
+// Backend small: tiles, layouts, kernels and the size of L1 change no byte of a product, and no tile
+// leaves L1.
+
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kernels/backends/measure/lone_instruction.h"
+#include "kernels/backends/small/product_tuner.h"
+#include "kernels/backends/small/products.h"
+#include "kernels/backends/small/small_backend.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
+#include "partition/zoo/zoo.h"
+#include "tests/support/case_count.h"
+
+namespace runnel::small {
+namespace {
+
+const auto kShapes = static_cast<int>(CaseCount(200));
+constexpr int64_t kMostL1 = int64_t{1} << 22;
+
+// L1 with a border that no tile may touch.
+class GuardedMemory {
+ public:
+  GuardedMemory() : bytes_(static_cast<size_t>(kMostL1) + 256) {}
+  NearMemory Of(int64_t bytes) {
+    const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
+    std::byte* data = bytes_.data() + (64 - address % 64) % 64;
+    border_ = data + bytes;
+    std::memset(border_, 0x5a, 64);
+    return {data, bytes};
+  }
+  bool IsWhole() const {
+    for (int i = 0; i < 64; ++i) {
+      if (border_[i] != std::byte{0x5a}) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::byte* border_ = nullptr;
+};
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int64_t Within(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// A program of one product.
+struct Product {
+  Program program;
+  Part part = Part::kForward;
+};
+
+Product MakeProduct(Random& random, Step step, DType values) {
+  OpSpec op;
+  const int64_t batch = random.Within(1, 3);
+  Shape x, y, weight;
+  if (random.Within(0, 3) == 0) {
+    op = {.kind = OpKind::kLinear, .out_channels = random.Within(1, 20)};
+    const int64_t in = random.Within(1, 40);
+    x = {batch, in};
+    y = {batch, op.out_channels};
+    weight = {op.out_channels, in};
+  } else {
+    const bool is_depthwise = random.Within(0, 3) == 0;
+    op.kind = OpKind::kConv;
+    op.groups = is_depthwise ? random.Within(1, 4) : random.Within(1, 2);
+    const int64_t ins = is_depthwise ? 1 : random.Within(1, 5);
+    const int64_t outs = is_depthwise ? 1 : random.Within(1, 5);
+    for (int i = 0; i < 2; ++i) {
+      op.kernel[i] = random.Within(1, 3);
+      op.stride[i] = random.Within(1, 3);
+      op.padding[i] = random.Within(0, 2);
+    }
+    const int64_t h = op.kernel[0] + random.Within(0, 9), w = op.kernel[1] + random.Within(0, 9);
+    x = {batch, ins * op.groups, h, w};
+    y = {batch, outs * op.groups, (h + 2 * op.padding[0] - op.kernel[0]) / op.stride[0] + 1,
+         (w + 2 * op.padding[1] - op.kernel[1]) / op.stride[1] + 1};
+    weight = {outs * op.groups, ins, op.kernel[0], op.kernel[1]};
+    op.out_channels = outs * op.groups;
+  }
+  const bool is_conv = op.kind == OpKind::kConv;
+  Product product;
+  product.program.values = values;
+  product.program.batch = batch;
+  const Buffer x_buffer = {Storage::kStash, values, x}, y_buffer = {Storage::kStash, values, y};
+  const Buffer weights = {Storage::kParameters, DType::kFloat32, weight};
+  const Buffer bias = {Storage::kParameters, DType::kFloat32, Shape{y[1]}};
+  Instruction instruction = {.attributes = op};
+  auto& buffers = product.program.buffers;
+  if (step == Step::kForward) {
+    instruction.code = is_conv ? OpCode::kConvForward : OpCode::kLinearForward;
+    buffers = {x_buffer, weights, bias, y_buffer};
+    instruction.inputs = {0, 1, 2};
+    instruction.outputs = {3};
+  } else if (step == Step::kInputGradient) {
+    instruction.code = is_conv ? OpCode::kConvInputGradient : OpCode::kLinearInputGradient;
+    product.part = Part::kInputGradient;
+    buffers = {y_buffer, weights, x_buffer};
+    instruction.inputs = {0, 1};
+    instruction.outputs = {2};
+  } else {
+    instruction.code = is_conv ? OpCode::kConvWeightGradient : OpCode::kLinearWeightGradient;
+    product.part = Part::kWeightGradient;
+    buffers = {y_buffer, x_buffer, weights, bias};
+    buffers[2].storage = buffers[3].storage = Storage::kGradients;
+    instruction.inputs = {0, 1};
+    instruction.outputs = {2, 3};
+  }
+  Program alone = Alone(product.program, product.part, instruction);
+  alone.values = values;
+  product.program = std::move(alone);
+  return product;
+}
+
+TEST(SmallProducts, TilesAndKernelsChangeNoByte) {
+  GuardedMemory memory;
+  Random random(3);
+  int tried = 0;
+  for (int shape_number = 0; shape_number < kShapes * 3; ++shape_number) {
+    const auto step = static_cast<Step>(shape_number % 3);
+    const DType types[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+    const Product product = MakeProduct(random, step, types[shape_number / 3 % 3]);
+    const Instruction& instruction = product.program.part(product.part)[0];
+    const ProductShape shape = ShapeOf(product.program, instruction);
+    SCOPED_TRACE(absl::StrCat("shape ", shape_number, ": ", ClassOf(shape)));
+    const auto around = Surround(product.program);
+    ASSERT_TRUE(around.ok());
+    const StepContext context;
+    const host::Call call(product.program, instruction, context, around->bindings);
+    const auto run = [&](const ProductChoice& choice, int64_t l1_bytes) {
+      std::memset(call.out<std::byte>(0), 0x7f, static_cast<size_t>(call.out_bytes(0)));
+      EXPECT_TRUE(RunProduct(call, shape, choice, memory.Of(l1_bytes)).ok());
+      EXPECT_TRUE(memory.IsWhole()) << ToString(choice) << " of " << l1_bytes;
+      return std::string(reinterpret_cast<const char*>(call.out<std::byte>(0)),
+                         static_cast<size_t>(call.out_bytes(0)));
+    };
+    const std::string want = run(RuleFor(shape, kMostL1), kMostL1);
+    const std::vector<std::string> kernels = KernelNames(shape.is_half);
+    for (const int64_t l1_bytes : {int64_t{65536}, int64_t{4096}, int64_t{1024}}) {
+      for (const Way way : {Way{Layout::kHwc, false}, Way{Layout::kHwc, true},
+                            Way{Layout::kChw, false}, Way{Layout::kChw, true}}) {
+        ProductChoice choice = {way, kernels[static_cast<size_t>(tried) % kernels.size()],
+                                TileWithin(shape, way, l1_bytes)};
+        if (tried % 3 == 2) {
+          TileSize& tile = choice.tile;
+          tile.rows = static_cast<int32_t>(random.Within(1, tile.rows));
+          tile.columns = static_cast<int32_t>(random.Within(1, tile.columns));
+          tile.outs = static_cast<int32_t>(random.Within(1, tile.outs));
+        }
+        if (!Fits(shape, choice, l1_bytes)) continue;
+        if (shape.is_half && step == Step::kWeightGradient && l1_bytes < 4096) continue;
+        ++tried;
+        ASSERT_EQ(run(choice, l1_bytes) == want, true) << ToString(choice) << " of " << l1_bytes;
+        ASSERT_EQ(ParseChoice(ToString(choice)), choice);
+      }
+    }
+  }
+  EXPECT_GT(tried, kShapes * 3 * 6);
+}
+
+TEST(SmallProducts, ChoicesThatAreNoneAreRefused) {
+  for (const char* text :
+       {"", "hwc mm 2x4", "hwc mm 2x4 8x8", "abc mm 2x4 8x8x8", "hwc mm 2x4 0x8x8",
+        "hwc mm 2x4 8x8x8 by", "hwc mm 2x4 8x8x8 by -1", "hwc mm 2x4 8x8x8x8"})
+    EXPECT_FALSE(ParseChoice(text).has_value()) << text;
+}
+
+// The paper's figures: activations, weights and their gradients, batch 1.
+int64_t MemoryBytes(const char* name, const char* recipe) {
+  const ModelSpec model = *MakeModel(name);
+  const Program program = *CompileStage(model, 0, model.layer_count() - 1, 1, **FindRecipe(recipe),
+                                        {.max_batch = 1, .one_in_flight = true});
+  const int64_t bytes = program.state.parameter_bytes + program.state.gradient_bytes +
+                        program.stash_bytes + program.scratch_bytes + program.input_bytes;
+  std::printf(
+      "%s %s: parameters %ld, gradients %ld, stash %ld, scratch %ld, input %ld; in all %ld "
+      "bytes = %.0f kB\n",
+      name, recipe, static_cast<long>(program.state.parameter_bytes),
+      static_cast<long>(program.state.gradient_bytes), static_cast<long>(program.stash_bytes),
+      static_cast<long>(program.scratch_bytes), static_cast<long>(program.input_bytes),
+      static_cast<long>(bytes), static_cast<double>(bytes) / 1000);
+  return bytes;
+}
+
+TEST(SmallMemory, ResNet8AndDsCnnAtBatchOne) {
+  EXPECT_LE(MemoryBytes("resnet8", "fp32"), 893000);
+  EXPECT_LE(MemoryBytes("ds_cnn", "fp32"), 772000);
+  MemoryBytes("resnet8", "bf16");
+  MemoryBytes("ds_cnn", "bf16");
+}
+
+}  // namespace
+}  // namespace runnel::small
