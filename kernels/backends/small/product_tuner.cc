@@ -44,7 +44,10 @@ bool Fits(const ProductShape& shape, const ProductChoice& choice, int64_t l1_byt
   const TileSize& tile = choice.tile;
   const Plane& walked = shape.positions();
   const std::vector<std::string> names = KernelNames(shape.is_half);
-  return std::find(names.begin(), names.end(), choice.kernel) != names.end() &&
+  // Sums over positions have whole rows, or parts of one, so that these ascend.
+  const bool ascends =
+      shape.step != Step::kWeightGradient || tile.rows == 1 || tile.columns == walked.w;
+  return ascends && std::find(names.begin(), names.end(), choice.kernel) != names.end() &&
          tile.rows <= walked.h && tile.columns <= walked.w && tile.outs <= walked.c &&
          tile.chunk <= shape.source().c && BytesOf(shape, choice.way, tile).total() <= l1_bytes;
 }

@@ -139,10 +139,11 @@ class SmallBackend final : public Backend {
   SmallBackend(int64_t l1_bytes, Kernels kernels, double tune_seconds)
       : l1_bytes_(l1_bytes), kernels_(kernels), tuner_(l1_bytes, tune_seconds) {}
 
-  // Rates: of a core of this host; of a microcontroller nothing is known.
+  // Recomputes: a batch norm's output is made again rather than kept. Rates: of a core of this host; of a microcontroller nothing is known.
   BackendTraits traits() const override {
     return {.name = "small",
             .numerics_class = small::kFuses ? "small/fused/rule1" : "small/rounded/rule1",
+            .recomputes = true,
             .computes_halves = true,
             .keeps_values = true,
             .rates = {.float_macs_per_second = 3e9,
