@@ -379,7 +379,7 @@ void GroupProduct<Rule>::SlideDepthwise() {
         one.w = other_;
         one.result = sums_;
         one.start = Start::kContinue;
-        one.unrolled = kernel_.rows * kernel_.columns > 1;
+        one.by_taps = kernel_.rows * kernel_.columns > 1;
         RunDepthwise(shape_.step, one);
         CopyOut(sums_, walked, Layout::kChw, ViewOf(call_.out<T>(0), result), &counts_);
       }

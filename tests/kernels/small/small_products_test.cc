@@ -1,6 +1,7 @@
 // Backend small: tiles, layouts, kernels and the size of L1 change no byte of a product, and no tile
 // leaves L1.
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -177,13 +178,60 @@ TEST(SmallProducts, ChoicesThatAreNoneAreRefused) {
     EXPECT_FALSE(ParseChoice(text).has_value()) << text;
 }
 
-// Bytes of a training step of one sample, the tiles of L1 apart.
+Program LeNetStep() {
+  const ModelSpec model = *MakeModel("lenet");
+  return *CompileStage(model, 0, model.layer_count() - 1, 2, **FindRecipe("fp32"),
+                       {.max_batch = 2});
+}
+
+TEST(SmallTuner, FindsAChoiceForEachKindOfProductAndTakesWhatWasKept) {
+  const Program program = LeNetStep();
+  const auto backend = *MakeSmallBackend({});
+  ASSERT_TRUE(backend->Prepare(program).ok());
+  EXPECT_TRUE(backend->tuner()->choices().empty()) << "nothing is tuned without a search";
+  backend->tuner()->BeginSearch(5, /*anew=*/false, nullptr);
+  ASSERT_TRUE(backend->Prepare(program).ok());
+  backend->tuner()->EndSearch();
+  const std::vector<TuningChoice> choices = backend->tuner()->choices();
+  // Two convolutions and three linear layers; nobody asks for the first input-gradient.
+  ASSERT_GE(choices.size(), 8u);
+  for (const TuningChoice& choice : choices) {
+    EXPECT_TRUE(ParseChoice(choice.kernel).has_value()) << choice.kernel;
+    EXPECT_LE(choice.seconds, choice.rule_seconds);
+    EXPECT_GT(choice.tried, 1) << choice.shape_class;
+  }
+  const auto next = *MakeSmallBackend({});
+  std::vector<TuningChoice> kept = choices;
+  kept[0].kernel = "hwc mm 3x3 1x1x1 by";
+  EXPECT_EQ(next->tuner()->Adopt(kept, /*is_checked=*/true), static_cast<int>(choices.size()) - 1);
+  ASSERT_TRUE(next->Prepare(program).ok());
+  EXPECT_EQ(next->tuner()->subject(), backend->tuner()->subject());
+}
+
+// What does not fit, or is not there, leaves the rule.
+TEST(SmallTuner, AKeptChoiceThatCannotRunIsNotTaken) {
+  const Program program = LeNetStep();
+  const ProductShape shape =
+      ShapeOf(program, *std::find_if(program.part(Part::kForward).begin(),
+                                     program.part(Part::kForward).end(),
+                                     [](const Instruction& one) { return IsProduct(one.code); }));
+  for (const char* kernel : {"hwc mm 9x9 1x1x1", "hwc mm 2x4 9999x1x1", "chw mm naive 1x1x1"}) {
+    TuningChoice choice = {ClassOf(shape), kernel, 1, 1, 1, 1};
+    ProductTuner tuner(65536, 1);
+    EXPECT_EQ(tuner.Adopt({choice}, true), 1);
+    const bool runs = std::string(kernel).substr(0, 3) == "chw";
+    EXPECT_EQ(ToString(tuner.ChoiceFor(shape)), runs ? kernel : ToString(RuleFor(shape, 65536)));
+  }
+}
+
+// Bytes of a training step of one sample, the tiles of L1 and the momentum apart.
 struct StepMemory {
   int64_t parameters, gradients, values;
   int64_t total() const { return parameters + gradients + values; }
 };
-StepMemory MemoryOf(const char* name, const char* recipe) {
-  const ModelSpec model = *MakeModel(name);
+StepMemory MemoryOf(const char* name, const char* recipe, const std::vector<size_t>& recomputed) {
+  ModelSpec model = *MakeModel(name);
+  for (const size_t layer : recomputed) model.layers[layer].recompute = true;
   const BackendTraits traits = (*MakeSmallBackend({}))->traits();
   const Recipe& rules = **FindRecipe(recipe);
   const CompileOptions options =
@@ -194,17 +242,16 @@ StepMemory MemoryOf(const char* name, const char* recipe) {
   absl::PrintF("%-8s %-4s parameters %d, gradients %d, values %d: %.0f kB\n", name, recipe,
                memory.parameters, memory.gradients, memory.values,
                static_cast<double>(memory.total()) / 1000);
-  std::array<int, 400> count{};
-  (void)count;
-  absl::PrintF("%s", ToString(program).substr(0, 100000));
   return memory;
 }
 
+// The paper: 893 and 772 kB in FP32, 443 and 386 kB in 16 bits. Our 16-bit recipes keep the weights
+// that step in FP32: 313 kB of ResNet8.
 TEST(SmallMemory, ResNet8AndDsCnnAtBatchOne) {
-  EXPECT_LE(MemoryOf("resnet8", "fp32").total(), 893000);
-  EXPECT_LE(MemoryOf("ds_cnn", "fp32").total(), 772000);
-  MemoryOf("resnet8", "bf16");
-  MemoryOf("ds_cnn", "bf16");
+  EXPECT_LE(MemoryOf("resnet8", "fp32", {1}).total(), 893000);
+  EXPECT_LE(MemoryOf("ds_cnn", "fp32", {}).total(), 772000);
+  EXPECT_LE(MemoryOf("resnet8", "bf16", {0, 1, 2}).values, 443000);
+  EXPECT_LE(MemoryOf("ds_cnn", "bf16", {}).total(), 386000);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct DepthwiseCall {
   const typename Rule::Element *x = nullptr, *w = nullptr, *dy = nullptr;
   typename Rule::Sum* result = nullptr;
   Start start = Start::kZero;
-  bool unrolled = true;  // four outputs at a time: the same sums
+  bool by_taps = true;  // tap after tap, else output after output: the same sums
 };
 template <class Rule>
 void RunDepthwise(Step step, const DepthwiseCall<Rule>& call);
