@@ -5,7 +5,6 @@
 // bench_small [products|layers|steps ...]     (all)
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -19,6 +18,7 @@
 #include "kernels/backends/small/primitives/layers.h"
 #include "kernels/backends/small/views.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
@@ -26,11 +26,11 @@
 namespace runnel::small {
 namespace {
 
+// Of this thread's processor: other work on the machine does not count.
 double Seconds(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
+  const int64_t begin = ThreadProcessorNs();
   work();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  return took.count();
+  return static_cast<double>(ThreadProcessorNs() - begin) * 1e-9;
 }
 
 // The least seconds of a call: of so many repetitions that they take a millisecond.

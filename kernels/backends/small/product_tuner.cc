@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/measure/lone_instruction.h"
+#include "proto/base/processor_time.h"
 
 namespace runnel::small {
 namespace {
@@ -55,11 +56,10 @@ bool Fits(const ProductShape& shape, const ProductChoice& choice, int64_t l1_byt
 // A product alone, with operands of its own.
 class ProductTuner::Trial {
  public:
-  Trial(const Program& program, const Candidate& candidate, NearMemory l1, const Clock& clock)
+  Trial(const Program& program, const Candidate& candidate, NearMemory l1)
       : alone_(Alone(program, candidate.part, candidate.instruction)),
         shape_(candidate.shape),
-        l1_(l1),
-        clock_(clock) {
+        l1_(l1) {
     alone_.values = program.values;
     auto around = Surround(alone_);
     if (around.ok()) around_ = std::make_unique<Surroundings>(*std::move(around));
@@ -74,10 +74,11 @@ class ProductTuner::Trial {
     const StepContext context;
     const host::Call call(alone_, *instruction_, context, around_->bindings);
     for (int run = 0; run < kTimedRuns; ++run) {
-      const int64_t begin = clock_.NowNanos();
+      // Of this thread's processor: other work on the device chooses no kernel.
+      const int64_t begin = ThreadProcessorNs();
       if (!RunProduct(call, shape_, choice, l1_).ok())
         return std::numeric_limits<double>::infinity();
-      least = std::min(least, static_cast<double>(clock_.NowNanos() - begin) * 1e-9);
+      least = std::min(least, static_cast<double>(ThreadProcessorNs() - begin) * 1e-9);
     }
     const auto* output = call.out<std::byte>(0);
     const std::vector<std::byte> bytes(output, output + call.out_bytes(0));
@@ -91,7 +92,6 @@ class ProductTuner::Trial {
   Program alone_;
   const ProductShape& shape_;
   const NearMemory l1_;
-  const Clock& clock_;
   const Instruction* instruction_ = nullptr;
   std::unique_ptr<Surroundings> around_;
   std::vector<std::byte> expected_;
@@ -175,7 +175,7 @@ void ProductTuner::Search(const Program& program, NearMemory l1) {
 // First the kernel, then the order of the operands, then the tile.
 void ProductTuner::SearchClass(const Program& program, const Candidate& candidate, NearMemory l1) {
   const ProductShape& shape = candidate.shape;
-  Trial trial(program, candidate, l1, clock_);
+  Trial trial(program, candidate, l1);
   ProductChoice best = RuleFor(shape, l1_bytes_);
   const double rule_seconds = trial.Seconds(best);
   if (!std::isfinite(rule_seconds)) return;
