@@ -204,6 +204,16 @@ void ProductTuner::SearchClass(const Program& program, const Candidate& candidat
   }
   const ProductChoice of_way = best;
   for (const TileSize& tile : Neighbours(of_way.tile)) consider({of_way.way, of_way.kernel, tile});
+  // What won once by chance does not win twice.
+  if (const ProductChoice rule = RuleFor(shape, l1_bytes_); best != rule) {
+    const double again = trial.Seconds(rule);
+    least = trial.Seconds(best);
+    if (least >= again * (1 - kLeastGain)) {
+      best = rule;
+      least = std::min(again, rule_seconds);
+    }
+    least = std::min(least, rule_seconds);
+  }
   choices_[name] = {name, ToString(best), least, rule_seconds, trial.tried(), candidate.uses};
 }
 
