@@ -24,8 +24,13 @@ TEST(Small, TrainsWithTheSameBytesWhateverTheTilesAndKernels) {
 }
 
 TEST(Small, RefusesByNameWhatItDoesNotOffer) {
-  ExpectRefused(With(kTrain, {"--local-workers", "1", "--recipe", "niti"}),
-                "backend small has no ");
+  // The worker logs it too.
+  Process integers(
+      With({"runnel-central"}, With(kTrain, {"--local-workers", "1", "--recipe", "niti"})));
+  EXPECT_EQ(integers.Wait(), 2);
+  EXPECT_THAT(
+      integers.err(),
+      testing::HasSubstr("backend small has no quantize (layer 0, op 0); take --backend cpu"));
   ExpectRefused(With(kTrain, {"--local-workers", "1", "--backend-option", "small.l1_kb=48"}),
                 "small.l1_kb '48': there is 16, 32, 64, 128, 256");
 }
