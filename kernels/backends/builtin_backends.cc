@@ -10,6 +10,7 @@
 #include "kernels/backends/mixed/mixed_backend.h"
 #include "kernels/backends/opencl/device/drivers.h"
 #include "kernels/backends/ref/ref_backend.h"
+#include "kernels/backends/small/small_backend.h"
 #include "proto/base/status_macros.h"
 #ifdef RUNNEL_LOADS_BACKENDS
 #include "kernels/backends/host/loaded_backend.h"
@@ -69,6 +70,9 @@ absl::Span<const BackendRow> BuiltinBackends() {
        "own kernels, FP32 and INT8, for AVX-512, AVX2, NEON and portable; cpu:avx2 takes no "
        "better one",
        MakeCpu},
+      {"small",
+       "primitives for cores without much memory: FP32, bf16 and fp16, tiles in an L1 of 64 KiB",
+       MakeSmallBackend},
       {"ref", "plain loops: slow, the specification of the others", MakeRef},
       {"hexagon", "a Hexagon DSP, or one under qemu-hexagon, integer recipes", MakeHexagonBackend,
        IsHexagonInstalled, nullptr, HexagonStamp},

@@ -34,6 +34,11 @@ constexpr BackendOptionRow kRows[] = {
     {"opencl", "activations", "fp32|fp16", "fp32", "as the forward keeps them for the backward"},
     {"opencl", "tune_s", kSeconds, "2; 0 on the host's processor",
      "of the search for fast kernels at the first start; 0: none"},
+    {"small", "l1_kb", "16|32|64|128|256", "64", "KiB of the near memory that holds a tile"},
+    {"small", "kernels", "tuned|rule|naive", "tuned",
+     "of products: by time, by rule, not unrolled"},
+    {"small", "tune_s", kSeconds, "2",
+     "of the search for fast kernels at the first start; 0: none"},
 };
 
 bool IsAllowed(const BackendOptionRow& row, absl::string_view value) {

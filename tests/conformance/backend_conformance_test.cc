@@ -68,9 +68,11 @@ bool IsOfTransformersOrBranches(OpCode code) {
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }
 
-// LibTorch has no kernels for recipes that fake-quantise, OpenCL none for tokens and branches.
+// LibTorch and `small` have no kernels for recipes that fake-quantise, OpenCL none for tokens and
+// branches.
 bool MayBeMissing(const BackendRow& row, OpCode code) {
-  return (row.name == "torch" && TraitsOf(code).numbers == Numbers::kGridFloats) ||
+  const bool has_no_grids = row.name == "torch" || row.name == "small";
+  return (has_no_grids && TraitsOf(code).numbers == Numbers::kGridFloats) ||
          (row.name == "opencl" && IsOfTransformersOrBranches(code));
 }
 

@@ -1,5 +1,5 @@
-// Programs of halves: every instruction of every instruction set of cpu against ref, whole nets as
-// well, wherever they are cut. All the same bytes.
+// Programs of halves: every instruction of `small` and of every instruction set of cpu against ref,
+// whole nets as well, wherever they are cut. All the same bytes.
 
 #include <algorithm>
 #include <cstring>
@@ -101,12 +101,13 @@ absl::StatusOr<std::vector<std::string>> Run(const Case& c, DType type, Backend&
   return bytes;
 }
 
-// Every instruction set of this machine, the portable one, and one with threads.
+// Every instruction set of this machine, the portable one, one with threads, and `small`.
 std::vector<std::unique_ptr<Backend>> Backends() {
   std::vector<std::unique_ptr<Backend>> backends;
   for (const std::string& set : CpuInstructionSets())
     backends.push_back(*MakeCappedCpuBackend(set, 1));
   backends.push_back(*MakeCappedCpuBackend(CpuInstructionSets().front(), 3));
+  backends.push_back(*MakeBackend("small", 1));
   return backends;
 }
 
@@ -120,6 +121,15 @@ std::vector<OpCode> CodesOfHalves() {
   return codes;
 }
 
+bool MayBeMissing(const Backend& backend, OpCode code) {
+  constexpr OpCode kOfTransformers[] = {OpCode::kLayerNormForward, OpCode::kLayerNormInputGradient,
+                                        OpCode::kGeluForward,      OpCode::kGeluInputGradient,
+                                        OpCode::kAttentionForward, OpCode::kAttentionInputGradient};
+  return backend.name() == "small" &&
+         std::find(std::begin(kOfTransformers), std::end(kOfTransformers), code) !=
+             std::end(kOfTransformers);
+}
+
 void ExpectTheBytesOfRef(const Case& c, DType type,
                          const std::vector<std::unique_ptr<Backend>>& backends) {
   static Backend& ref = *MakeRefBackend(1)->release();
@@ -127,6 +137,7 @@ void ExpectTheBytesOfRef(const Case& c, DType type,
   ASSERT_TRUE(want.ok()) << want.status();
   for (const auto& backend : backends) {
     const auto got = Run(c, type, *backend);
+    if (MayBeMissing(*backend, c.code) && absl::IsUnimplemented(got.status())) continue;
     ASSERT_TRUE(got.ok()) << got.status();
     for (size_t i = 0; i < want->size(); ++i)
       EXPECT_EQ((*got)[i] == (*want)[i], true)

@@ -30,7 +30,7 @@ TEST(Halves, HaveTheSameWeightsOnAllProcessorsAndStages) {
     const Words six = With(kTrain, {"--recipe", recipe, "--max-batches", "6"});
     const std::string want = Weights(With(six, {"--local-workers", "0", "--backend", "ref"}));
     EXPECT_EQ(want.size(), 64);
-    for (const char* backend : {"cpu", "cpu:portable", "ref"}) {
+    for (const char* backend : {"cpu", "cpu:portable", "small", "ref"}) {
       for (const char* workers : {"3", "0"}) {
         EXPECT_EQ(Weights(With(six, {"--local-workers", workers, "--backend", backend})), want)
             << recipe << ", " << backend << ", " << workers;

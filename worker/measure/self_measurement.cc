@@ -66,7 +66,7 @@ bool SelfMeasurement::WasDisturbed(const ProfileRequest& request, const ProfileR
   // A thread that waits for a GPU or DSP has little of a processor, and is not disturbed.
   const std::string& backend = report.backend;
   const bool computes_itself =
-      backend.empty() || backend == "ref" || backend == "torch" ||
+      backend.empty() || backend == "ref" || backend == "small" || backend == "torch" ||
       (absl::StartsWith(backend, "cpu") && !absl::StrContains(backend, ','));
   if (!computes_itself || processors_ == 0 || report.processor_share >= kDisturbed * alone)
     return false;

@@ -11,6 +11,17 @@ namespace runnel::host {
 absl::Status Dropout(const Call& call);
 absl::Status Copy(const Call& call);
 
+// elementwise.cc.
+absl::Status ReluForward(const Call& call);
+absl::Status Relu6Forward(const Call& call);
+absl::Status ReluInputGradient(const Call& call);
+absl::Status Relu6InputGradient(const Call& call);
+absl::Status Sum(const Call& call);  // add and accumulate
+
+// loss.cc.
+absl::Status SoftmaxCrossEntropy(const Call& call);
+absl::Status SoftmaxCrossEntropyEval(const Call& call);
+
 // InvalidArgument: a token that is no row of a table.
 absl::Status CheckTokens(absl::Span<const int32_t> tokens, int64_t rows);
 absl::Status EmbeddingForward(const Call& call);

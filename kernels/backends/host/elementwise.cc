@@ -1,6 +1,6 @@
-#include "kernels/backends/ref/ref_kernels.h"
+#include "kernels/backends/host/plain_kernels.h"
 
-namespace runnel::ref {
+namespace runnel::host {
 namespace {
 
 template <typename F>
@@ -45,4 +45,4 @@ absl::Status Sum(const Call& call) {
   return Map2(call, [](float a, float b) { return a + b; });
 }
 
-}  // namespace runnel::ref
+}  // namespace runnel::host

@@ -1,7 +1,7 @@
-#include "kernels/backends/ref/ref_kernels.h"
+#include "kernels/backends/host/plain_kernels.h"
 #include "kernels/ir/arithmetic/float_loss.h"
 
-namespace runnel::ref {
+namespace runnel::host {
 namespace {
 
 FloatLogits LogitsOf(const Call& call) {
@@ -19,4 +19,4 @@ absl::Status SoftmaxCrossEntropyEval(const Call& call) {
   return FloatCrossEntropy(LogitsOf(call), call.in<int32_t>(1), nullptr, call.out<double>(0));
 }
 
-}  // namespace runnel::ref
+}  // namespace runnel::host

@@ -1,0 +1,258 @@
+// Backend small: tiles, layouts, kernels and the size of L1 change no byte of a product, and no tile
+// leaves L1.
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gtest/gtest.h"
+#include "kernels/backends/measure/lone_instruction.h"
+#include "kernels/backends/small/product_tuner.h"
+#include "kernels/backends/small/products.h"
+#include "kernels/backends/small/small_backend.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
+#include "partition/zoo/zoo.h"
+#include "tests/support/case_count.h"
+
+namespace runnel::small {
+namespace {
+
+const auto kShapes = static_cast<int>(CaseCount(200));
+constexpr int64_t kMostL1 = int64_t{1} << 22;
+
+// L1 with a border that no tile may touch.
+class GuardedMemory {
+ public:
+  GuardedMemory() : bytes_(static_cast<size_t>(kMostL1) + 256) {}
+  NearMemory Of(int64_t bytes) {
+    const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
+    std::byte* data = bytes_.data() + (64 - address % 64) % 64;
+    border_ = data + bytes;
+    std::memset(border_, 0x5a, 64);
+    return {data, bytes};
+  }
+  bool IsWhole() const {
+    for (int i = 0; i < 64; ++i) {
+      if (border_[i] != std::byte{0x5a}) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::byte* border_ = nullptr;
+};
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int64_t Within(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// A program of one product.
+struct Product {
+  Program program;
+  Part part = Part::kForward;
+};
+
+Product MakeProduct(Random& random, Step step, DType values) {
+  OpSpec op;
+  const int64_t batch = random.Within(1, 3);
+  Shape x, y, weight;
+  if (random.Within(0, 3) == 0) {
+    op = {.kind = OpKind::kLinear, .out_channels = random.Within(1, 20)};
+    const int64_t in = random.Within(1, 40);
+    x = {batch, in};
+    y = {batch, op.out_channels};
+    weight = {op.out_channels, in};
+  } else {
+    const bool is_depthwise = random.Within(0, 3) == 0;
+    op.kind = OpKind::kConv;
+    op.groups = is_depthwise ? random.Within(1, 4) : random.Within(1, 2);
+    const int64_t ins = is_depthwise ? 1 : random.Within(1, 5);
+    const int64_t outs = is_depthwise ? 1 : random.Within(1, 5);
+    for (int i = 0; i < 2; ++i) {
+      op.kernel[i] = random.Within(1, 3);
+      op.stride[i] = random.Within(1, 3);
+      op.padding[i] = random.Within(0, 2);
+    }
+    const int64_t h = op.kernel[0] + random.Within(0, 9), w = op.kernel[1] + random.Within(0, 9);
+    x = {batch, ins * op.groups, h, w};
+    y = {batch, outs * op.groups, (h + 2 * op.padding[0] - op.kernel[0]) / op.stride[0] + 1,
+         (w + 2 * op.padding[1] - op.kernel[1]) / op.stride[1] + 1};
+    weight = {outs * op.groups, ins, op.kernel[0], op.kernel[1]};
+    op.out_channels = outs * op.groups;
+  }
+  const bool is_conv = op.kind == OpKind::kConv;
+  Product product;
+  product.program.values = values;
+  product.program.batch = batch;
+  const Buffer x_buffer = {Storage::kStash, values, x}, y_buffer = {Storage::kStash, values, y};
+  const Buffer weights = {Storage::kParameters, DType::kFloat32, weight};
+  const Buffer bias = {Storage::kParameters, DType::kFloat32, Shape{y[1]}};
+  Instruction instruction = {.attributes = op};
+  auto& buffers = product.program.buffers;
+  if (step == Step::kForward) {
+    instruction.code = is_conv ? OpCode::kConvForward : OpCode::kLinearForward;
+    buffers = {x_buffer, weights, bias, y_buffer};
+    instruction.inputs = {0, 1, 2};
+    instruction.outputs = {3};
+  } else if (step == Step::kInputGradient) {
+    instruction.code = is_conv ? OpCode::kConvInputGradient : OpCode::kLinearInputGradient;
+    product.part = Part::kInputGradient;
+    buffers = {y_buffer, weights, x_buffer};
+    instruction.inputs = {0, 1};
+    instruction.outputs = {2};
+  } else {
+    instruction.code = is_conv ? OpCode::kConvWeightGradient : OpCode::kLinearWeightGradient;
+    product.part = Part::kWeightGradient;
+    buffers = {y_buffer, x_buffer, weights, bias};
+    buffers[2].storage = buffers[3].storage = Storage::kGradients;
+    instruction.inputs = {0, 1};
+    instruction.outputs = {2, 3};
+  }
+  Program alone = Alone(product.program, product.part, instruction);
+  alone.values = values;
+  product.program = std::move(alone);
+  return product;
+}
+
+TEST(SmallProducts, TilesAndKernelsChangeNoByte) {
+  GuardedMemory memory;
+  Random random(3);
+  int tried = 0;
+  for (int shape_number = 0; shape_number < kShapes * 3; ++shape_number) {
+    const auto step = static_cast<Step>(shape_number % 3);
+    const DType types[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+    const Product product = MakeProduct(random, step, types[shape_number / 3 % 3]);
+    const Instruction& instruction = product.program.part(product.part)[0];
+    const ProductShape shape = ShapeOf(product.program, instruction);
+    SCOPED_TRACE(absl::StrCat("shape ", shape_number, ": ", ClassOf(shape)));
+    const auto around = Surround(product.program);
+    ASSERT_TRUE(around.ok());
+    const StepContext context;
+    const host::Call call(product.program, instruction, context, around->bindings);
+    const auto run = [&](const ProductChoice& choice, int64_t l1_bytes) {
+      std::memset(call.out<std::byte>(0), 0x7f, static_cast<size_t>(call.out_bytes(0)));
+      EXPECT_TRUE(RunProduct(call, shape, choice, memory.Of(l1_bytes)).ok());
+      EXPECT_TRUE(memory.IsWhole()) << ToString(choice) << " of " << l1_bytes;
+      return std::string(reinterpret_cast<const char*>(call.out<std::byte>(0)),
+                         static_cast<size_t>(call.out_bytes(0)));
+    };
+    const std::string want = run(RuleFor(shape, kMostL1), kMostL1);
+    const std::vector<std::string> kernels = KernelNames(shape.is_half);
+    for (const int64_t l1_bytes : {int64_t{65536}, int64_t{4096}, int64_t{1024}}) {
+      for (const Way way : {Way{Layout::kHwc, false}, Way{Layout::kHwc, true},
+                            Way{Layout::kChw, false}, Way{Layout::kChw, true}}) {
+        ProductChoice choice = {way, kernels[static_cast<size_t>(tried) % kernels.size()],
+                                TileWithin(shape, way, l1_bytes)};
+        if (tried % 3 == 2) {
+          TileSize& tile = choice.tile;
+          tile.rows = static_cast<int32_t>(random.Within(1, tile.rows));
+          tile.columns = static_cast<int32_t>(random.Within(1, tile.columns));
+          tile.outs = static_cast<int32_t>(random.Within(1, tile.outs));
+        }
+        if (!Fits(shape, choice, l1_bytes)) continue;
+        if (shape.is_half && step == Step::kWeightGradient && l1_bytes < 4096) continue;
+        ++tried;
+        ASSERT_EQ(run(choice, l1_bytes) == want, true) << ToString(choice) << " of " << l1_bytes;
+        ASSERT_EQ(ParseChoice(ToString(choice)), choice);
+      }
+    }
+  }
+  EXPECT_GT(tried, kShapes * 3 * 6);
+}
+
+TEST(SmallProducts, ChoicesThatAreNoneAreRefused) {
+  for (const char* text :
+       {"", "hwc mm 2x4", "hwc mm 2x4 8x8", "abc mm 2x4 8x8x8", "hwc mm 2x4 0x8x8",
+        "hwc mm 2x4 8x8x8 by", "hwc mm 2x4 8x8x8 by -1", "hwc mm 2x4 8x8x8x8"})
+    EXPECT_FALSE(ParseChoice(text).has_value()) << text;
+}
+
+Program LeNetStep() {
+  const ModelSpec model = *MakeModel("lenet");
+  return *CompileStage(model, 0, model.layer_count() - 1, 2, **FindRecipe("fp32"),
+                       {.max_batch = 2});
+}
+
+TEST(SmallTuner, FindsAChoiceForEachKindOfProductAndTakesWhatWasKept) {
+  const Program program = LeNetStep();
+  const auto backend = *MakeSmallBackend({});
+  ASSERT_TRUE(backend->Prepare(program).ok());
+  EXPECT_TRUE(backend->tuner()->choices().empty()) << "nothing is tuned without a search";
+  backend->tuner()->BeginSearch(5, /*anew=*/false, nullptr);
+  ASSERT_TRUE(backend->Prepare(program).ok());
+  backend->tuner()->EndSearch();
+  const std::vector<TuningChoice> choices = backend->tuner()->choices();
+  // Two convolutions and three linear layers; nobody asks for the first input-gradient.
+  ASSERT_GE(choices.size(), 8u);
+  for (const TuningChoice& choice : choices) {
+    EXPECT_TRUE(ParseChoice(choice.kernel).has_value()) << choice.kernel;
+    EXPECT_LE(choice.seconds, choice.rule_seconds);
+    EXPECT_GT(choice.tried, 1) << choice.shape_class;
+  }
+  const auto next = *MakeSmallBackend({});
+  std::vector<TuningChoice> kept = choices;
+  kept[0].kernel = "hwc mm 3x3 1x1x1 by";
+  EXPECT_EQ(next->tuner()->Adopt(kept, /*is_checked=*/true), static_cast<int>(choices.size()) - 1);
+  ASSERT_TRUE(next->Prepare(program).ok());
+  EXPECT_EQ(next->tuner()->subject(), backend->tuner()->subject());
+}
+
+// What does not fit, or is not there, leaves the rule.
+TEST(SmallTuner, AKeptChoiceThatCannotRunIsNotTaken) {
+  const Program program = LeNetStep();
+  const ProductShape shape =
+      ShapeOf(program, *std::find_if(program.part(Part::kForward).begin(),
+                                     program.part(Part::kForward).end(),
+                                     [](const Instruction& one) { return IsProduct(one.code); }));
+  for (const char* kernel : {"hwc mm 9x9 1x1x1", "hwc mm 2x4 9999x1x1", "chw mm naive 1x1x1"}) {
+    TuningChoice choice = {ClassOf(shape), kernel, 1, 1, 1, 1};
+    ProductTuner tuner(65536, 1);
+    EXPECT_EQ(tuner.Adopt({choice}, true), 1);
+    const bool runs = std::string(kernel).substr(0, 3) == "chw";
+    EXPECT_EQ(ToString(tuner.ChoiceFor(shape)), runs ? kernel : ToString(RuleFor(shape, 65536)));
+  }
+}
+
+// Bytes of a training step of one sample, the tiles of L1 and the momentum apart.
+struct StepMemory {
+  int64_t parameters, gradients, values;
+  int64_t total() const { return parameters + gradients + values; }
+};
+StepMemory MemoryOf(const char* name, const char* recipe, const std::vector<size_t>& recomputed) {
+  ModelSpec model = *MakeModel(name);
+  for (const size_t layer : recomputed) model.layers[layer].recompute = true;
+  const BackendTraits traits = (*MakeSmallBackend({}))->traits();
+  const Recipe& rules = **FindRecipe(recipe);
+  const CompileOptions options =
+      *CompileOptionsFor(traits, rules, {.max_batch = 1, .one_in_flight = true});
+  const Program program = *CompileStage(model, 0, model.layer_count() - 1, 1, rules, options);
+  const StepMemory memory = {program.state.parameter_bytes, program.state.gradient_bytes,
+                             program.stash_bytes + program.scratch_bytes + program.input_bytes};
+  absl::PrintF("%-8s %-4s parameters %d, gradients %d, values %d: %.0f kB\n", name, recipe,
+               memory.parameters, memory.gradients, memory.values,
+               static_cast<double>(memory.total()) / 1000);
+  return memory;
+}
+
+// The paper: 893 and 772 kB in FP32, 443 and 386 kB in 16 bits. Our 16-bit recipes keep the weights
+// that step in FP32: 313 kB of ResNet8.
+TEST(SmallMemory, ResNet8AndDsCnnAtBatchOne) {
+  EXPECT_LE(MemoryOf("resnet8", "fp32", {1}).total(), 893000);
+  EXPECT_LE(MemoryOf("ds_cnn", "fp32", {}).total(), 772000);
+  EXPECT_LE(MemoryOf("resnet8", "bf16", {0, 1, 2}).values, 443000);
+  EXPECT_LE(MemoryOf("ds_cnn", "bf16", {}).total(), 386000);
+}
+
+}  // namespace
+}  // namespace runnel::small
