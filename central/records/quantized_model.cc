@@ -133,12 +133,10 @@ absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::stri
 
 absl::StatusOr<std::string> FrontJob(std::string samples, const ModelSpec& model,
                                      const ModelState& state, const FrontJobOptions& options) {
-  ModelState front = Slice(state, 0, options.layers - 1);
-  KeepWeightsOnly(front);
   proto::InferenceJob job;
   proto::RunFront& asked = *job.mutable_front();
   *asked.mutable_model() = ToProto(model);
-  *asked.mutable_state() = ToProto(std::move(front));
+  *asked.mutable_state() = ToProto(Slice(state, 0, options.layers - 1));
   asked.set_layers(options.layers);
   asked.set_recipe(options.recipe);
   asked.set_optimizer(options.optimizer);

@@ -16,23 +16,23 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 // clang-format off
-const Words kTrain = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits",
+const Words kTrain = {"train", "--quick", "--model", "har_cnn", "--dataset", "synthetic_har",
                       "--local-workers", "0", "--batch-size", "32"};
 // clang-format on
 
-// A model that knows classes 0 to 7, and nine more folders for what it learns.
+// A model that knows classes 0 to 3 of 6.
 class Learn : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     dir_ = new ScratchDir();
     RunCentral(With(
-        kTrain, {"--classes", "0-7", "--max-batches", "60", "--checkpoint-dir", *dir_ / "from"}));
+        kTrain, {"--classes", "0-3", "--max-batches", "60", "--checkpoint-dir", *dir_ / "from"}));
   }
   static void TearDownTestSuite() { delete dir_; }
 
   Words Session(const std::string& to, const Words& more) const {
     return With({"learn", "--quick", "--from", *dir_ / "from", "--at", "3", "--samples", "30",
-                 "--replay", "160", "--batch-size", "32", "--checkpoint-dir", *dir_ / to},
+                 "--replay", "162", "--batch-size", "32", "--checkpoint-dir", *dir_ / to},
                 more);
   }
   static ScratchDir* dir_;
@@ -40,17 +40,17 @@ class Learn : public ::testing::Test {
 ScratchDir* Learn::dir_ = nullptr;
 
 TEST_F(Learn, AnyNumberOfStagesGivesTheWeightsOfThePlainLoop) {
-  const Words one = {"--classes", "8", "--epochs", "3", "--micro-batches", "2"};
+  const Words one = {"--classes", "4", "--epochs", "3", "--micro-batches", "2"};
   const json plain = RunCentral(Session("plain", With(one, {"--local-workers", "0"})));
   const json two = RunCentral(Session("two", With(one, {"--local-workers", "2"})));
   EXPECT_EQ(two["weights_sha256"], plain["weights_sha256"]);
   ASSERT_EQ(plain["sessions"].size(), 1u);
   const json& session = plain["sessions"][0];
   EXPECT_EQ(session["front_samples"], 30);
-  EXPECT_EQ(session["filled_samples"], 160);
+  EXPECT_EQ(session["filled_samples"], 162 / 4 * 4);
   EXPECT_EQ(session["replayed"], 160);
   EXPECT_EQ(session["tail_samples"], 3 * 190);
-  EXPECT_EQ(session["latent_bytes"], 160 / 9 * 9 * session["bytes_each"].get<int64_t>());
+  EXPECT_EQ(session["latent_bytes"], 162 / 5 * 5 * session["bytes_each"].get<int64_t>());
   EXPECT_GT(session["new_accuracy"], 0.5);
   EXPECT_GT(session["old_accuracy"], session["old_before"].get<double>() - 0.1);
   // What eval says of the folder is what the session found.
@@ -61,17 +61,17 @@ TEST_F(Learn, AnyNumberOfStagesGivesTheWeightsOfThePlainLoop) {
   EXPECT_EQ(Summary(*dir_ / "eval.json")["weights_sha256"], plain["weights_sha256"]);
   // The memory is there for the next class.
   const json next = RunCentral({"learn", "--quick", "--from", *dir_ / "plain", "--at", "3",
-                                "--samples", "30", "--replay", "160", "--classes", "9", "--epochs",
+                                "--samples", "30", "--replay", "162", "--classes", "5", "--epochs",
                                 "1", "--checkpoint-dir", *dir_ / "next"});
   EXPECT_EQ(next["sessions"][0]["session"], 2);
   EXPECT_EQ(next["sessions"][0]["filled_samples"], 0);
-  EXPECT_EQ(next["sessions"][0]["replayed"], 160 / 9 * 9);
-  ExpectRefused({"learn", "--from", *dir_ / "plain", "--at", "2", "--classes", "9"},
+  EXPECT_EQ(next["sessions"][0]["replayed"], 162 / 5 * 5);
+  ExpectRefused({"learn", "--from", *dir_ / "plain", "--at", "2", "--classes", "5"},
                 "its memory has latents of type int8 before layer 3; give --at 3 --latents int8");
 }
 
 TEST_F(Learn, ACallThatWasKilledGoesOnWithTheSameWeights) {
-  const Words two = {"--classes",       "8-9", "--sessions",      "2", "--epochs",  "4",
+  const Words two = {"--classes",       "4-5", "--sessions",      "2", "--epochs",  "4",
                      "--barrier-every", "5",   "--local-workers", "2", "--latents", "fp16"};
   const std::string whole = Weights(Session("whole", two));
   const Words again = Session("killed", two);
@@ -96,7 +96,7 @@ TEST_F(Learn, WithoutNewClassesItIsTrainingOfTheTailBitForBit) {
             "60000", "--latents", "fp32", "--local-workers", "0", "--checkpoint-dir", *dir_ / "re"},
            hyper));
   const std::string trained =
-      Weights(With({"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits",
+      Weights(With({"train", "--quick", "--model", "har_cnn", "--dataset", "synthetic_har",
                     "--local-workers", "0", "--rewrite", "freeze:3", "--init-from", *dir_ / "all",
                     "--schedule", "sync_1f1b", "--micro-batches", "1", "--rate", "constant"},
                    hyper));
@@ -108,24 +108,24 @@ TEST_F(Learn, BadInputIsOneLine) {
   const auto refused = [&](const Words& more, const std::string& message) {
     ExpectRefused(With({"learn", "--from", from}, more), message);
   };
-  refused({"--at", "0", "--classes", "9"},
-          "--at 0: model lenet cannot be cut there; give a layer from 1 to ");
-  refused({"--at", "3", "--classes", "12"},
-          "--classes 12: there is no class 12, they are 0 to 9, the outputs of lenet; for more");
+  refused({"--at", "0", "--classes", "5"},
+          "--at 0: model har_cnn cannot be cut there; give a layer from 1 to ");
+  refused({"--at", "3", "--classes", "7"},
+          "--classes 7: there is no class 7, they are 0 to 5, the outputs of har_cnn; for more");
   refused({"--at", "3", "--classes", "3"}, "class 3 is not new to --from");
-  refused({"--at", "3", "--classes", "8-9", "--samples", "100000"},
-          "--samples 100000: class 8 has ");
-  refused({"--at", "3", "--classes", "9", "--replay", "6000", "--memory-mb", "1"},
+  refused({"--at", "3", "--classes", "4-5", "--samples", "100000"},
+          "--samples 100000: class 4 has ");
+  refused({"--at", "3", "--classes", "5", "--replay", "900", "--memory-mb", "1"},
           "bytes of latents, the limit is 1048576; give at most ");
-  refused({"--at", "3", "--classes", "9", "--replay", "4"},
-          "is less than one of each of 9 classes");
-  refused({"--at", "3", "--classes", "8-9", "--sessions", "3"}, "do not share the 2 classes");
-  refused({"--at", "3", "--classes", "9", "--latents", "int4"},
+  refused({"--at", "3", "--classes", "5", "--replay", "4"},
+          "is less than one of each of 5 classes");
+  refused({"--at", "3", "--classes", "4-5", "--sessions", "3"}, "do not share the 2 classes");
+  refused({"--at", "3", "--classes", "5", "--latents", "int4"},
           "--latents: there is no type 'int4'");
   refused({"--at", "3"}, "--classes: give those that are new");
   refused({}, "--at: give the layer from which on the model trains");
-  ExpectRefused({"learn", "--from", *dir_ / "nowhere", "--at", "3", "--classes", "9"}, "--from ");
-  Process check({"runnel-central", "check", "lenet"});
+  ExpectRefused({"learn", "--from", *dir_ / "nowhere", "--at", "3", "--classes", "5"}, "--from ");
+  Process check({"runnel-central", "check", "har_cnn"});
   EXPECT_EQ(check.Wait(), 0);
   EXPECT_THAT(check.out(), HasSubstr("params behind"));
 }

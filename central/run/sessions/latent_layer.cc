@@ -16,9 +16,9 @@ namespace {
 // Without the batch.
 Shape SampleOf(const Shape& shape) { return Shape::Create(shape.dims().subspan(1)).value(); }
 
-bool Freezes(const LayerSpec& layer) {
+bool IsRewritten(const LayerSpec& layer) {
   for (size_t op = 0; op < layer.ops.size(); ++op) {
-    if (layer.freezes(op)) return true;
+    if (layer.freezes(op) || !layer.ops[op].name.empty()) return true;
   }
   return layer.frozen;
 }
@@ -73,16 +73,15 @@ absl::StatusOr<ModelSpec> TailOf(const ModelSpec& model, int layer) {
   tail.classes = model.classes;
   tail.layers.assign(model.layers.begin() + layer, model.layers.end());
   for (LayerSpec& one : tail.layers) {
-    if (Freezes(one)) {
+    if (IsRewritten(one)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "layer ", one.name, " is frozen, or has a pair of lora; begin with a model without: ",
           "runnel-central train --init-from"));
     }
     one.recompute = false;
   }
-  RUNNEL_ASSIGN_OR_RETURN(const ModelSpec read, ModelFromJson(ModelToJson(tail)));
-  if (read == tail) return tail;
-  return absl::InvalidArgumentError("its layers cannot be written as a model of their own");
+  // As the session's run reads it from a file.
+  return ModelFromJson(ModelToJson(tail));
 }
 
 }  // namespace runnel
