@@ -17,6 +17,7 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 // The file: kMagic, Header, dims[rank] (int64), labels[samples] (int32), codes.
 constexpr absl::string_view kMagic = "RNLLATN1";
 constexpr size_t kTypeName = 8;
+constexpr int64_t kMostClasses = int64_t{1} << 20;
 struct Header {
   char type[kTypeName] = {};
   int64_t classes = 0;
@@ -92,9 +93,9 @@ absl::StatusOr<LatentSet> LatentSet::Parse(absl::string_view bytes) {
   const absl::string_view name(header.type, strnlen(header.type, kTypeName));
   RUNNEL_ASSIGN_OR_RETURN(const LatentType* type, FindLatentType(name));
   const auto most = static_cast<int64_t>(bytes.size());
-  if (header.rank < 1 || header.rank > 4 || header.classes < 1 || header.samples < 1 ||
-      header.samples > most || header.new_samples < 0 || header.new_samples > header.samples ||
-      header.session < 0)
+  if (header.rank < 1 || header.rank > 4 || header.classes < 1 || header.classes > kMostClasses ||
+      header.samples < 1 || header.samples > most || header.new_samples < 0 ||
+      header.new_samples > header.samples || header.session < 0)
     return Wrong("a count is out of range");
   std::vector<int64_t> dims(static_cast<size_t>(header.rank));
   if (!Take(bytes, dims.data(), dims.size())) return Wrong("it ends within its shape");

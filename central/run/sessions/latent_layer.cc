@@ -28,6 +28,7 @@ bool IsRewritten(const LayerSpec& layer) {
 absl::StatusOr<int> ParseLatentLayer(absl::string_view text, const ModelSpec& model) {
   int layer = -1;
   if (!absl::SimpleAtoi(text, &layer)) {
+    layer = -1;  // it may hold what the text begins with
     const auto named = std::find_if(model.layers.begin(), model.layers.end(),
                                     [&](const LayerSpec& one) { return one.name == text; });
     if (named != model.layers.end()) layer = static_cast<int>(named - model.layers.begin());
