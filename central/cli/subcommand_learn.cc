@@ -13,12 +13,12 @@ namespace {
 constexpr char kExamples[] = R"(
 Examples:
   class 9 from 100 images, beside 500 latents of the classes that runs/nine knows; layers from
-  stage3 on train
+  block3 on train
     runnel-central train --model resnet8 --data-dir ~/data/cifar10 --classes 0-8 \
         --checkpoint-dir runs/nine
-    runnel-central learn --from runs/nine --at stage3 --classes 9 --samples 100 --replay 500
+    runnel-central learn --from runs/nine --at block3 --classes 9 --samples 100 --replay 500
   five classes, one a session; then what it learned
-    runnel-central learn --from runs/five --at stage3 --classes 5-9 --sessions 5 \
+    runnel-central learn --from runs/five --at block3 --classes 5-9 --sessions 5 \
         --checkpoint-dir runs/ten --summary -
     runnel-central eval --checkpoint-dir runs/ten
   a latent's bytes and what is behind it, by layer

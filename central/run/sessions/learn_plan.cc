@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // Paper 001's epochs; batch of AR1*.
 constexpr int64_t kEpochs = 8;
 constexpr int64_t kBatchSize = 128;
-constexpr double kRate = 0.01;
+constexpr double kRate = 0.005;
 constexpr absl::string_view kFormat = "runnel-learned";
 
 absl::Status Named(const std::string& flag, const absl::Status& status) {
