@@ -8,7 +8,7 @@ namespace runnel {
 
 std::shared_ptr<const InferCommand> AddInferCommand(CLI::App& program) {
   auto infer = std::make_shared<InferCommand>();
-  infer->command = program.add_subcommand("infer", "one job of INT8 inference");
+  infer->command = program.add_subcommand("infer", "one job of inference");
   infer->command->group("");
   infer->command->add_option("--job", infer->job, "file with the job")->required();
   infer->command->add_option("--reply", infer->reply, "file for the answer")->required();

@@ -3,14 +3,17 @@
 #include <numeric>
 #include <utility>
 
+#include "central/data/latents/mixed_order.h"
 #include "proto/base/random.h"
 
 namespace runnel {
 
-std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_t epoch) {
+std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_t epoch,
+                                      int64_t session) {
   std::vector<int64_t> order(samples);
   std::iota(order.begin(), order.end(), int64_t{0});
-  const CounterRandom random(run_seed, RandomPurpose::kShuffle, 0, static_cast<uint64_t>(epoch));
+  const CounterRandom random(run_seed, RandomPurpose::kShuffle, static_cast<uint64_t>(session),
+                             static_cast<uint64_t>(epoch));
   for (int64_t i = samples - 1; i > 0; --i) {
     std::swap(order[i], order[random.Below(i, static_cast<uint32_t>(i + 1))]);
   }
@@ -18,8 +21,8 @@ std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_
 }
 
 BatchSource::BatchSource(const Dataset& dataset, uint64_t run_seed,
-                         const Augmentation& augmentation)
-    : dataset_(dataset), run_seed_(run_seed), augmentation_(augmentation) {
+                         const Augmentation& augmentation, int64_t batch_size)
+    : dataset_(dataset), run_seed_(run_seed), batch_size_(batch_size), augmentation_(augmentation) {
   if (augmentation_.empty()) return;
   const Shape& shape = dataset_.sample_shape();
   for (int64_t channel = 0; channel < shape[0]; ++channel) {
@@ -48,7 +51,8 @@ void BatchSource::CopyLabels(int64_t index, int64_t place, absl::Span<int32_t> l
 void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
                        absl::Span<int32_t> labels) {
   if (place.epoch != epoch_) {
-    order_ = EpochPermutation(dataset_.size(), run_seed_, place.epoch);
+    order_ = MixedOrder({dataset_.size(), dataset_.new_samples(), dataset_.session()}, batch_size_,
+                        run_seed_, place.epoch);
     epoch_ = place.epoch;
   }
   const int64_t elements = dataset_.sample_shape().elements();

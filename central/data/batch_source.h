@@ -14,15 +14,19 @@
 namespace runnel {
 
 // The order of an epoch's samples: Fisher-Yates with the draws of CounterRandom(run_seed, kShuffle,
-// 0, epoch), so that any micro-batch can be filled again without what came before it (resume,
+// session, epoch), so that any micro-batch can be filled again without what came before it (resume,
 // replay).
-std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_t epoch);
+// session: of learning that goes on (Dataset::session).
+std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_t epoch,
+                                      int64_t session = 0);
 
 // Borrows the data set. Keeps the permutation of the epoch last asked for; one thread at a time.
 class BatchSource {
  public:
-  // augmentation: fits the samples (CheckFits).
-  BatchSource(const Dataset& dataset, uint64_t run_seed, const Augmentation& augmentation = {});
+  // augmentation: fits the samples (CheckFits). batch_size: samples of a mini-batch; counts where
+  // some samples are new.
+  BatchSource(const Dataset& dataset, uint64_t run_seed, const Augmentation& augmentation = {},
+              int64_t batch_size = 1);
 
   // place: from a Batching over dataset.size() samples. samples: place.samples *
   // sample_shape().elements() values; labels: place.samples * labels_per_sample(). Either may be
@@ -41,6 +45,7 @@ class BatchSource {
 
   const Dataset& dataset_;
   uint64_t run_seed_;
+  int64_t batch_size_;
   Augmentation augmentation_;
   // Used in augmented runs only.
   std::vector<float> outside_;  // by channel

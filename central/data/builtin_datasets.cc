@@ -28,6 +28,8 @@ absl::Span<const DatasetRow> BuiltinDatasets() {
       {"npy", "two arrays of NumPy", false, "off", data::LoadNpy, "SAMPLES,LABELS"},
       {"images", "JPEG and PNG files, a folder a class", false, "crop,flip", data::LoadImageFolder,
        "FOLDER[,size=SIDE]"},
+      {"latents", "what the frozen front of a model gave, written by learn", false, "off",
+       data::LoadLatents, "FILE"},
   };
   return kRows;
 }

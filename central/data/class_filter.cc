@@ -19,7 +19,8 @@ std::unique_ptr<Dataset> Kept(std::unique_ptr<Dataset> all, const std::vector<bo
   return std::make_unique<data::Subset>(std::move(all), std::move(indices));
 }
 
-// By class, of a set with so many.
+}  // namespace
+
 absl::StatusOr<std::vector<bool>> ParseClasses(absl::string_view text, int64_t classes) {
   std::vector<bool> kept(static_cast<size_t>(classes));
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
@@ -41,7 +42,18 @@ absl::StatusOr<std::vector<bool>> ParseClasses(absl::string_view text, int64_t c
   return kept;
 }
 
-}  // namespace
+std::string ClassesText(const std::vector<bool>& classes) {
+  std::string text;
+  for (size_t first = 0; first < classes.size(); ++first) {
+    if (!classes[first]) continue;
+    size_t last = first;
+    while (last + 1 < classes.size() && classes[last + 1]) ++last;
+    absl::StrAppend(&text, text.empty() ? "" : ",", first);
+    if (last > first) absl::StrAppend(&text, "-", last);
+    first = last;
+  }
+  return text;
+}
 
 absl::StatusOr<DatasetSplits> OfClasses(DatasetSplits data, absl::string_view classes) {
   if (data.train->labels_per_sample() > 1)

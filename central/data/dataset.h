@@ -36,6 +36,10 @@ class Dataset {
   // samples travel as f32.
   virtual int64_t tokens() const { return 0; }
   virtual int64_t labels_per_sample() const { return 1; }
+  // Samples [0, new_samples()) are new, the others replayed in this session of learning: each
+  // mini-batch has its share of both (central/data/latents/mixed_order.h).
+  virtual int64_t new_samples() const { return 0; }
+  virtual int64_t session() const { return 0; }
   // In [0, classes). Those of sample i begin at index i * labels_per_sample().
   virtual int32_t label(int64_t index) const = 0;
 

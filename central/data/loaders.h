@@ -74,4 +74,7 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view place, uint64_t seed);
 // up to one in a hundred.
 absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view place, uint64_t seed);
 
+// FILE that `learn` wrote (central/data/latents/latent_set.h). Both splits are all of it.
+absl::StatusOr<DatasetSplits> LoadLatents(absl::string_view path, uint64_t seed);
+
 }  // namespace runnel::data

@@ -26,12 +26,13 @@ void TurnIntoTokens(Payload& payload) {
 }  // namespace
 
 SamplePayloads::SamplePayloads(BufferPool* pool, const Dataset& train, const Dataset& test,
-                               uint64_t run_seed, const Augmentation& augmentation)
+                               uint64_t run_seed, const Augmentation& augmentation,
+                               int64_t batch_size)
     : pool_(pool),
       train_(train),
       test_(test),
-      samples_source_(train, run_seed, augmentation),
-      labels_source_(train, run_seed),
+      samples_source_(train, run_seed, augmentation, batch_size),
+      labels_source_(train, run_seed, /*augmentation=*/{}, batch_size),
       test_source_(test, run_seed) {}
 
 // Labels have four bytes, too.

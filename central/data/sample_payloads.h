@@ -15,9 +15,10 @@ namespace runnel {
 // One thread at a time.
 class SamplePayloads {
  public:
-  // augmentation: of the training samples. The pool and the data sets outlive it.
+  // augmentation: of the training samples. batch_size: BatchSource's. The pool and the data sets
+  // outlive it.
   SamplePayloads(BufferPool* pool, const Dataset& train, const Dataset& test, uint64_t run_seed,
-                 const Augmentation& augmentation);
+                 const Augmentation& augmentation, int64_t batch_size);
 
   Payload TrainingSamples(const MicroBatch& place);
   Payload TrainingLabels(const MicroBatch& place);

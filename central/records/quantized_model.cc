@@ -131,6 +131,22 @@ absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::stri
   return Serialized(job);
 }
 
+absl::StatusOr<std::string> FrontJob(std::string samples, const ModelSpec& model,
+                                     const ModelState& state, const FrontJobOptions& options) {
+  proto::InferenceJob job;
+  proto::RunFront& asked = *job.mutable_front();
+  *asked.mutable_model() = ToProto(model);
+  *asked.mutable_state() = ToProto(Slice(state, 0, options.layers - 1));
+  asked.set_layers(options.layers);
+  asked.set_recipe(options.recipe);
+  asked.set_optimizer(options.optimizer);
+  asked.set_backend(options.backend);
+  asked.set_samples(std::move(samples));
+  asked.set_label(options.label);
+  asked.set_batch(options.batch);
+  return Serialized(job);
+}
+
 absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   proto::InferenceReply message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
@@ -152,6 +168,9 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   }
   reply.peak = message.peak();
   reply.threads = message.threads();
+  reply.outputs = std::move(*message.mutable_outputs());
+  reply.samples = message.samples();
+  reply.correct = message.correct();
   return reply;
 }
 

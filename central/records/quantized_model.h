@@ -72,6 +72,18 @@ absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, cons
                                         bool report);
 absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::string& backend);
 
+// The first layers of a model on samples, whose model and weights are a check-point's.
+struct FrontJobOptions {
+  int layers = 0;  // all of them: the answer is how many samples are right
+  std::string recipe;
+  std::string optimizer;
+  std::string backend;
+  int32_t label = 0;  // of all samples
+  int64_t batch = 64;
+};
+absl::StatusOr<std::string> FrontJob(std::string samples, const ModelSpec& model,
+                                     const ModelState& state, const FrontJobOptions& options);
+
 // A node in a layer report, for one sample (kernels/models/node_profile.h).
 struct LayerFigures {
   std::string name, shape, kernel;
@@ -95,6 +107,10 @@ struct InferenceReply {
   std::vector<LayerFigures> layers;  // by node
   double peak = 0;                   // operations a second of one thread
   int64_t threads = 0;
+  // Of FrontJob.
+  std::string outputs;  // FP32, sample by sample; empty where all layers ran
+  int64_t samples = 0;  // that went through
+  int64_t correct = 0;  // of them, where all layers ran
 };
 // The error that the worker answered with, or Internal for bytes that are no answer.
 absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes);

@@ -153,6 +153,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
        .test = has_data ? job_.data->test.get() : nullptr,
        .run_seed = setup().training.seed,
        .augmentation = setup().augmentation,
+       .batch_size = setup().training.batch_size,
        .eval_batch_size = setup().training.eval_batch_size},
       {parts_.transport, parts_.clock, OwnPort(server_->address()), CentralSubject().ToString()});
   server_->LimitStates(MaxStateBytes(setup(), layer_bytes_));

@@ -17,6 +17,7 @@
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
 #include "proto/transport/control/model_convert.h"
+#include "worker/inference/front_run.h"
 #include "worker/inference/graph_convert.h"
 #include "worker/measure/backend_verdicts.h"
 
@@ -221,6 +222,7 @@ absl::Status Answer(absl::string_view bytes, const BackendSettings& settings,
     return absl::InvalidArgumentError("the job cannot be parsed");
   if (job.has_quantize()) return Quantize(*job.mutable_quantize(), settings, reply);
   if (job.has_profile()) return Profile(job.profile(), settings, reply);
+  if (job.has_front()) return RunFrontJob(*job.mutable_front(), settings, reply);
   return absl::InvalidArgumentError("the job asks for nothing");
 }
 

@@ -2,7 +2,8 @@
 
 // What `runnel-worker infer` does: central starts it on its own host, hands it one InferenceJob
 // (proto/inference.proto) as a file and reads one InferenceReply. It quantises a trained model from
-// calibration samples, or times the layers of a quantised one.
+// calibration samples, times the layers of a quantised one, or runs the first layers of a trained one
+// (front_run.h).
 
 #include <string>
 

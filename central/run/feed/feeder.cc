@@ -10,7 +10,8 @@ Feeder::Feeder(EventLoop* loop, BufferPool* pool, const FeederOptions& options,
     : loop_(loop),
       transport_(options.transport),
       eval_batch_size_(options.eval_batch_size),
-      payloads_(pool, *options.train, *options.test, options.run_seed, options.augmentation),
+      payloads_(pool, *options.train, *options.test, options.run_seed, options.augmentation,
+                options.batch_size),
       batching_(batching),
       on_failed_(std::move(on_failed)) {}
 

@@ -20,6 +20,7 @@ struct FeederOptions {
   const Dataset* test = nullptr;
   uint64_t run_seed = 1;
   Augmentation augmentation;  // augmentation of the training samples
+  int64_t batch_size = 1;     // samples of a mini-batch
   int64_t eval_batch_size = 1;
 };
 

@@ -171,7 +171,7 @@ TEST(Datasets, TheTableSaysWhatNeedsADataDir) {
               ::testing::ElementsAre("synthetic_digits", "synthetic_har", "synthetic_keywords",
                                      "mnist", "cifar10", "ucihar", "wikitext2", "wikitext2_words",
                                      "csv:FILE[,label=COLUMN]", "npy:SAMPLES,LABELS",
-                                     "images:FOLDER[,size=SIDE]"));
+                                     "images:FOLDER[,size=SIDE]", "latents:FILE"));
   for (const DatasetRow& row : BuiltinDatasets()) {
     const auto splits = LoadDataset(absl::StrCat(row.name, row.is_own() ? ":" : ""), "", 1);
     EXPECT_EQ(splits.ok(), !row.needs_data_dir && !row.is_own()) << row.name;
