@@ -6,10 +6,9 @@ int main(int argc, char** argv) {
   using namespace runnel;
   return RunProgram({.name = "runnel-central",
                      .about = "Runnel trains one deep network across the devices that you own.",
-                     .commands = {AddTrain, AddPlan, AddShow, AddResume, AddReplay, AddEval,
-                                  AddQuantize, AddExport, AddInit, AddToken, AddRevoke, AddStatus,
-                                  AddDevices,
-                                  AddDrain, AddPause, AddContinue},
+                     .commands = {AddTrain, AddPlan, AddShow, AddPrecision, AddResume, AddReplay,
+                                  AddEval, AddQuantize, AddExport, AddInit, AddToken, AddRevoke,
+                                  AddStatus, AddDevices, AddDrain, AddPause, AddContinue},
                      .moved = {"simulate", "profile", "predictor-report", "codecs"}},
                     argc, argv);
 }

@@ -26,6 +26,7 @@ Subcommand AddResume(CLI::App& program);
 Subcommand AddReplay(CLI::App& program);
 Subcommand AddPlan(CLI::App& program);
 Subcommand AddShow(CLI::App& program);
+Subcommand AddPrecision(CLI::App& program);
 Subcommand AddEval(CLI::App& program);
 Subcommand AddExport(CLI::App& program);
 Subcommand AddQuantize(CLI::App& program);
