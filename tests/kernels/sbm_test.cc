@@ -32,7 +32,7 @@ json Golden() {
   return json::parse(file)["affine"];
 }
 
-std::vector<float> ValuesOf(const Tensor& tensor) {
+std::vector<float> ValuesOf(Tensor& tensor) {
   return {tensor.data(), tensor.data() + tensor.shape.elements()};
 }
 
@@ -63,6 +63,7 @@ TEST(Sbm, ValuesAreTheGoldenOnes) {
 // draws and computes so is the conformance suite's.
 TEST(Sbm, StochasticValuesAreTheGoldenOnes) {
   for (const json& c : Golden()) {
+    if (!c.contains("noise_hex")) continue;
     const std::vector<float> x = FloatsOf(c["x_hex"]), noise = FloatsOf(c["noise_hex"]);
     const std::vector<float> want = FloatsOf(c["dequant_stochastic_hex"]);
     const AffineGrid grid = AffineGridOf({c["min"], c["max"]}, c["bits"]);

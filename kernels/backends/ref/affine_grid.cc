@@ -59,7 +59,7 @@ absl::Status AffineError(const Call& call) {
   const int64_t count = call.in_shape(0).elements();
   const AffineGrid grid = AffineGridOf(RangeOf(call.in(0), count), BitsOf(call));
   for (int64_t i = 0; i < count; ++i) {
-    const float noise = AffineNoise(random.Bits(static_cast<uint64_t>(i)));
+    const float noise = AffineNoise(random.Bits(static_cast<uint64_t>(i)) >> 12);
     call.out(0)[i] = NoisyAffineValue(call.in(0)[i], noise, grid);
   }
   return absl::OkStatus();

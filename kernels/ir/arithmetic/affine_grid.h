@@ -17,9 +17,10 @@ struct ValueRange {
     low = x < low ? x : low;
     high = x > high ? x : high;
   }
+  // An empty one adds nothing.
   void Add(const ValueRange& other) {
-    Add(other.low);
-    Add(other.high);
+    low = other.low < low ? other.low : low;
+    high = other.high > high ? other.high : high;
   }
   // -0 as 0: which of both comes first must not decide.
   ValueRange Normal() const { return {low + 0.0f, high + 0.0f}; }
@@ -51,8 +52,9 @@ inline float AffineValue(float x, const AffineGrid& grid) {
 inline float NoisyAffineValue(float x, float noise, const AffineGrid& grid) {
   return AffineCode((x - grid.low) / grid.scale + noise, grid) * grid.scale + grid.low;
 }
-inline float AffineNoise(uint32_t word) {
-  return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f - 0.5f;
+// draw: the 20 upper bits of a uniform word.
+inline float AffineNoise(uint32_t draw) {
+  return static_cast<float>(static_cast<int32_t>(draw)) * 0x1p-20f - 0.5f;
 }
 
 // The kept range `old` after a micro-batch of this range. Both 0: nothing was kept before.

@@ -9,8 +9,8 @@
 
 namespace runnel::fp32 {
 
-// body(at, size, draw): the sample that begins at element `at`; draw[i] is the word of element at +
-// i, which kErrorRounding has for its place in the logical (N, C, spatial) order. Samples may come
+// body(at, size, draw): the sample that begins at element `at`; draw[i] are the 20 upper bits of the
+// word that kErrorRounding has for the place of element at + i in the logical (N, C, spatial) order. Samples may come
 // beside one another.
 using SampleDrawsFn = absl::FunctionRef<void(int64_t at, int64_t size, const uint32_t* draw)>;
 void OverSampleDraws(const cpu::Call& call, SampleDrawsFn body);

@@ -220,7 +220,11 @@ GridBits PrecisionAt(const PrecisionSetting& setting, const std::vector<Training
   if (setting.kind == Kind::kCycle) {
     const int least = setting.levels.front().forward, most = setting.levels.back().forward;
     const double rise = (most - least) * CycleShare(run_steps, step);
-    return {least + static_cast<int>(std::floor(rise + 0.5)), setting.levels.front().backward};
+    // To the nearest, halves down: the last digits of a cosine, which hosts round differently, must
+    // not decide.
+    constexpr double kSlack = 1e-9;
+    const double rounded = std::floor(rise + 0.5 - kSlack);
+    return {least + static_cast<int>(rounded), setting.levels.front().backward};
   }
   return setting.levels[static_cast<size_t>(PrecisionLevelAt(setting, changes, epoch, step))];
 }

@@ -49,8 +49,9 @@ TEST(LossIndicator, TurnsWhereTheGoldenTracesDo) {
       EXPECT_EQ(indicator.Observe(losses[i]), want["turn"].get<bool>()) << i;
       EXPECT_NEAR(indicator.scale(), want["scale"].get<double>(), 1e-12) << i;
       EXPECT_EQ(indicator.distance().has_value(), !want["max_d"].is_null()) << i;
-      if (indicator.distance().has_value())
+      if (indicator.distance().has_value()) {
         EXPECT_NEAR(*indicator.distance(), want["max_d"].get<double>(), 1e-12) << i;
+      }
       EXPECT_NEAR(indicator.eps(), want["eps_after"].get<double>(), 1e-12) << i;
       // Whoever goes on from its state goes on alike.
       LossIndicator restored({.eps = 7, .alpha = trace["alpha"]});
