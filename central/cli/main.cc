@@ -7,9 +7,9 @@ int main(int argc, char** argv) {
   return RunProgram(
       {.name = "runnel-central",
        .about = "Runnel trains one deep network across the devices that you own.",
-       .commands = {AddTrain, AddPlan, AddShow, AddCheck, AddLearn, AddResume, AddReplay, AddEval,
-                    AddQuantize, AddExport, AddInit, AddToken, AddRevoke, AddStatus, AddDevices,
-                    AddDrain, AddPause, AddContinue},
+       .commands = {AddTrain, AddPlan, AddShow, AddCheck, AddLearn, AddPrecision, AddResume,
+                    AddReplay, AddEval, AddQuantize, AddExport, AddInit, AddToken, AddRevoke,
+                    AddStatus, AddDevices, AddDrain, AddPause, AddContinue},
        .moved = {"simulate", "profile", "predictor-report", "codecs"}},
       argc, argv);
 }

@@ -28,6 +28,7 @@ Subcommand AddPlan(CLI::App& program);
 Subcommand AddShow(CLI::App& program);
 Subcommand AddCheck(CLI::App& program);
 Subcommand AddLearn(CLI::App& program);
+Subcommand AddPrecision(CLI::App& program);
 Subcommand AddEval(CLI::App& program);
 Subcommand AddExport(CLI::App& program);
 Subcommand AddQuantize(CLI::App& program);

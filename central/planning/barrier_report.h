@@ -64,6 +64,7 @@ struct BarrierReport {
   // Times by device number, as last measured or predicted; empty: no device was measured. Devices
   // that joined since may have none.
   const std::vector<DeviceTimes>& times;
+  bool is_regular = true;  // the step is a multiple of --barrier-every
 };
 
 }  // namespace runnel

@@ -83,6 +83,26 @@ Json ListToJson(const std::vector<T>& rows) {
   return list;
 }
 
+Json PrecisionToJson(const std::string& setting, const PrecisionCost& cost) {
+  Json levels = Json::array();
+  for (const PrecisionCost::Level& level : cost.levels) {
+    Json row = Json::object();
+    if (level.bits.forward > 0) row["bits"] = GridBitsText(level.bits);
+    row["steps"] = level.steps;
+    row["effective_share"] = level.effective_share;
+    levels.push_back(std::move(row));
+  }
+  return Json{{"setting", setting},
+              {"effective_share", cost.effective_share()},
+              {"share_of_8_8", cost.share_of_8_8()},
+              {"macs_done", cost.macs_done},
+              {"effective_macs", Json{{"forward", cost.effective.forward},
+                                      {"input_gradient", cost.effective.input_gradient},
+                                      {"weight_gradient", cost.effective.weight_gradient}}},
+              {"turns", cost.turns},
+              {"levels", std::move(levels)}};
+}
+
 }  // namespace
 
 std::string SummaryToJson(const RunSummary& summary) {
@@ -130,6 +150,8 @@ std::string SummaryToJson(const RunSummary& summary) {
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
+  if (summary.precision.has_value())
+    json["precision"] = PrecisionToJson(summary.precision_setting, *summary.precision);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

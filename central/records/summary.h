@@ -11,6 +11,7 @@
 #include "proto/base/figures/figure_fields.h"
 #include "proto/base/plan/link_rate.h"
 #include "proto/base/plan/plan.h"
+#include "proto/base/training/precision_cost.h"
 
 namespace runnel {
 
@@ -133,9 +134,11 @@ struct RunSummary {
   std::string predictor;          // of cost "predicted"; else left out
   int64_t seed = 0;
   std::string recipe = "fp32";
+  std::string precision_setting = {};  // as --precision takes it; with `precision`
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
   int64_t loss_scale = 0;     // of recipe fp16, at the end; 0: left out
-  std::string codec_forward;  // as asked for; "codecs": {"forward", "backward"}
+  std::optional<PrecisionCost> precision;  // of recipes with grids, of the whole run
+  std::string codec_forward;               // as asked for; "codecs": {"forward", "backward"}
   std::string codec_backward;
   Plan plan;
   std::vector<std::string> device_names;  // by the plan's device numbers
@@ -153,7 +156,8 @@ struct RunSummary {
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
 // dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits],
-// [loss_scale], codecs
+// [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, effective_macs {},
+// turns, levels[]}], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],
 // links[], stages[], evaluations[], recoveries[], replication {}, timeline[]; keys as the members

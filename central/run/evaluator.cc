@@ -91,10 +91,11 @@ Evaluator::~Evaluator() {
   thread_.join();
 }
 
-void Evaluator::Evaluate(int64_t step, Generation generation, ModelState state) {
+void Evaluator::Evaluate(int64_t step, Generation generation, ModelState state,
+                         std::vector<TrainingChange> changes) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    jobs_.push_back({step, generation, std::move(state)});
+    jobs_.push_back({step, generation, std::move(state), std::move(changes)});
   }
   changed_.notify_one();
 }
@@ -127,6 +128,7 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
   training.planner = &planner;
   training.first_step = training.stop_step = job.step;
   training.state = std::move(job.state);
+  training.changes = std::move(job.changes);
   training.evaluate_only = true;
   TrainerParts parts{parts_.transport, parts_.control, parts_.clock,
                      parts_.logger,    &silent,        /*journal=*/nullptr};

@@ -49,14 +49,16 @@ class Evaluator {
   ~Evaluator();
 
   // The state of all layers at `step` of the plan of this generation; its momentum does not count.
-  // Returns at once. Any thread.
-  void Evaluate(int64_t step, Generation generation, ModelState state);
+  // changes: those of the training that the evaluation depends on. Returns at once. Any thread.
+  void Evaluate(int64_t step, Generation generation, ModelState state,
+                std::vector<TrainingChange> changes);
 
  private:
   struct Job {
     int64_t step = 0;
     Generation generation;
     ModelState state;
+    std::vector<TrainingChange> changes;
   };
 
   Evaluator(RunSetup setup, const DatasetSplits& data, Parts parts, DoneFn on_done);

@@ -14,6 +14,7 @@
 #include "proto/base/training/batching.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "proto/base/training/dials/precision.h"
 
 namespace runnel {
 namespace {
@@ -119,6 +120,13 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
   if (setup.format.scales_loss() && setup.training.loss_scale == kDecidedLossScale) {
     const int64_t scale = LossScaleAt(setup.training, changes, first_step);
     RUNNEL_RETURN_IF_ERROR(add(kDecidedLossScale, kLossScaleDial, absl::StrCat(scale), ""));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting precision,
+                          ParsePrecision(setup.training.precision));
+  if (precision.kind == PrecisionSetting::Kind::kRule) {
+    const int64_t level = PrecisionLevelAt(precision, changes, 0, first_step);
+    RUNNEL_RETURN_IF_ERROR(add(precision.rule, kPrecisionDial, absl::StrCat(level),
+                               setup.training.precision.substr(precision.rule.size() + 1)));
   }
   RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
   return rules;

@@ -15,6 +15,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
@@ -194,11 +195,33 @@ absl::Status CheckRule(const RunSettings& settings) {
       absl::StrCat("--gradient-bits ", settings.gradient_bits, ": ", status.message()));
 }
 
+// Bits that the recipe has, and a rule that looks where there are barriers.
+absl::Status CheckPrecision(const RunSettings& settings) {
+  const std::string& text = settings.training.precision;
+  const auto wrong = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--precision ", text, ": ", what));
+  };
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(text));
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
+  if (const absl::Status fits = CheckPrecisionOf(setting, recipe); !fits.ok())
+    return wrong(fits.message());
+  if (setting.kind != PrecisionSetting::Kind::kRule) return absl::OkStatus();
+  const absl::StatusOr<const TrainingRuleRow*> row = FindTrainingRule(setting.rule, kPrecisionDial);
+  if (!row.ok()) return wrong(row.status().message());
+  const auto rule = (*row)->make("0", text.substr(setting.rule.size() + 1));
+  if (!rule.ok()) return wrong(rule.status().message());
+  const int64_t every = (*rule)->every_steps(), barriers = settings.barrier_every;
+  if (every % barriers == 0) return absl::OkStatus();
+  return wrong(absl::StrCat("EVERY ", every, " is no multiple of --barrier-every ", barriers,
+                            "; take ", (every / barriers + 1) * barriers));
+}
+
 }  // namespace
 
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<SampleFacts>& samples) {
   RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
   RUNNEL_RETURN_IF_ERROR(CheckRule(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckPrecision(settings));
   RunSetup setup;
   RUNNEL_ASSIGN_OR_RETURN(setup.row, FindModel(settings.model));
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelOf(settings, samples));
@@ -255,7 +278,10 @@ absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup) {
   if (MovesLayers(setup) || ChangesCodecs(setup)) setup.barriers.policy_point = kFirstPolicyStep;
   setup.total_steps = batching.steps_per_epoch() * settings.epochs;
   RUNNEL_ASSIGN_OR_RETURN(const RateChoice rate, ParseRate(settings.training.rate));
-  if (rate.rate->needs_run_steps) setup.training.run_steps = setup.total_steps;
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting precision,
+                          ParsePrecision(settings.training.precision));
+  if (rate.rate->needs_run_steps || precision.kind == PrecisionSetting::Kind::kCycle)
+    setup.training.run_steps = setup.total_steps;
   int64_t& stale_rate_steps = settings.training.stale_rate_steps;
   if (stale_rate_steps == -1) {
     stale_rate_steps = setup.schedule->drains_each_step ? 0 : (setup.total_steps + 1) / 2;

@@ -13,6 +13,8 @@
 #include "central/run/waiting.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
 
@@ -54,6 +56,14 @@ void AddDecided(const TrainingJob& job, const Coordinator& coordinator, int64_t 
   summary.replication = coordinator.replication();
   if (job.setup->format.scales_loss())
     summary.loss_scale = LossScaleAt(job.setup->training, coordinator.ChangesAt(step), step);
+  const absl::StatusOr<RecipeName> recipe = ParseRecipeName(job.setup->settings.recipe);
+  if (!recipe.ok() || job.evaluate_only || step == 0) return;
+  // Without grids there is none.
+  const absl::StatusOr<PrecisionCost> cost = CostOfPrecision(
+      job.setup->model, *recipe, job.setup->training, coordinator.ChangesAt(step), step);
+  if (!cost.ok()) return;
+  summary.precision = *cost;
+  summary.precision_setting = job.setup->training.precision;
 }
 
 // Stamps the time of arrival on messages that need it.

@@ -4,12 +4,14 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "central/planning/plan_maker.h"
 #include "central/planning/planner.h"
 #include "central/run/checkpoints/make_checkpoint.h"
 #include "central/run/trainer_impl.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {
@@ -19,6 +21,19 @@ namespace {
 // worker is cut off, so a route that is there again is noticed.
 constexpr int64_t kPortTimeoutMs = 300;
 constexpr int64_t kNsPerMs = 1'000'000;
+
+// The evaluator has not seen the micro-batches before the state: their level, as a change.
+std::vector<TrainingChange> ChangesToEvaluate(const RunSetup& setup, const Coordinator& coordinator,
+                                              int64_t step) {
+  const absl::StatusOr<PrecisionSetting> precision = ParsePrecision(setup.training.precision);
+  if (!precision.ok() || step < 1) return {};
+  using Kind = PrecisionSetting::Kind;
+  if (precision->kind != Kind::kRule && precision->kind != Kind::kEpochs) return {};
+  const int64_t epoch = (step - 1) / setup.barriers.steps_per_epoch;
+  const int64_t level =
+      PrecisionLevelAt(*precision, coordinator.ChangesAt(step - 1), epoch, step - 1);
+  return {ChangeOfPrecision(step, level)};
+}
 
 }  // namespace
 
@@ -126,7 +141,8 @@ void Trainer::Impl::CarryOut(StateCollected effect) {
     best_.Expect(effect.step);
     const bool is_last_use = !effect.use.final && !is_written;
     evaluator_->Evaluate(effect.step, effect.generation,
-                         is_last_use ? std::move(effect.state) : effect.state);
+                         is_last_use ? std::move(effect.state) : effect.state,
+                         ChangesToEvaluate(setup(), *coordinator_, effect.step));
   }
   if (effect.use.final) end_.outcome().state = is_written ? effect.state : std::move(effect.state);
   if (!is_written) return;

@@ -45,12 +45,14 @@ void AddNodes(const Recipe& recipe, const LayerInfo& info, const OpNode& node,
   result.gives_value = true;
 }
 
-// Whether the model has operators with weights before and behind this one, which has some itself.
-bool IsInner(const ModelSpec& model, int layer, int op) {
+// Whether the operator has weights and, unless the recipe has grids at the model's ends, there are
+// operators with weights before and behind it.
+bool IsOnGrid(const ModelSpec& model, const Recipe& recipe, int layer, int op) {
   const auto weighs = [](const OpSpec& spec) {
     return spec.kind == OpKind::kConv || spec.kind == OpKind::kLinear;
   };
   if (!weighs(model.layers[layer].ops[op])) return false;
+  if (recipe.has_grids_at_ends) return true;
   bool before = false, behind = false;
   for (int l = 0; l < model.layer_count(); ++l) {
     for (int o = 0; o < static_cast<int>(model.layers[l].ops.size()); ++o) {
@@ -107,7 +109,7 @@ absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
                 .op = static_cast<int>(op),
                 .spec = &ops[op],
                 .rule = rule,
-                .inner = IsInner(model, layer, static_cast<int>(op)),
+                .on_grid = IsOnGrid(model, recipe, layer, static_cast<int>(op)),
                 .evaluates = frozen && layer < front,
                 .shape = infos[layer].op_outputs[op]},
                nodes);

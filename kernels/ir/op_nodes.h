@@ -22,7 +22,7 @@ struct OpNode {
   int op = 0;
   const OpSpec* spec = nullptr;
   const OpRule* rule = nullptr;
-  bool inner = false;      // has weights, and is neither the model's first nor last such operator
+  bool on_grid = false;    // a product whose operands the recipe's quantizers put on grids
   bool trains = false;     // has parameters that step
   bool evaluates = false;  // frozen, and no gradient passes: training runs it as evaluation does
   Shape shape;             // of the output
@@ -30,6 +30,7 @@ struct OpNode {
   bool reads_last = false;  // the output of the node before, in place of the operator's inputs
   bool gives_value = true;  // the output is the operator's
   std::vector<BufferIndex> inputs;
+  BufferIndex read_input = kNoBuffer;  // of a product: its input, on the grid if there is one
   BufferIndex output = kNoBuffer;
   BufferIndex by_product = kNoBuffer;     // a norm's stats, max-pool's indices, attention's sums
   BufferIndex dscale_dshift = kNoBuffer;  // a norm's, from its input-gradient
@@ -37,6 +38,7 @@ struct OpNode {
   std::vector<BufferIndex> gradients;  // of parameters that step
   std::vector<BufferIndex> updated;    // of those, the next version
   std::vector<BufferIndex> statistics;
+  BufferIndex range = kNoBuffer;  // of the input, for evaluation
 };
 
 // What the node's forward makes for its backward beside the output; none where that needs nothing.

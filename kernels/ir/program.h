@@ -17,6 +17,7 @@
 #include "proto/base/model/rescale.h"
 #include "proto/base/tensor/dtype.h"
 #include "proto/base/tensor/shape.h"
+#include "proto/base/training/grid_bits.h"
 
 namespace runnel {
 
@@ -92,8 +93,16 @@ enum class WeightGrid : uint8_t { kTanhMax, kSignMean };
 
 // A fake-quantising recipe's rule for an instruction.
 struct GridRule {
-  int bits = 32;  // 1..8; 32: as they are
+  int bits = 32;  // 1..16; 32: as they are
   WeightGrid weights = WeightGrid::kTanhMax;
+  bool is_gradient = false;  // else weights or activations
+
+  // The bits of a micro-batch. Grids of one bit are another rule, and 32 bits no grid: both stay.
+  int BitsAt(const GridBits& level) const {
+    const int of_level = is_gradient ? level.backward : level.forward;
+    const bool stays = bits == 32 || weights == WeightGrid::kSignMean;
+    return stays || of_level == 0 ? bits : of_level;
+  }
 
   friend bool operator==(const GridRule&, const GridRule&) = default;
 };

@@ -38,11 +38,14 @@ absl::Status CheckGrids(const Recipe& recipe) {
   const auto error = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
   };
-  for (const auto* quantizer : {&recipe.weight_quantizer, &recipe.error_quantizer}) {
-    if (!quantizer->has_value()) continue;
-    if (IsScaled(recipe.numbers.weight)) return error("fake quantisation is for FP32 values");
-    const int bits = (*quantizer)->grid.bits;
-    if (bits < 1 || bits > 8) return error("a grid has 1 to 8 bits");
+  std::vector<int> bits;
+  if (recipe.weight_quantizer) bits.push_back(recipe.weight_quantizer->grid.bits);
+  if (recipe.error_quantizer) bits.push_back(recipe.error_quantizer->grid.bits);
+  if (recipe.input_quantizer) bits.push_back(recipe.input_quantizer->grid.bits);
+  if (!bits.empty() && IsScaled(recipe.numbers.weight))
+    return error("fake quantisation is for FP32 values");
+  for (const int one : bits) {
+    if (one < 1 || one > 16) return error("a grid has 1 to 16 bits");
   }
   return absl::OkStatus();
 }

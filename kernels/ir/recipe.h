@@ -44,10 +44,16 @@ struct OpRule {
   std::optional<OpCode> second_gradient = std::nullopt;
 };
 
-// FP32 values that are put on a grid before the products of an operator with weights read them. Not
-// those of the model's first and last such operator, which lose most by it.
+// FP32 values that are put on a grid before the products of an operator with weights read them.
 struct Quantizer {
   OpCode code;
+  GridRule grid;
+};
+
+// Activations on a grid of their own range, which evaluation takes from training.
+struct InputQuantizer {
+  OpCode forward;
+  OpCode forward_eval;
   GridRule grid;
 };
 
@@ -63,11 +69,18 @@ struct Recipe {
   GridRule activation_grid;  // grid of the rules' kFakeQuantizeActivation
   // The gradient of the operator's output, for both of its gradients.
   std::optional<Quantizer> error_quantizer;
+  // The operator's input, for its forward and its weight-gradient; the gradient passes straight
+  // through.
+  std::optional<InputQuantizer> input_quantizer;
+  // The quantizers' operators: all with weights, or not the model's first and last one, which lose
+  // most by it.
+  bool has_grids_at_ends = false;
 
   // Weights. With a quantizer the parameters are master weights: each pass makes the weights that
-  // it computes with anew, and weight_quantizer_gradient leads back.
+  // it computes with anew, and weight_quantizer_gradient leads back; none: the gradient passes
+  // straight through.
   std::optional<Quantizer> weight_quantizer;
-  OpCode weight_quantizer_gradient = OpCode::kFakeQuantizeWeightGradient;
+  std::optional<OpCode> weight_quantizer_gradient = OpCode::kFakeQuantizeWeightGradient;
   // Adds a micro-batch's gradient to the step's; none: weight-gradients add on their own.
   std::optional<OpCode> add_weight_gradient;
 

@@ -90,6 +90,10 @@ class StageBuilder {
       const auto add = [&](Storage storage, DType dtype, int64_t offset) {
         return AddBuffer({storage, dtype, tensor.spec.shape, offset, scaled}, /*placed=*/true);
       };
+      if (tensor.spec.role == TensorRole::kInputRange) {
+        nodes_[node].range = add(Storage::kStatistics, DType::kFloat32, tensor.offset_bytes);
+        continue;
+      }
       if (!IsTrainable(tensor.spec.role)) {
         nodes_[node].statistics.push_back(
             add(Storage::kStatistics, DType::kFloat32, tensor.offset_bytes));
@@ -142,10 +146,25 @@ class StageBuilder {
   // flight.
   BufferIndex WeightFor(Part part, const OpNode& node) {
     const BufferIndex parameter = node.parameters[0];
-    if (!node.inner || !recipe_.weight_quantizer) return parameter;
-    // Flat: weights are row-major, whatever lies beside them.
-    const Shape flat = {program_.buffers[parameter].shape.elements()};
-    return EmitQuantizer(part, *recipe_.weight_quantizer, node, parameter, flat);
+    if (!node.on_grid || !recipe_.weight_quantizer) return parameter;
+    // Rows of output channels: weights are row-major, whatever lies beside them.
+    const Shape& shape = program_.buffers[parameter].shape;
+    const Shape rows = {shape[0], shape.elements() / shape[0]};
+    return EmitQuantizer(part, *recipe_.weight_quantizer, node, parameter, rows);
+  }
+
+  // What the products read in place of their input x.
+  BufferIndex InputFor(Part part, const OpNode& node, BufferIndex x) {
+    if (!node.on_grid || !recipe_.input_quantizer) return x;
+    const InputQuantizer& quantizer = *recipe_.input_quantizer;
+    const bool trains = part == Part::kForward && !node.evaluates;
+    const BufferIndex to = AddActivation(Shape(program_.buffers[x].shape));
+    std::vector<BufferIndex> inputs = {x}, outputs = {to};
+    if (node.range != kNoBuffer) (trains ? outputs : inputs).push_back(node.range);
+    Emit(part, trains ? quantizer.forward : quantizer.forward_eval, node, std::move(inputs),
+         std::move(outputs));
+    program_.parts[static_cast<int>(part)].back().grid = quantizer.grid;
+    return to;
   }
 
   // The parameters as operands of a forward.
@@ -180,6 +199,7 @@ class StageBuilder {
         EmitTraining(node);
       } else {
         const Part part = training ? Part::kForward : Part::kForwardEval;
+        inputs[0] = InputFor(part, node, inputs[0]);
         AppendWeights(part, node, &inputs);
         Append(node.statistics, &inputs);
         EmitRescaled(part, node.rule->forward_eval, node.rule->rescale_forward, node, inputs,
@@ -197,6 +217,7 @@ class StageBuilder {
 
   void EmitTraining(OpNode& node) {
     std::vector<BufferIndex> inputs = node.inputs;
+    inputs[0] = node.read_input = InputFor(Part::kForward, node, inputs[0]);
     AppendWeights(Part::kForward, node, &inputs);
     std::vector<BufferIndex> outputs = {node.output};
     if (const auto by_product = ByProductOf(node)) {
@@ -242,7 +263,7 @@ class StageBuilder {
     gradient_[output_] = output_gradient_;
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!wanted[node->output]) continue;
-      if (node->inner && recipe_.error_quantizer) {
+      if (node->on_grid && recipe_.error_quantizer) {
         BufferIndex& dy = gradient_[node->output];
         const Shape shape = program_.buffers[dy].shape;
         dy = EmitQuantizer(Part::kInputGradient, *recipe_.error_quantizer, *node, dy, shape);
@@ -307,10 +328,10 @@ class StageBuilder {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!node->rule->weight_gradient || !node->trains) continue;
       std::vector<BufferIndex> operands = {node->dscale_dshift};
-      if (node->dscale_dshift == kNoBuffer) operands = {gradient_[node->output], node->inputs[0]};
+      if (node->dscale_dshift == kNoBuffer) operands = {gradient_[node->output], node->read_input};
       if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
         EmitAddedGradient(*node, operands);
-      } else if (recipe_.weight_quantizer && node->inner) {
+      } else if (recipe_.weight_quantizer && recipe_.weight_quantizer_gradient && node->on_grid) {
         EmitMasterGradient(*node, operands);
       } else {
         Emit(Part::kWeightGradient, *node->rule->weight_gradient, *node, operands, node->gradients);
@@ -340,7 +361,7 @@ class StageBuilder {
     Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, computed);
     part.back().overwrites = true;
     for (size_t i = 0; i < computed.size(); ++i) {
-      Emit(Part::kWeightGradient, recipe_.weight_quantizer_gradient, node,
+      Emit(Part::kWeightGradient, *recipe_.weight_quantizer_gradient, node,
            {computed[i], node.parameters[i]}, {node.gradients[i]});
       part.back().grid = i == 0 ? recipe_.weight_quantizer->grid : GridRule{};
     }

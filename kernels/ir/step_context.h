@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "proto/base/ids.h"
+#include "proto/base/training/grid_bits.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {
@@ -29,6 +30,7 @@ struct StepContext {
   double weight_decay = 0;
   std::array<double, 4> optimizer_parameters = {};  // OptimizerChoice::parameters
   GradientBits gradient_bits;  // integer recipes, in place of the learning rate
+  GridBits grid_bits;          // of the micro-batch's level: GridRule::BitsAt
 };
 
 }  // namespace runnel

@@ -340,6 +340,54 @@ void Maker::GridElements(int inputs) {
   Out(Result(Storage::kScratch, shape, {}));
 }
 
+// With a level of its own in half of the cases, and ranges that are kept, or not yet, or are not
+// there.
+void Maker::AffineGrids() {
+  case_.grid.bits = static_cast<int>(Pick(2, 16));
+  case_.grid.is_gradient = case_.code == OpCode::kAffineError;
+  if (Pick(0, 1) == 0) {
+    case_.context.grid_bits = {static_cast<int>(Pick(2, 8)), static_cast<int>(Pick(2, 16))};
+  }
+  const bool is_weight = case_.code == OpCode::kAffineWeight;
+  const Shape shape = is_weight ? Shape({Pick(1, 40), Pick(1, 60)}) : AnyShape();
+  In(Floats(is_weight ? Storage::kParameters : Storage::kScratch, shape));
+  const bool keeps =
+      (case_.code == OpCode::kAffineActivation || case_.code == OpCode::kAffineActivationEval) &&
+      Pick(0, 3) > 0;
+  CaseOperand range = Floats(Storage::kStatistics, {2});
+  float* kept = reinterpret_cast<float*>(range.bytes.data());
+  kept[0] = -std::abs(kept[0]);
+  kept[1] = std::abs(kept[1]);
+  if (Pick(0, 2) == 0) kept[0] = kept[1] = 0;
+  if (keeps && case_.code == OpCode::kAffineActivationEval) In(range);
+  Out(Result(Storage::kScratch, shape, {}));
+  if (!keeps || case_.code != OpCode::kAffineActivation) return;
+  range.written = true;
+  Out(std::move(range));
+}
+
+bool Maker::MakeOfGrids() {
+  switch (case_.code) {
+    case OpCode::kFakeQuantizeWeight:
+    case OpCode::kFakeQuantizeWeightGradient:
+      case_.code == OpCode::kFakeQuantizeWeight ? GridWeight() : GridWeightGradient();
+      return true;
+    case OpCode::kFakeQuantizeActivation:
+    case OpCode::kFakeQuantizeError:
+    case OpCode::kFakeQuantizeActivationGradient:
+      GridElements(case_.code == OpCode::kFakeQuantizeActivationGradient ? 2 : 1);
+      return true;
+    case OpCode::kAffineWeight:
+    case OpCode::kAffineActivation:
+    case OpCode::kAffineActivationEval:
+    case OpCode::kAffineError:
+      AffineGrids();
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::optional<Case> Maker::Make() {
   switch (case_.code) {
     case OpCode::kConvForward:
@@ -390,20 +438,11 @@ std::optional<Case> Maker::Make() {
     case OpCode::kSoftmaxCrossEntropyEval:
       Loss();
       break;
-    case OpCode::kFakeQuantizeWeight:
-    case OpCode::kFakeQuantizeWeightGradient:
-      case_.code == OpCode::kFakeQuantizeWeight ? GridWeight() : GridWeightGradient();
-      break;
-    case OpCode::kFakeQuantizeActivation:
-    case OpCode::kFakeQuantizeError:
-    case OpCode::kFakeQuantizeActivationGradient:
-      GridElements(case_.code == OpCode::kFakeQuantizeActivationGradient ? 2 : 1);
-      break;
     case OpCode::kOptimizerUpdate:
       Update();
       break;
     default:
-      if (!MakeOfTokens() && !MakeOfBranches()) return std::nullopt;
+      if (!MakeOfGrids() && !MakeOfTokens() && !MakeOfBranches()) return std::nullopt;
   }
   return std::move(case_);
 }

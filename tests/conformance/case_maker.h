@@ -105,6 +105,8 @@ class Maker {
   void GridWeight();
   void GridWeightGradient();
   void GridElements(int inputs);
+  void AffineGrids();
+  bool MakeOfGrids();  // false: the code has no grid
 
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }
   void Out(CaseOperand operand) { case_.outputs.push_back(std::move(operand)); }

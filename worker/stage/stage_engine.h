@@ -47,7 +47,8 @@ class StageEngine : public StageCompute {
   virtual const NumberFormat& numbers() const = 0;
   // Memory of the device that the stage takes. Any thread.
   virtual int64_t memory_bytes() const = 0;
-  // What gradients and activations of f16 could not hold. Any thread.
+  // What gradients and activations of f16 could not hold, effective multiply-adds of grids. Any
+  // thread.
   virtual void FillRange(Telemetry& /*telemetry*/) const {}
   // Energy of training one micro-batch of this many samples by the model of work_energy.h, with its
   // part of the step. Any thread.

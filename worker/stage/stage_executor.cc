@@ -18,10 +18,16 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
                                                                      Backend* backend,
                                                                      BufferPool* pool) {
   RUNNEL_ASSIGN_OR_RETURN(OptimizerChoice optimizer, ParseOptimizer(options.training.optimizer));
+  RUNNEL_ASSIGN_OR_RETURN(PrecisionSetting precision, ParsePrecision(options.training.precision));
+  if (options.recipe != nullptr) {
+    RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(options.recipe->name));
+    RUNNEL_RETURN_IF_ERROR(CheckPrecisionOf(precision, recipe));
+  }
   RUNNEL_ASSIGN_OR_RETURN(CompiledStage programs,
                           CompiledStage::Create(options, optimizer.optimizer, *backend));
   std::unique_ptr<StageExecutor> executor(
       new StageExecutor(std::move(options), std::move(optimizer), std::move(programs), pool));
+  executor->precision_ = std::move(precision);
   RUNNEL_RETURN_IF_ERROR(executor->AllocateState(backend));
   return executor;
 }
@@ -111,11 +117,20 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.optimizer_parameters.back() = static_cast<double>(options_.delay);
   context.gradient_bits =
       GradientBitsAt(options_.training, options_.changes, place.epoch, place.step);
+  context.grid_bits = PrecisionAt(precision_, options_.changes, options_.training.run_steps,
+                                  place.epoch, place.step);
   if (range_ == nullptr) return context;
   context.range = range_.get();
   context.loss_scale =
       static_cast<double>(LossScaleAt(options_.training, options_.changes, place.step));
   return context;
+}
+
+// A cycle's largest bits, whatever the last step had.
+GridBits StageExecutor::EvaluatedGridBits() const {
+  const bool cycles = precision_.kind == PrecisionSetting::Kind::kCycle;
+  if (trained_grid_bits_.has_value() && !cycles) return *trained_grid_bits_;
+  return LastPrecision(precision_, options_.changes);
 }
 
 void StageExecutor::CountGradients(const Program& program, Part part) {
@@ -126,7 +141,16 @@ void StageExecutor::CountGradients(const Program& program, Part part) {
   }
 }
 
+void StageExecutor::CountMacs(const Program& program, const GridBits& bits) {
+  if (!options_.recipe->family->grids.any()) return;
+  auto known = macs_.find(&program);
+  if (known == macs_.end())
+    known = macs_.emplace(&program, EffectiveMacs::OfTraining(program)).first;
+  effective_macs_ = effective_macs_ + known->second.At(bits);
+}
+
 void StageExecutor::FillRange(Telemetry& telemetry) const {
+  telemetry.effective_macs = effective_macs_;
   if (range_ == nullptr) return;
   telemetry.gradient_values = gradient_values_;
   telemetry.gradients_saturated = range_->gradients_saturated();
@@ -243,7 +267,10 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   bindings[Storage::kStash] = entry.activations->address();
-  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, ContextOf(place), bindings));
+  const StepContext context = ContextOf(place);
+  trained_grid_bits_ = context.grid_bits;
+  CountMacs(program, context.grid_bits);
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, context, bindings));
   CountGradients(program, Part::kForward);
   if (program.backward_reads_output) entry.output = output;
   if (programs_.has_loss()) return LossOutput(metrics, programs_.labels_per_sample());
@@ -326,6 +353,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   StepContext context;
   context.run_seed = options_.training.seed;
   context.step_labels = samples * programs_.labels_per_sample();
+  context.grid_bits = EvaluatedGridBits();
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
   Bindings bindings = StateBindings(stash_->newest(), *scratch);
   bindings[Storage::kInput] = Base(input);

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,12 @@
 #include "kernels/ir/range_tally.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 #include "worker/stage/compiled_stage.h"
+#include "worker/stage/effective_macs.h"
 #include "worker/stage/mapped_state.h"
 #include "worker/stage/stage_engine.h"
 #include "worker/stage/stash.h"
@@ -96,7 +100,11 @@ class StageExecutor final : public StageEngine {
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
   StepContext ContextOf(const MicroBatch& place) const;
+  // Where it evaluates.
+  GridBits EvaluatedGridBits() const;
   void CountGradients(const Program& program, Part part);
+  // Of a micro-batch that is trained.
+  void CountMacs(const Program& program, const GridBits& bits);
   // Scratch that no micro-batch holds: the same piece until it is taken. Errors as
   // Backend::Allocate.
   absl::StatusOr<Memory*> FreeScratch();
@@ -106,6 +114,7 @@ class StageExecutor final : public StageEngine {
   StageExecutorOptions options_;
   NumberFormat numbers_;  // of the recipe and the settings
   OptimizerChoice optimizer_;
+  PrecisionSetting precision_;
   CompiledStage programs_;
   BufferPool* pool_;
   bool forward_only_;  // all layers lie in ModelSpec::frozen_front
@@ -116,6 +125,11 @@ class StageExecutor final : public StageEngine {
   std::unique_ptr<Memory> gradients_;
   std::unique_ptr<Memory> statistics_;
   std::shared_ptr<std::atomic<int64_t>> memory_bytes_;
+  // Of recipes with grids, by program.
+  std::map<const Program*, EffectiveMacs> macs_;
+  std::atomic<double> effective_macs_ = 0;
+  // Of the last micro-batch that was trained, or else what LastPrecision says: for evaluations.
+  std::optional<GridBits> trained_grid_bits_;
   const std::unique_ptr<RangeTally> range_;   // null: gradients are no f16
   std::atomic<int64_t> gradient_values_ = 0;  // values that range_ was asked about
   // One, and one more for each weight-gradient that is deferred.

@@ -5,6 +5,7 @@
 // and before the planner; a proposal is journalled and granted to all stages with the training
 // behind the barrier (proto/base/training/training_change.h).
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -24,6 +25,8 @@ struct ChangeTraining {
 class TrainingRule {
  public:
   virtual ~TrainingRule() = default;
+  // It looks at barriers whose step is a multiple of this; 0: it takes them as they come.
+  virtual int64_t every_steps() const { return 0; }
   // Called once a barrier, in ascending order of steps. None: everything stays.
   virtual std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) = 0;
   // State that decides all later answers together with the coming reports. A restored rule answers

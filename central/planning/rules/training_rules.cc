@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/planning/rules/plateau_bits.h"
+#include "central/planning/rules/progressive_precision.h"
 #include "central/planning/rules/saturation_scale.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "proto/base/training/dials/precision.h"
 
 namespace runnel {
 namespace {
@@ -25,6 +27,7 @@ absl::Span<const TrainingRuleRow> TrainingRuleTable() {
   static constexpr TrainingRuleRow kRows[] = {
       {"plateau", kGradientBitsDial, "[:BARRIERS]", MakePlateauBits},
       {kDecidedLossScale, kLossScaleDial, "", MakeSaturationScale},
+      {"pfq", kPrecisionDial, "[@EPS,ALPHA,EVERY]", MakeProgressivePrecision},
   };
   return kRows;
 }

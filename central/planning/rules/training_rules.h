@@ -21,7 +21,8 @@ struct TrainingRuleRow {
   absl::string_view name;
   absl::string_view dial;       // name of the dial that it turns
   absl::string_view arguments;  // behind the dial's first value, for messages: "[:BARRIERS]"
-  // value: of the dial, when the rule begins. arguments: behind its colon; empty: none are given.
+  // value: of the dial, when the rule begins. arguments: behind its colon, of the precision the
+  // whole setting behind the rule's name; empty: none are given.
   // InvalidArgument: they do not fit.
   absl::StatusOr<std::unique_ptr<TrainingRule>> (*make)(absl::string_view value,
                                                         absl::string_view arguments);

@@ -89,6 +89,20 @@ std::string SeveralClassesText(const RunSummary& summary) {
   return classes.size() < 2 ? "" : absl::StrCat(text, ")");
 }
 
+// "38 % of the effective multiply-adds of 8/8 (2.1 % of FP32's): 3/6 for 400 steps, ..."
+std::string PrecisionText(const PrecisionCost& cost) {
+  constexpr size_t kMostShown = 8;
+  std::string text = absl::StrFormat("%.0f %% of the multiply-adds of 8/8 (%.2f %% of FP32's)",
+                                     100 * cost.share_of_8_8(), 100 * cost.effective_share());
+  for (size_t i = 0; i < std::min(cost.levels.size(), kMostShown); ++i) {
+    const PrecisionCost::Level& level = cost.levels[i];
+    if (level.bits.forward == 0) continue;
+    absl::StrAppend(&text, i == 0 ? ": " : ", ", GridBitsText(level.bits), " for ", level.steps,
+                    " steps");
+  }
+  return text;
+}
+
 // Runs the job, closes the journal, writes the summary and tells what came out.
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context,
                     RunSummary* result = nullptr) {
@@ -108,6 +122,7 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
                                 outcome->stopped_by_user ? "stopped" : "trained", summary.steps,
                                 EvaluationText(summary), summary.samples_per_s, summary.wall_s));
   context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
+  if (summary.precision.has_value()) context.print(PrecisionText(*summary.precision));
   if (!outcome->stopped_by_user || outcome->step == last_step) return absl::OkStatus();
   context.print(settings.checkpoint_dir.empty()
                     ? "these weights are not kept: there is no --checkpoint-dir"
@@ -353,6 +368,7 @@ absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& c
   job.setup = &setup;
   job.data = &run.data;
   job.first_step = job.stop_step = checkpoint.step;
+  job.changes = std::move(checkpoint.changes);
   job.state = std::move(checkpoint.state);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));

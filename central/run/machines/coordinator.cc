@@ -175,7 +175,13 @@ void Coordinator::CollectAtBarrier() {
 }
 
 BarrierReport Coordinator::Report() const {
-  return {step(), active_.plan, active_.first_sequence, active_.stages, Facts(), Times()};
+  return {step(),
+          active_.plan,
+          active_.first_sequence,
+          active_.stages,
+          Facts(),
+          Times(),
+          step() % options_.barriers.rule.every == 0};
 }
 
 std::vector<TrainingChange> Coordinator::ChangesAt(int64_t step) const {

@@ -89,11 +89,11 @@ absl::Status GridInstructions::FindLargest(const TensorRef& weights, int64_t cou
       .Items(count);
 }
 
-absl::Status GridInstructions::Weight(const Instruction& instruction, const StepContext&) {
+absl::Status GridInstructions::Weight(const Instruction& instruction, const StepContext& context) {
   if (!HasTanhGrid(instruction.grid)) return SignMean(instruction);
   const TensorRef w = operands_.In(instruction, 0);
   const int64_t count = operands_.Elements(instruction);
-  const int steps = GridSteps(instruction.grid.bits);
+  const int steps = GridSteps(instruction.grid.BitsAt(context.grid_bits));
   RUNNEL_RETURN_IF_ERROR(FindLargest(w, count));
   return Kernel("tanh_grid")
       .Tensor(w)
@@ -158,9 +158,10 @@ absl::Status GridInstructions::WeightGradient(const Instruction& instruction,
       .Items(elements);
 }
 
-absl::Status GridInstructions::Activation(const Instruction& instruction, const StepContext&) {
+absl::Status GridInstructions::Activation(const Instruction& instruction,
+                                          const StepContext& context) {
   const int64_t count = operands_.Elements(instruction);
-  const int steps = GridSteps(instruction.grid.bits);
+  const int steps = GridSteps(instruction.grid.BitsAt(context.grid_bits));
   return Kernel("unit_grid")
       .Tensor(operands_.In(instruction, 0))
       .Tensor(operands_.Out(instruction, 0))
@@ -187,7 +188,7 @@ absl::Status GridInstructions::Error(const Instruction& instruction, const StepC
   const int64_t samples = SamplesOf(operands_.buffer(instruction.inputs[0]));
   const int64_t size = count / samples;
   const int64_t groups = (size + kErrorsOfGroup - 1) / kErrorsOfGroup;
-  const auto steps = static_cast<cl_int>(GridSteps(instruction.grid.bits));
+  const auto steps = static_cast<cl_int>(GridSteps(instruction.grid.BitsAt(context.grid_bits)));
   const cl_uint zero = 0;
   RUNNEL_RETURN_IF_ERROR(session_->Check(
       clEnqueueFillBuffer(session_->queue(), found_.get(), &zero, sizeof zero, 0,

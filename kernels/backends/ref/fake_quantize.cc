@@ -8,6 +8,8 @@
 namespace runnel::ref {
 namespace {
 
+int BitsOf(const Call& call) { return call.grid().BitsAt(call.context.grid_bits); }
+
 // max |x|; NaN if there is one.
 float MaxAbs(const float* x, int64_t count) {
   float result = 0;
@@ -53,7 +55,7 @@ void TanhGradient(const Call& call) {
 
 absl::Status FakeQuantizeWeight(const Call& call) {
   const int64_t count = call.in_shape(0).elements();
-  const int steps = GridSteps(call.grid().bits);
+  const int steps = GridSteps(BitsOf(call));
   const float* w = call.in(0);
   float* v = call.out(0);
   if (call.grid().weights == WeightGrid::kSignMean) {
@@ -80,7 +82,7 @@ absl::Status FakeQuantizeWeightGradient(const Call& call) {
 }
 
 absl::Status FakeQuantizeActivation(const Call& call) {
-  const int steps = GridSteps(call.grid().bits);
+  const int steps = GridSteps(BitsOf(call));
   for (int64_t i = 0; i < call.out_shape(0).elements(); ++i) {
     call.out(0)[i] = GridActivation(call.in(0)[i], steps);
   }
@@ -104,7 +106,7 @@ absl::Status FakeQuantizeError(const Call& call) {
   for (int64_t n = 0; n < samples; ++n) {
     const float* dy = call.in(0) + n * size;
     float* out = call.out(0) + n * size;
-    const ErrorGrid grid = ErrorGridOf(MaxAbs(dy, size), call.grid().bits);
+    const ErrorGrid grid = ErrorGridOf(MaxAbs(dy, size), BitsOf(call));
     for (int64_t i = 0; i < size; ++i) {
       const uint32_t draw = random.Bits(static_cast<uint64_t>(n * size + i)) >> 12;
       out[i] = grid.used ? ErrorOfCode(ErrorCode(dy[i], grid, draw), grid) : dy[i];

@@ -28,7 +28,6 @@ constexpr int kFullPrecision = 32;
 GridRule GridOf(const std::string& parameter) {
   GridRule grid;
   static_cast<void>(absl::SimpleAtoi(parameter, &grid.bits));  // a number, says the pattern
-  if (grid.bits == 1) grid.weights = WeightGrid::kSignMean;
   return grid;
 }
 
@@ -44,8 +43,10 @@ void QuantizeActivations(Recipe& recipe) {
 }  // namespace
 
 Recipe MakeDorefaRecipe(const RecipeName& name) {
-  const GridRule weights = GridOf(name.parameters[0]);
-  const GridRule errors = GridOf(name.parameters[2]);
+  GridRule weights = GridOf(name.parameters[0]);
+  if (weights.bits == 1) weights.weights = WeightGrid::kSignMean;
+  GridRule errors = GridOf(name.parameters[2]);
+  errors.is_gradient = true;
   Recipe dorefa = MakeFp32Recipe(name);
   dorefa.activation_grid = GridOf(name.parameters[1]);
   if (dorefa.activation_grid.bits != kFullPrecision) QuantizeActivations(dorefa);

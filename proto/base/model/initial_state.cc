@@ -74,6 +74,7 @@ TensorData Draw(const StateTensorSpec& spec, const LayerSpec& layer, const Layer
     case TensorRole::kRunningMean:
     case TensorRole::kExponent:    // follows from its weight
     case TensorRole::kKeptScales:  // nothing is drawn
+    case TensorRole::kInputRange:  // likewise
       break;
   }
   return MakeTensor(spec, [](uint64_t) { return 0.0; });
@@ -127,8 +128,9 @@ LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer
         drawn.tensors.push_back(*start);
       continue;
     }
-    if (specs[t].role == TensorRole::kKeptScales) {
-      drawn.tensors.push_back(ZeroTensor(specs[t]));
+    if (specs[t].role == TensorRole::kKeptScales || specs[t].role == TensorRole::kInputRange) {
+      const bool takes = is_same_type && specs[t].role == TensorRole::kInputRange;
+      drawn.tensors.push_back(takes ? *start : ZeroTensor(specs[t]));
       continue;
     }
     const CounterRandom random(seed, RandomPurpose::kInitialWeights, static_cast<uint64_t>(layer),

@@ -73,7 +73,8 @@ absl::StatusOr<OpKind> OpKindFromName(absl::string_view name) {
 
 bool IsTrainable(TensorRole role) {
   return role != TensorRole::kRunningMean && role != TensorRole::kRunningVar &&
-         role != TensorRole::kExponent && role != TensorRole::kKeptScales;
+         role != TensorRole::kExponent && role != TensorRole::kKeptScales &&
+         role != TensorRole::kInputRange;
 }
 
 std::string LayerSpec::OpName(size_t op) const {

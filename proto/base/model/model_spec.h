@@ -130,6 +130,7 @@ enum class TensorRole : uint8_t {
   kExponent = 7,     // exponent of the op's int8 weight, fixed for the run (number_format.h)
   kKeptScales = 8,   // scales of the op's products, and their history (training/rescale.h)
   kPositions = 9,    // trainable: an embedding's, (T,F)
+  kInputRange = 10,  // statistic: mean least and largest input of the op; both 0: not seen yet
 };
 bool IsTrainable(TensorRole role);  // unless it is frozen
 

@@ -58,6 +58,34 @@ int64_t SidePayloadBytes(const NumberFormat& format, const Shape& shape, Directi
                         : static_cast<int64_t>(places.back().payload_offset + places.back().bytes);
 }
 
+namespace {
+
+std::string OpNameOf(const StateTensorSpec& spec) {
+  return spec.name.substr(0, spec.name.rfind('.'));
+}
+
+// Behind the last trainable tensor of an op with a weight. What is frozen evaluates by the range of
+// each batch.
+void AddInputRanges(std::vector<StateTensorSpec>& state) {
+  std::vector<StateTensorSpec> result;
+  const StateTensorSpec* weight = nullptr;
+  for (size_t i = 0; i < state.size(); ++i) {
+    const StateTensorSpec& spec = state[i];
+    result.push_back(spec);
+    if (spec.role == TensorRole::kWeight) weight = &spec;
+    const bool is_last = i + 1 == state.size() || state[i + 1].op != spec.op;
+    if (!is_last || weight == nullptr) continue;
+    if (!weight->frozen) {
+      result.push_back({absl::StrCat(OpNameOf(*weight), ".input_range"), weight->op,
+                        TensorRole::kInputRange, Shape({2})});
+    }
+    weight = nullptr;
+  }
+  state = std::move(result);
+}
+
+}  // namespace
+
 std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format) {
   std::vector<StateTensorSpec> state;
   for (const StateTensorSpec& spec : info.state) {
@@ -65,7 +93,7 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
     if (spec.role != TensorRole::kWeight) continue;
     state.back().dtype = format.parameter;
     if (!format.integer_parameters()) continue;
-    const std::string op = spec.name.substr(0, spec.name.rfind('.'));
+    const std::string op = OpNameOf(spec);
     state.push_back({absl::StrCat(op, ".exponent"), spec.op, TensorRole::kExponent, Shape({1}),
                      DType::kInt32, spec.frozen});
     // Scales follow what is trained, so that those of frozen products are made anew each time.
@@ -73,6 +101,7 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
     state.push_back({absl::StrCat(op, ".kept_scales"), spec.op, TensorRole::kKeptScales,
                      Shape({kScalesPerOperator, kKeptScaleWords}), DType::kInt32});
   }
+  if (format.keeps_ranges) AddInputRanges(state);
   return state;
 }
 

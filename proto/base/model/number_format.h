@@ -51,6 +51,8 @@ struct NumberFormat {
   DType weight_gradient = DType::kFloat32;  // kInt32: kInt64 where a sum could overflow
   // Products of integers keep the scales of what they give (RescaleRule::keeps), as a state.
   bool keeps_scales = false;
+  // Operators with weights keep the range of their input, for evaluation (TensorRole::kInputRange).
+  bool keeps_ranges = false;
   // What the optimizer keeps beside each floating parameter, by name (Optimizer::slots).
   absl::Span<const absl::string_view> slots = kMomentumSlot;
   // What travels beside boundary tensors.
@@ -95,7 +97,8 @@ int64_t SidePayloadBytes(const NumberFormat& format, const Shape& shape, Directi
 
 // The state tensors of a layer in this format: LayerInfo::state, where an int8 weight is followed,
 // after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]) and, if
-// scales are kept, by these (TensorRole::kKeptScales, int32[2][32]: two KeptScale).
+// scales are kept, by these (TensorRole::kKeptScales, int32[2][32]: two KeptScale), and, if ranges
+// are kept, the trainable tensors of an op with a weight by its input's (TensorRole::kInputRange).
 std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format);
 
 // Whether the optimizer keeps state beside this tensor.

@@ -25,6 +25,8 @@ constexpr NumberFormat kBFloat16Numbers = {
 constexpr NumberFormat kFloat16Numbers = {
     .activation = DType::kFloat16, .weight = DType::kFloat16, .error = DType::kFloat16};
 
+constexpr NumberFormat kRangeNumbers = {.keeps_ranges = true};
+
 bool Always(const OpSpec& /*op*/) { return true; }
 bool HasBias(const OpSpec& op) { return op.bias; }
 bool IsNotHalf(const OpSpec& op) { return op.rate != 0.5 && op.rate != 0; }

@@ -33,12 +33,22 @@ struct OperatorLimit {
   absl::string_view reason;
 };
 
+// Which bits the levels of --precision may have (dials/precision.h).
+struct GridLimits {
+  int forward_least = 0, forward_most = 0;
+  int backward_least = 0, backward_most = 0;
+  bool has_ends = false;  // the model's first and last operator with weights have grids, too
+
+  bool any() const { return forward_most > 0; }
+};
+
 struct RecipeFamily {
   absl::string_view name;
   absl::string_view parameters;  // the pattern; empty: none
   absl::string_view summary;     // text for --help
   NumberFormat format;
   absl::Span<const OperatorLimit> limits;
+  GridLimits grids;  // of families whose parameters are bits W,A,G
 };
 
 // recipe_families.inc; fp32 first.

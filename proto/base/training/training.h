@@ -84,6 +84,7 @@ struct TrainingSettings {
   std::string rescale = "dynamic";              // integer recipes; ParseRescale
   std::string batch_split = "off";              // integer recipes; ParseBatchSplit
   std::string loss_scale = "auto";              // gradients of f16; CheckLossScaleSetting
+  std::string precision = "recipe";             // recipes with grids; ParsePrecision
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };

@@ -8,6 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batch_split.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/rates/rate.h"
 
@@ -164,6 +165,17 @@ constexpr TrainingField kFields[] = {
           "doubled after 20 barriers without",
           "4096"},
      .check = CheckLossScaleSetting},
+    {.name = "precision",
+     .member = &S::precision,
+     .flag =
+         {"precision", SettingGroup::kTraining,
+          "bits of recipes with grids (dorefa, sbm), of weights and activations / of gradients. "
+          "recipe: those of its name; fixed:8/8; pfq:3,4,6,8/6,6,8,8[@EPS,ALPHA,EVERY]: the "
+          "next ones when the training loss moves less than EPS (0.05, each time times ALPHA, "
+          "0.3) in five times EVERY steps (--barrier-every); cpt:3,8/8: up and down in 32 "
+          "cycles; at:0:3/6,10:8/8: from epochs on",
+          "pfq:3,4,6,8/6,6,8,8"},
+     .check = CheckPrecisionSetting},
 };
 
 // The value of a record that does not have the field.

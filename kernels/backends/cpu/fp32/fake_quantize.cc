@@ -8,15 +8,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/backends/cpu/fp32/error_draws.h"
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/cpu/fp32/packing.h"
-#include "proto/base/random.h"
 
 namespace runnel::fp32 {
 namespace {
 
 constexpr int64_t kChunk = 1 << 14;  // elements of one partial result, and of one thread at least
-constexpr int64_t kDrawn = 64;       // elements that a call of draw_words has to be a multiple of
 
 int64_t ChunksOf(int64_t count) { return (count + kChunk - 1) / kChunk; }
 
@@ -83,21 +82,6 @@ void TanhGradientOf(const Call& call) {
   AddThroughLargest(call, max_abs, sum);
 }
 
-// What a thread needs for the draws of one sample.
-struct Draws {
-  int64_t drawn = 0;   // words that are drawn, more than a sample's
-  int64_t words = 0;   // with a turned copy
-  bool turns = false;  // channels-last
-};
-
-Draws DrawsOf(int64_t size, int64_t channels) {
-  Draws draws;
-  draws.drawn = (size + 3 + kDrawn - 1) / kDrawn * kDrawn;
-  draws.turns = channels > 1 && size > channels;
-  draws.words = draws.drawn + (draws.turns ? size : 0);
-  return draws;
-}
-
 }  // namespace
 
 absl::Status FakeQuantizeWeight(Calls calls) {
@@ -116,7 +100,8 @@ absl::Status FakeQuantizeWeight(Calls calls) {
   }
   const auto half_inverse = static_cast<float>(InverseOf(MaxAbs(call, w, count)) / 2);
   OverChunks(call, count, [&](int64_t, int64_t at, int64_t size) {
-    call.kernels().tanh_grid(w + at, size, half_inverse, GridSteps(grid.bits), v + at);
+    call.kernels().tanh_grid(w + at, size, half_inverse,
+                             GridSteps(grid.BitsAt(call.context->grid_bits)), v + at);
   });
   return absl::OkStatus();
 }
@@ -135,7 +120,7 @@ absl::Status FakeQuantizeWeightGradient(Calls calls) {
 
 absl::Status FakeQuantizeActivation(Calls calls) {
   const Call& call = calls[0];
-  const int steps = GridSteps(call.instruction->grid.bits);
+  const int steps = GridSteps(call.instruction->grid.BitsAt(call.context->grid_bits));
   OverChunks(call, call.out_shape(0).elements(), [&](int64_t, int64_t at, int64_t size) {
     call.kernels().unit_grid(call.in(0) + at, size, steps, call.out(0) + at);
   });
@@ -152,39 +137,16 @@ absl::Status FakeQuantizeActivationGradient(Calls calls) {
 
 absl::Status FakeQuantizeError(Calls calls) {
   const Call& call = calls[0];
-  const Instruction& instruction = *call.instruction;
-  const Shape& shape = call.out_shape(0);
-  const int64_t samples = shape[0], size = shape.elements() / samples;
-  const int64_t channels = call.channels_last ? ImageOf(shape).c : 1;
-  const CounterRandom random(call.context->run_seed, RandomPurpose::kErrorRounding,
-                             static_cast<uint64_t>(instruction.layer) * kMaxOpsPerLayer +
-                                 static_cast<uint64_t>(instruction.op),
-                             static_cast<uint64_t>(call.context->sequence.value()));
-  const Draws draws = DrawsOf(size, channels);
-  uint32_t* words = call.Take<uint32_t>(call.machine.workers() * draws.words);
-  ParallelFor(call.machine, samples, [&](int worker, int64_t begin, int64_t end) {
-    uint32_t* drawn = words + worker * draws.words;
-    for (int64_t n = begin; n < end; ++n) {
-      const float* dy = call.in(0) + n * size;
-      float* out = call.out(0) + n * size;
-      const float max_abs = std::bit_cast<float>(call.kernels().max_magnitude(dy, size));
-      const ErrorGrid grid = ErrorGridOf(max_abs, instruction.grid.bits);
-      if (!grid.used) {
-        std::memmove(out, dy, static_cast<size_t>(size) * sizeof(float));
-        continue;
-      }
-      const auto first = static_cast<uint64_t>(n * size);
-      call.kernels().draw_words(random.key().data(), random.sequence_words().data(), first / 4,
-                                draws.drawn, drawn);
-      const uint32_t* draw = drawn + first % 4;
-      if (draws.turns) {
-        // Moved as floats, bit by bit.
-        call.kernels().transpose(reinterpret_cast<const float*>(draw), channels, size / channels,
-                                 size / channels, reinterpret_cast<float*>(drawn + draws.drawn),
-                                 channels);
-        draw = drawn + draws.drawn;
-      }
+  const int bits = call.instruction->grid.BitsAt(call.context->grid_bits);
+  OverSampleDraws(call, [&](int64_t at, int64_t size, const uint32_t* draw) {
+    const float* dy = call.in(0) + at;
+    float* out = call.out(0) + at;
+    const float max_abs = std::bit_cast<float>(call.kernels().max_magnitude(dy, size));
+    const ErrorGrid grid = ErrorGridOf(max_abs, bits);
+    if (grid.used) {
       call.kernels().error_grid(dy, draw, size, grid, out);
+    } else {
+      std::memmove(out, dy, static_cast<size_t>(size) * sizeof(float));
     }
   });
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "proto/base/training/dials/precision.h"
 
 namespace runnel {
 
@@ -13,6 +14,7 @@ absl::Span<const Dial> Dials() {
   static constexpr Dial kDials[] = {
       {kGradientBitsDial, "gradient bits", CheckGradientBitsValue},
       {kLossScaleDial, "loss scale", CheckLossScaleValue},
+      {kPrecisionDial, "precision level", CheckPrecisionValue},
   };
   return kDials;
 }

@@ -1,0 +1,61 @@
+#include "central/planning/rules/progressive_precision.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/base/status_macros.h"
+#include "proto/json/json_fields.h"
+
+namespace runnel {
+
+std::optional<ChangeTraining> ProgressivePrecision::AtBarrier(const BarrierReport& report) {
+  if (report.stages.empty()) return std::nullopt;
+  if (report.plan.generation != generation_) seen_ = Sums();
+  generation_ = report.plan.generation;
+  const Telemetry& loss_stage = report.stages.back().telemetry;
+  period_.loss += loss_stage.loss_sum - seen_.loss;
+  period_.samples += loss_stage.loss_samples - seen_.samples;
+  seen_ = {loss_stage.loss_sum, loss_stage.loss_samples};
+  const bool looks =
+      options_.every_steps == 0 ? report.is_regular : report.step % options_.every_steps == 0;
+  if (!looks || period_.samples == 0) return std::nullopt;
+  // As a float: the sums of a run that was resumed are rounded elsewhere, in their last bits.
+  const auto mean = static_cast<float>(period_.loss / static_cast<double>(period_.samples));
+  period_ = Sums();
+  const double eps = indicator_.eps();
+  if (!indicator_.Observe(mean)) return std::nullopt;
+  const int64_t level = indicator_.turns();
+  return ChangeTraining{
+      ChangeOfPrecision(report.step, level),
+      absl::StrFormat("%s bits; the training loss moved by %.4f of its scale, at most %.4f, in %d "
+                      "periods",
+                      GridBitsText(levels_.levels[static_cast<size_t>(level)]),
+                      indicator_.distance().value_or(0), eps, LossIndicator::kPeriods)};
+}
+
+std::string ProgressivePrecision::State() const {
+  return DumpJson(Json{
+      {"loss", period_.loss}, {"samples", period_.samples}, {"indicator", indicator_.State()}});
+}
+
+absl::Status ProgressivePrecision::Restore(absl::string_view state) {
+  RUNNEL_ASSIGN_OR_RETURN(const Json json, ParseJson(state));
+  JsonObject object(json, "progress");
+  Sums period;
+  std::string indicator;
+  object.Read("loss", period.loss).Read("samples", period.samples).Read("indicator", indicator);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  RUNNEL_RETURN_IF_ERROR(indicator_.Restore(indicator));
+  period_ = period;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRule>> MakeProgressivePrecision(
+    absl::string_view value, absl::string_view arguments) {
+  RUNNEL_RETURN_IF_ERROR(CheckPrecisionValue(value));
+  RUNNEL_ASSIGN_OR_RETURN(PrecisionSetting levels, ParsePrecision(absl::StrCat("pfq:", arguments)));
+  RUNNEL_ASSIGN_OR_RETURN(LossIndicatorOptions options, ParseLossIndicator(levels.rule_arguments));
+  options.most_turns = static_cast<int64_t>(levels.levels.size()) - 1;
+  return std::make_unique<ProgressivePrecision>(std::move(levels), options);
+}
+
+}  // namespace runnel

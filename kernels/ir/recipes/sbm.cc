@@ -1,0 +1,39 @@
+// SBM (Banner et al., 2018) as FracTrain has it for its baseline: "sbm:W,A,G", the bits of weights,
+// activations and gradients. All values are FP32; what convolutions and linear layers read, the
+// first and the last one too, lies on grids of 2^bits values over a range.
+//
+// Weights: the range of each output channel, to the nearest. The input-gradient reads the same grid.
+// Activations: an operator's input, the range of the whole micro-batch, to the nearest; evaluation
+//   has the mean range of training.
+// Gradients: of the operator's output, the range of the whole tensor, rounded stochastically. Input-
+//   and weight-gradient both read the result.
+// Gradients pass straight through all three. Batch norm, biases and the optimizer's step are FP32.
+
+#include "absl/strings/numbers.h"
+#include "kernels/ir/recipes/make_recipes.h"
+
+namespace runnel {
+namespace {
+
+GridRule GridOf(const std::string& parameter) {
+  GridRule grid;
+  static_cast<void>(absl::SimpleAtoi(parameter, &grid.bits));  // a number, says the pattern
+  return grid;
+}
+
+}  // namespace
+
+Recipe MakeSbmRecipe(const RecipeName& name) {
+  Recipe sbm = MakeFp32Recipe(name);
+  GridRule errors = GridOf(name.parameters[2]);
+  errors.is_gradient = true;
+  sbm.weight_quantizer = {OpCode::kAffineWeight, GridOf(name.parameters[0])};
+  sbm.weight_quantizer_gradient.reset();
+  sbm.input_quantizer = {OpCode::kAffineActivation, OpCode::kAffineActivationEval,
+                         GridOf(name.parameters[1])};
+  sbm.error_quantizer = {OpCode::kAffineError, errors};
+  sbm.has_grids_at_ends = true;
+  return sbm;
+}
+
+}  // namespace runnel

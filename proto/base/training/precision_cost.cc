@@ -1,0 +1,134 @@
+#include "proto/base/training/precision_cost.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/training/batching.h"
+
+namespace runnel {
+namespace {
+
+constexpr double kFullBits = 32;
+constexpr GridBits kEightBits = {8, 8};
+
+struct Product {
+  size_t layer = 0;
+  size_t op = 0;
+  double macs = 0;
+  bool frozen = false;
+};
+
+// Convolutions and linear layers of one sample, in the model's order.
+std::vector<Product> ProductsOf(const ModelSpec& model, const std::vector<LayerInfo>& infos) {
+  std::vector<Product> products;
+  for (size_t layer = 0; layer < infos.size(); ++layer) {
+    for (const StateTensorSpec& spec : infos[layer].state) {
+      const auto op = static_cast<size_t>(spec.op);
+      const OpKind kind = model.layers[layer].ops[op].kind;
+      if (spec.role != TensorRole::kWeight || (kind != OpKind::kConv && kind != OpKind::kLinear))
+        continue;
+      const auto outputs = static_cast<double>(infos[layer].op_outputs[op].elements());
+      const auto weights = static_cast<double>(spec.shape.elements() / spec.shape[0]);
+      products.push_back({layer, op, outputs * weights, spec.frozen});
+    }
+  }
+  return products;
+}
+
+void Add(double macs, bool has_input_gradient, bool has_weight_gradient, PassMacs& sum) {
+  sum.forward += macs;
+  if (has_input_gradient) sum.input_gradient += macs;
+  if (has_weight_gradient) sum.weight_gradient += macs;
+}
+
+// The bits of an operand in a level.
+double BitsOf(const std::string& parameter, int of_level) {
+  int bits = 0;
+  if (!absl::SimpleAtoi(parameter, &bits)) return kFullBits;
+  return of_level == 0 || bits == 32 || bits == 1 ? bits : of_level;
+}
+
+// Where the level's first step is, or a new one.
+PrecisionCost::Level& LevelOf(const GridBits& bits, PrecisionCost& cost) {
+  const auto known = std::find_if(cost.levels.begin(), cost.levels.end(),
+                                  [&](const auto& level) { return level.bits == bits; });
+  if (known != cost.levels.end()) return *known;
+  cost.levels.push_back({bits});
+  return cost.levels.back();
+}
+
+void AddSamples(const PassMacs& of_sample, double samples, PassMacs& sum) {
+  sum.forward += samples * of_sample.forward;
+  sum.input_gradient += samples * of_sample.input_gradient;
+  sum.weight_gradient += samples * of_sample.weight_gradient;
+}
+
+}  // namespace
+
+absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits& grids) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  const std::vector<Product> products = ProductsOf(model, infos);
+  SampleMacs macs;
+  std::vector<double> others(infos.size());
+  for (size_t layer = 0; layer < infos.size(); ++layer)
+    others[layer] = static_cast<double>(infos[layer].macs);
+  bool trains_before = false;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Product& product = products[i];
+    const bool on_grid = grids.has_ends || (i > 0 && i + 1 < products.size());
+    Add(product.macs, trains_before, !product.frozen, on_grid ? macs.on_grid : macs.in_full);
+    trains_before = trains_before || !product.frozen;
+    others[product.layer] -= product.macs;
+  }
+  // Attention: both operands of its products have a gradient.
+  const size_t front = static_cast<size_t>(model.frozen_front());
+  for (size_t layer = 0; layer < others.size(); ++layer)
+    Add(others[layer], layer >= front, layer >= front, macs.in_full);
+  return macs;
+}
+
+PassMacs EffectiveMacs(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level) {
+  const double weight = BitsOf(recipe.parameters[0], level.forward) / kFullBits;
+  const double activation = BitsOf(recipe.parameters[1], level.forward) / kFullBits;
+  const double gradient = BitsOf(recipe.parameters[2], level.backward) / kFullBits;
+  PassMacs effective = macs.in_full;
+  effective.forward += macs.on_grid.forward * weight * activation;
+  effective.input_gradient += macs.on_grid.input_gradient * gradient * weight;
+  effective.weight_gradient += macs.on_grid.weight_gradient * gradient * activation;
+  return effective;
+}
+
+absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const RecipeName& recipe,
+                                              const TrainingSettings& training,
+                                              const std::vector<TrainingChange>& changes,
+                                              int64_t steps) {
+  if (!recipe.family->grids.any() || recipe.parameters.size() != 3)
+    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.text, " has no grids"));
+  RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(model, recipe.family->grids));
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(training.precision));
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
+  const double done = macs.on_grid.sum() + macs.in_full.sum();
+  const double of_8_8 = EffectiveMacs(macs, recipe, kEightBits).sum();
+  PrecisionCost cost;
+  for (int64_t step = 0; step < steps; ++step) {
+    const MicroBatch place = batching.Locate(batching.FirstSequence(step));
+    const GridBits bits =
+        PrecisionAt(setting, changes, training.run_steps, place.epoch, place.step);
+    const PassMacs effective = EffectiveMacs(macs, recipe, bits);
+    const auto samples = static_cast<double>(place.step_samples);
+    AddSamples(effective, samples, cost.effective);
+    cost.macs_done += samples * done;
+    cost.macs_of_8_8 += samples * of_8_8;
+    PrecisionCost::Level& level = LevelOf(bits, cost);
+    ++level.steps;
+    level.effective_share = done > 0 ? effective.sum() / done : 0;
+  }
+  cost.turns = std::count_if(changes.begin(), changes.end(), [](const TrainingChange& change) {
+    return change.dial == kPrecisionDial;
+  });
+  return cost;
+}
+
+}  // namespace runnel

@@ -1,0 +1,64 @@
+#pragma once
+
+// Effective multiply-adds of a run of a recipe with grids (FracTrain): a product of a bits by b bits
+// counts a/32 * b/32. All layers count: those that the recipe leaves in FP32 as a whole, attention
+// too. An activation of dorefa that no ReLU bounds counts as if it were on the grid.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/dials/precision.h"
+#include "proto/base/training/recipe_family.h"
+#include "proto/base/training/training.h"
+#include "proto/base/training/training_change.h"
+
+namespace runnel {
+
+// By pass.
+struct PassMacs {
+  double forward = 0;
+  double input_gradient = 0;
+  double weight_gradient = 0;
+
+  double sum() const { return forward + input_gradient + weight_gradient; }
+};
+
+// Multiply-adds of training one sample.
+struct SampleMacs {
+  PassMacs on_grid;  // products whose operands the recipe puts on grids
+  PassMacs in_full;  // the others
+};
+// Errors as InferShapes. A frozen layer has no weight-gradient, and nothing before the first weights
+// that train has an input-gradient.
+absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits& grids);
+
+// Effective ones, with these bits of a level; 0: the recipe's own.
+PassMacs EffectiveMacs(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level);
+
+struct PrecisionCost {
+  struct Level {
+    GridBits bits;  // 0/0: the recipe's own
+    int64_t steps = 0;
+    double effective_share = 0;  // effective multiply-adds of a sample over those done
+  };
+
+  double macs_done = 0;       // multiply-adds of the run, of whatever bits
+  PassMacs effective;         // of the run
+  double macs_of_8_8 = 0;     // effective, had all grids 8 bits
+  std::vector<Level> levels;  // those that the run had, in the order in which they came
+  int64_t turns = 0;          // changes of the dial
+
+  double effective_share() const { return macs_done > 0 ? effective.sum() / macs_done : 0; }
+  double share_of_8_8() const { return macs_of_8_8 > 0 ? effective.sum() / macs_of_8_8 : 0; }
+};
+
+// Of the steps 0 to `steps` - 1 of a run; the changes are those that hold there. InvalidArgument:
+// the recipe has no grids, or settings and model do not fit.
+absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const RecipeName& recipe,
+                                              const TrainingSettings& training,
+                                              const std::vector<TrainingChange>& changes,
+                                              int64_t steps);
+
+}  // namespace runnel

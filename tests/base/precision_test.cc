@@ -1,0 +1,154 @@
+#include "proto/base/training/dials/precision.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/base/training/precision_cost.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string ErrorOf(absl::string_view text) {
+  return std::string(ParsePrecision(text).status().message());
+}
+
+TEST(Precision, IsParsed) {
+  EXPECT_TRUE(ParsePrecision("recipe")->levels.empty());
+  EXPECT_THAT(ParsePrecision("fixed:8/16")->levels, ElementsAre(GridBits{8, 16}));
+  const PrecisionSetting pfq = *ParsePrecision("pfq:3,4/6,6@0.1,0.3,100");
+  EXPECT_THAT(pfq.levels, ElementsAre(GridBits{3, 6}, GridBits{4, 6}));
+  EXPECT_EQ(pfq.rule, "pfq");
+  EXPECT_EQ(pfq.rule_arguments, "0.1,0.3,100");
+  EXPECT_THAT(ParsePrecision("at:0:3/6,10:8/8")->from_epochs, ElementsAre(0, 10));
+}
+
+TEST(Precision, WhatDoesNotFitIsNamed) {
+  EXPECT_THAT(ErrorOf("8/8"), HasSubstr("'8/8' is no precision; give recipe, fixed:FW/BW"));
+  EXPECT_THAT(ErrorOf("pfq:3,4,6/6,6"), HasSubstr("has 3 FW and 2 BW; give as many of both"));
+  EXPECT_THAT(ErrorOf("pfq:3,6,4/6,6,6"), HasSubstr("bits fall from 6 to 4"));
+  EXPECT_THAT(ErrorOf("pfq:3,4/6,6@"), HasSubstr("nothing behind its @"));
+  EXPECT_THAT(ErrorOf("fixed:3,4/6,6"), HasSubstr("several levels"));
+  EXPECT_THAT(ErrorOf("fixed:17/8"), HasSubstr("'17' is no number of bits from 1 to 16"));
+  EXPECT_THAT(ErrorOf("fixed:8"), HasSubstr("'8' is not FW/BW"));
+  EXPECT_THAT(ErrorOf("cpt:3/8"), HasSubstr("'3/8' is not LEAST,MOST/BW"));
+  EXPECT_THAT(ErrorOf("at:1:3/6"), HasSubstr("do not ascend from 0"));
+  for (const char* text :
+       {"", "fixed", "fixed:", "pfq", "at:0", "at:x:3/6", "cpt:8,3/8", "fixed:/"})
+    EXPECT_FALSE(ParsePrecision(text).ok()) << text;
+}
+
+TEST(Precision, FitsTheRecipesBits) {
+  const auto fits = [](absl::string_view text, absl::string_view recipe) {
+    return std::string(CheckPrecisionOf(*ParsePrecision(text), *ParseRecipeName(recipe)).message());
+  };
+  EXPECT_EQ(fits("fixed:8/16", "sbm:8,8,8"), "");
+  EXPECT_EQ(fits("fixed:8/8", "dorefa:4,4,8"), "");
+  EXPECT_EQ(fits("recipe", "fp32"), "");
+  EXPECT_THAT(fits("fixed:8/16", "dorefa:4,4,8"), HasSubstr("no BW of 16 bits; give 1 to 8"));
+  EXPECT_THAT(fits("fixed:9/8", "sbm:8,8,8"), HasSubstr("no FW of 9 bits; give 2 to 8"));
+  EXPECT_THAT(fits("fixed:8/8", "fp32"), HasSubstr("recipe fp32 has no grids"));
+  EXPECT_THAT(fits("fixed:8/8", "niti"), HasSubstr("recipe niti has no grids"));
+  EXPECT_THAT(fits("fixed:8/8", "dorefa:32,32,32"), HasSubstr("has no grids"));
+  EXPECT_THAT(fits("fixed:8/8", "dorefa:1,2,6"), HasSubstr("weights of 1 bit"));
+}
+
+TEST(Precision, LevelsFollowChangesAndEpochs) {
+  const PrecisionSetting pfq = *ParsePrecision("pfq:3,4,6/6,6,8");
+  const std::vector<TrainingChange> changes = {ChangeOfPrecision(10, 1), ChangeOfPrecision(20, 2)};
+  EXPECT_EQ(PrecisionAt(pfq, changes, 0, 0, 9), (GridBits{3, 6}));
+  EXPECT_EQ(PrecisionAt(pfq, changes, 0, 0, 10), (GridBits{4, 6}));
+  EXPECT_EQ(PrecisionAt(pfq, changes, 0, 5, 20), (GridBits{6, 8}));
+  EXPECT_EQ(LastPrecision(pfq, changes), (GridBits{6, 8}));
+  EXPECT_EQ(LastPrecision(pfq, {}), (GridBits{3, 6}));
+  EXPECT_EQ(PrecisionAt(pfq, {ChangeOfPrecision(1, 40)}, 0, 0, 1), (GridBits{6, 8}));
+  const PrecisionSetting at = *ParsePrecision("at:0:3/6,2:8/8");
+  EXPECT_EQ(PrecisionAt(at, {}, 0, 1, 100), (GridBits{3, 6}));
+  EXPECT_EQ(PrecisionAt(at, {}, 0, 2, 101), (GridBits{8, 8}));
+  EXPECT_FALSE(CheckPrecisionValue("64").ok());
+  EXPECT_FALSE(CheckPrecisionValue("-1").ok());
+  EXPECT_TRUE(CheckPrecisionValue("63").ok());
+}
+
+// A cycle of 8 steps: 3 + 5 * (1 - cos(pi * t / 8)) / 2, rounded, halves down.
+TEST(Precision, CyclesByTheStep) {
+  const PrecisionSetting cpt = *ParsePrecision("cpt:3,8/8");
+  std::vector<int> bits;
+  for (int64_t step = 0; step < 10; ++step)
+    bits.push_back(PrecisionAt(cpt, {}, 8 * kPrecisionCycles, 0, step).forward);
+  EXPECT_THAT(bits, ElementsAre(3, 3, 4, 5, 5, 6, 7, 8, 3, 3));
+  EXPECT_EQ(LastPrecision(cpt, {}), (GridBits{8, 8}));
+  EXPECT_EQ(PrecisionAt(cpt, {}, 0, 0, 5), (GridBits{3, 8})) << "a run shorter than its cycles";
+}
+
+// One linear layer of 8 x 4, a ReLU, one of 4 x 4, one of 4 x 2.
+ModelSpec ThreeLayers() {
+  ModelSpec model;
+  model.name = "three";
+  model.input = {8};
+  model.classes = 2;
+  for (const int64_t features : {4, 4, 2}) {
+    OpSpec linear;
+    linear.kind = OpKind::kLinear;
+    linear.out_channels = features;
+    linear.inputs = {0};
+    LayerSpec& layer = model.layers.emplace_back();
+    layer.name = absl::StrCat("l", model.layers.size());
+    layer.ops = {linear};
+  }
+  return model;
+}
+
+TrainingSettings TenSamples(const std::string& precision) {
+  TrainingSettings training;
+  training.dataset_samples = 10;
+  training.batch_size = 4;
+  training.precision = precision;
+  return training;
+}
+
+TEST(PrecisionCost, CountsAllLayersAndPasses) {
+  const ModelSpec model = ThreeLayers();
+  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8"), dorefa = *ParseRecipeName("dorefa:8,8,8");
+  const SampleMacs all = *SampleMacsOf(model, sbm.family->grids);
+  EXPECT_EQ(all.on_grid.forward, 32 + 16 + 8);
+  EXPECT_EQ(all.on_grid.input_gradient, 16 + 8) << "nobody wants the samples' gradient";
+  EXPECT_EQ(all.on_grid.weight_gradient, 32 + 16 + 8);
+  EXPECT_EQ(all.in_full.sum(), 0);
+  const SampleMacs inner = *SampleMacsOf(model, dorefa.family->grids);
+  EXPECT_EQ(inner.on_grid.sum(), 3 * 16);
+  EXPECT_EQ(inner.in_full.sum(), 2 * 32 + 3 * 8);
+}
+
+// Shares of FP32 as FracTrain counts them: 6.25 % and 10.4167 % where all three passes are done.
+TEST(PrecisionCost, SharesAreThePapers) {
+  const SampleMacs macs = {{1, 1, 1}, {}};
+  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");
+  EXPECT_NEAR(EffectiveMacs(macs, sbm, {}).sum() / 3, 0.0625, 1e-12);
+  EXPECT_NEAR(EffectiveMacs(macs, sbm, {8, 16}).sum() / 3, 0.104166667, 1e-9);
+  EXPECT_NEAR(EffectiveMacs(macs, sbm, {3, 6}).sum() / 3, 0.0146484, 1e-7);
+  EXPECT_NEAR(EffectiveMacs(macs, sbm, {4, 6}).sum() / 3, 0.0208333, 1e-7);
+  EXPECT_NEAR(EffectiveMacs(macs, sbm, {6, 8}).sum() / 3, 0.0429688, 1e-7);
+}
+
+// Steps of 4, 4 and 2 samples an epoch; the level turns at the third step.
+TEST(PrecisionCost, OfARunIsWeighedBySamples) {
+  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");
+  const auto cost =
+      CostOfPrecision(ThreeLayers(), sbm, TenSamples("pfq:4,8/8,8"), {ChangeOfPrecision(2, 1)}, 3);
+  ASSERT_TRUE(cost.ok()) << cost.status();
+  EXPECT_EQ(cost->macs_done, 10 * (56 + 24 + 56));
+  const double four = 56 / 64.0 + 24 / 32.0 + 56 / 32.0, eight = (56 + 24 + 56) / 16.0;
+  EXPECT_NEAR(cost->effective.sum(), 8 * four + 2 * eight, 1e-9);
+  EXPECT_NEAR(cost->share_of_8_8(), (8 * four + 2 * eight) / (10 * eight), 1e-9);
+  EXPECT_EQ(cost->turns, 1);
+  ASSERT_EQ(cost->levels.size(), 2u);
+  EXPECT_EQ(cost->levels[0].steps, 2);
+  EXPECT_EQ(cost->levels[1].steps, 1);
+  EXPECT_FALSE(
+      CostOfPrecision(ThreeLayers(), *ParseRecipeName("fp32"), TenSamples("recipe"), {}, 3).ok());
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,120 @@
+// Runs whose precision changes while they train, by the real binaries: the same bytes on one to
+// three stages and as the plain loop, over check-points and replays.
+
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/process/central_runs.h"
+#include "tests/process/process.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+// clang-format off
+const Words kTrain = {"train", "--model", "lenet", "--dataset", "synthetic_digits",
+                      "--batch-size", "8", "--eval-every", "0", "--eval-batch-size", "250",
+                      "--backend", "cpu", "--max-batches", "12", "--barrier-every", "1"};
+// clang-format on
+const Words kSbm = With(kTrain, {"--recipe", "sbm:8,8,8"});
+// Any five losses stand still: it turns at steps 5 and 10.
+const Words kTurns = With(kSbm, {"--precision", "pfq:3,4,8/6,6,8@1000,1,1"});
+const Words kSync = With(kTurns, {"--schedule", "sync_1f1b", "--micro-batches", "2"});
+const Words kAsync = With(kTurns, {"--schedule", "async_1f1b", "--local-workers", "3"});
+
+TEST(Precision, SyncThatTurnsEqualsThePlainLoopOnOneToThreeStages) {
+  const json plain = RunCentral(With(kSync, {"--local-workers", "0"}));
+  EXPECT_EQ(plain["precision"]["turns"], 2);
+  ASSERT_EQ(plain["precision"]["levels"].size(), 3u);
+  EXPECT_EQ(plain["precision"]["levels"][1]["bits"], "4/6");
+  EXPECT_EQ(plain["precision"]["levels"][1]["steps"], 5);
+  EXPECT_LT(plain["precision"]["share_of_8_8"], 0.6);
+  const json& claimed = plain["precision"]["effective_macs"];
+  EXPECT_DOUBLE_EQ(plain["effective_macs"].get<double>(),
+                   claimed["forward"].get<double>() + claimed["input_gradient"].get<double>() +
+                       claimed["weight_gradient"].get<double>())
+      << "counted by the programs, and claimed";
+  for (const char* workers : {"1", "2", "3"}) {
+    const json cut = RunCentral(With(kSync, {"--local-workers", workers}));
+    EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]) << workers << " stages";
+    EXPECT_EQ(cut["accuracy"], plain["accuracy"]) << workers << " stages";
+    EXPECT_EQ(cut["precision"], plain["precision"]);
+  }
+  EXPECT_NE(Weights(With(
+                kSbm, {"--schedule", "sync_1f1b", "--micro-batches", "2", "--local-workers", "0"})),
+            plain["weights_sha256"]);
+}
+
+TEST(Precision, AsyncRunsThatTurnResumeAndReplay) {
+  ScratchDir dir;
+  const Words journalled = With(kAsync, {"--journal", dir / "j"});
+  const std::string whole = Weights(journalled);
+  EXPECT_EQ(Records(dir / "j", "training_change"), 2);
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  // Before the first turn, and between both.
+  for (const char* steps : {"3", "7"}) {
+    Words run = kAsync;
+    *(std::find(run.begin(), run.end(), "--max-batches") + 1) = steps;
+    const std::string folder = dir / steps;
+    RunCentral(With(run, {"--checkpoint-dir", folder}));
+    const json resumed = RunCentral({"resume", "--checkpoint-dir", folder, "--max-batches", "12"});
+    EXPECT_EQ(resumed["weights_sha256"], whole) << steps;
+    EXPECT_EQ(resumed["precision"]["turns"], 2);
+  }
+}
+
+TEST(Precision, LevelsThatAreKnownBeforehandEqualThePlainLoop) {
+  const Words sync = {"--schedule", "sync_1f1b", "--micro-batches", "2"};
+  for (const char* precision : {"cpt:3,8/8", "at:0:3/6,1:8/8"}) {
+    const Words run = With(With(kSbm, sync), {"--precision", precision});
+    const std::string plain = Weights(With(run, {"--local-workers", "0"}));
+    EXPECT_EQ(plain.size(), 64u);
+    EXPECT_EQ(Weights(With(run, {"--local-workers", "3"})), plain) << precision;
+  }
+  const Words fixed = With(kTrain, {"--recipe", "sbm:4,3,6", "--precision", "fixed:8/8"});
+  EXPECT_EQ(Weights(With(fixed, {"--local-workers", "2"})),
+            Weights(With(kSbm, {"--local-workers", "2"})));
+  const Words dorefa = With(kTrain, {"--local-workers", "2", "--recipe"});
+  EXPECT_EQ(Weights(With(dorefa, {"dorefa:8,8,8", "--precision", "fixed:3/6"})),
+            Weights(With(dorefa, {"dorefa:3,3,6"})));
+}
+
+TEST(Precision, WhatDoesNotFitIsOneLine) {
+  const auto refused = [](const Words& words, const char* message) {
+    ExpectRefused(With(kTrain, words), message);
+  };
+  refused({"--recipe", "sbm:8,8,8", "--precision", "pfq:3,4,6/6,6"},
+          "has 3 FW and 2 BW; give as many of both");
+  refused({"--recipe", "sbm:8,8,8", "--precision", "pfq:4,3/6,6"}, "bits fall from 4 to 3");
+  refused({"--recipe", "dorefa:8,8,8", "--precision", "fixed:8/16"},
+          "--precision fixed:8/16: recipe dorefa:8,8,8 has no BW of 16 bits; give 1 to 8");
+  refused({"--recipe", "sbm:8,8,8", "--precision", "fixed:1/8"}, "no FW of 1 bits; give 2 to 8");
+  refused({"--precision", "fixed:8/8"},
+          "--precision fixed:8/8: recipe fp32 has no grids; take --recipe sbm:8,8,8");
+  refused({"--recipe", "sbm:8,8,8", "--precision", "dfq:3,4/6,6"}, "rule 'dfq' is not known");
+  Words sparse = With(kTrain, {"--recipe", "sbm:8,8,8", "--precision", "pfq:3,4/6,6@,,70"});
+  *(std::find(sparse.begin(), sparse.end(), "--barrier-every") + 1) = "50";
+  ExpectRefused(sparse, "EVERY 70 is no multiple of --barrier-every 50; take 100");
+}
+
+TEST(Precision, TurnsOfAFileOfLossesAreShown) {
+  ScratchDir dir;
+  std::ofstream(dir / "losses") << "2.0 1.5 1.2 1.1\n1.08 1.07 1.06\n1.06\n";
+  Process shown({"runnel-central", "precision", "--losses", dir / "losses"});
+  EXPECT_EQ(shown.Wait(), 0) << shown.err();
+  EXPECT_THAT(shown.out(),
+              HasSubstr("period 8: loss 1.06, scale 1.2588, moved 0.0318, limit 0.0500: turn to "
+                        "4/6\n8 periods, 1 turns\n"));
+  std::ofstream(dir / "words") << "2.0 two\n";
+  ExpectRefused({"precision", "--losses", dir / "words"}, "'two' is no number");
+  ExpectRefused({"precision", "--losses", dir / "losses", "--precision", "cpt:3,8/8"},
+                "only pfq looks at losses");
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,82 @@
+#include "worker/stage/effective_macs.h"
+
+#include <map>
+#include <utility>
+
+namespace runnel {
+namespace {
+
+constexpr double kFullBits = 32;
+
+// What lies at a place is on this grid. Walked in the order in which a micro-batch's parts run.
+class GridsByPlace {
+ public:
+  explicit GridsByPlace(const Program& program) : program_(program) {}
+
+  GridRule At(BufferIndex index) const {
+    const auto found = grids_.find(PlaceOf(index));
+    return found == grids_.end() ? GridRule() : found->second;
+  }
+
+  void Follow(const Instruction& instruction) {
+    GridRule written;
+    if (PutsOnGrid(instruction.code)) written = instruction.grid;
+    // Each value of these outputs is one of the input.
+    if (instruction.code == OpCode::kCopy || instruction.code == OpCode::kMaxPoolForward)
+      written = At(instruction.inputs[0]);
+    for (size_t i = 0; i < instruction.outputs.size(); ++i)
+      grids_[PlaceOf(instruction.outputs[i])] = i == 0 ? written : GridRule();
+  }
+
+ private:
+  static bool PutsOnGrid(OpCode code) {
+    switch (code) {
+      case OpCode::kFakeQuantizeWeight:
+      case OpCode::kFakeQuantizeActivation:
+      case OpCode::kFakeQuantizeError:
+      case OpCode::kAffineWeight:
+      case OpCode::kAffineActivation:
+      case OpCode::kAffineActivationEval:
+      case OpCode::kAffineError:
+        return true;
+      default:
+        return false;
+    }
+  }
+  std::pair<Storage, int64_t> PlaceOf(BufferIndex index) const {
+    const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
+    return {buffer.storage, buffer.offset_bytes};
+  }
+
+  const Program& program_;
+  std::map<std::pair<Storage, int64_t>, GridRule> grids_;
+};
+
+}  // namespace
+
+EffectiveMacs EffectiveMacs::OfTraining(const Program& program) {
+  EffectiveMacs result;
+  GridsByPlace grids(program);
+  for (const Part part : {Part::kForward, Part::kInputGradient, Part::kWeightGradient}) {
+    for (const Instruction& instruction : program.part(part)) {
+      const int64_t macs = MultiplyAdds(program, instruction);
+      if (macs > 0) {
+        result.products_.push_back(
+            {macs, grids.At(instruction.inputs[0]), grids.At(instruction.inputs[1])});
+      }
+      grids.Follow(instruction);
+    }
+  }
+  return result;
+}
+
+double EffectiveMacs::At(const GridBits& level) const {
+  double sum = 0;
+  for (const Product& product : products_) {
+    sum += static_cast<double>(product.macs) * (product.first.BitsAt(level) / kFullBits) *
+           (product.second.BitsAt(level) / kFullBits);
+  }
+  return sum;
+}
+
+}  // namespace runnel
