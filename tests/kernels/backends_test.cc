@@ -113,7 +113,7 @@ TEST(BackendsDeathTest, WithoutADriverThereIsNoOpenCl) {
     std::exit(absl::IsInvalidArgument(status) ? 3 : 0);
   };
   EXPECT_EXIT(ask(), testing::ExitedWithCode(3),
-              "cpu,ref.* backend opencl: no OpenCL here: .*; take --backend cpu");
+              "cpu,small,ref.* backend opencl: no OpenCL here: .*; take --backend cpu");
 }
 
 #ifdef RUNNEL_LOADS_BACKENDS

@@ -285,7 +285,7 @@ TEST_F(OpenClTraining, WithoutADriverOrAKnownDeviceThereIsOneClearLine) {
   EXPECT_THAT(failure({"--backend-option", "opencl.tile=abacus"}),
               HasSubstr("opencl.tile 'abacus': device "));
   EXPECT_THAT(failure({}, [] { setenv("OCL_ICD_VENDORS", "/nowhere", 1); }),
-              HasSubstr("--backend opencl: worker local-000 has cpu, ref"));
+              HasSubstr("--backend opencl: worker local-000 has cpu, small, ref"));
 }
 
 // The journal names them with the worker; a replay with others says so where the weights differ.

@@ -84,9 +84,9 @@ TEST_F(QuantizedBackends, TheLineSaysWhatComputed) {
 }
 
 TEST_F(QuantizedBackends, WhatCannotComputeIsRefusedInOneLine) {
-  ExpectRefused(Command("gpu"), "--backend gpu: worker local-000 has cpu, ref");
+  ExpectRefused(Command("gpu"), "--backend gpu: worker local-000 has cpu, small, ref");
   ExpectRefused(With(Command("hexagon"), {"--backend-option", "hexagon.dsp=device"}),
-                "--backend hexagon: worker local-000 has cpu, ref");
+                "--backend hexagon: worker local-000 has cpu, small, ref");
   ExpectRefused({"eval", "--checkpoint-dir", *dir_ / "trained", "--backend", "ref"},
                 "give --quantized too");
   if (Has("hexagon")) {
@@ -131,7 +131,7 @@ TEST_F(QuantizedOpenCl, AfterALostDeviceTheCpuGoesOn) {
 TEST_F(QuantizedOpenCl, ADeviceThatComputesWrongOrIsNotThereIsRefused) {
   ExpectRefused(Command("opencl"),
                 "computes integers wrong: ", Faulty("RUNNEL_TEST_OPENCL_NOTHING", "1"));
-  ExpectRefused(Command("opencl"), "--backend opencl: worker local-000 has cpu, ref",
+  ExpectRefused(Command("opencl"), "--backend opencl: worker local-000 has cpu, small, ref",
                 [] { setenv("OCL_ICD_VENDORS", "/nowhere", 1); });
 }
 
