@@ -26,6 +26,11 @@ void SetValue(onnx::ValueInfoProto& value, const char* name, onnx::TensorProto::
   for (const int64_t dim : dims) type.mutable_shape()->add_dim()->set_dim_value(dim);
 }
 
+// Of an operator that is one node without attributes.
+const char* PlainName(OpKind kind) {
+  return kind == OpKind::kAdd ? "Add" : kind == OpKind::kRelu ? "Relu" : "Sigmoid";
+}
+
 // The graph of one model, node by node.
 class GraphWriter {
  public:
@@ -124,7 +129,9 @@ class GraphWriter {
         break;
       }
       case OpKind::kRelu:
-        nodes_.Add("Relu", name, inputs);
+      case OpKind::kAdd:
+      case OpKind::kSigmoid:
+        nodes_.Add(PlainName(op.kind), name, inputs);
         break;
       case OpKind::kRelu6:
         nodes_.Add("Clip", name,
@@ -145,12 +152,6 @@ class GraphWriter {
         SetInt(nodes_.Add("Flatten", name, {absl::StrCat(pool, ".out")}), "axis", 1);
         break;
       }
-      case OpKind::kAdd:
-        nodes_.Add("Add", name, inputs);
-        break;
-      case OpKind::kSigmoid:
-        nodes_.Add("Sigmoid", name, inputs);
-        break;
       case OpKind::kHardSigmoid: {
         onnx::NodeProto& node = nodes_.Add("HardSigmoid", name, inputs);
         SetFloat(node, "alpha", 1.0 / 6);
