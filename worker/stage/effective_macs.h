@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/ir/program.h"
+#include "kernels/ir/compiler.h"
 
 namespace runnel {
 
