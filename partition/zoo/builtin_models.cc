@@ -54,16 +54,18 @@ absl::StatusOr<ModelSpec> MakeModel(absl::string_view name) {
 }
 
 absl::StatusOr<ModelSpec> ModelFor(ModelSpec model, const Shape& sample, int64_t classes) {
+  const bool has_classes = model.classes == classes;
   model.input = sample;
   model.classes = classes;
   std::vector<OpSpec>& ops = model.layers.back().ops;
   const auto last = std::find_if(ops.rbegin(), ops.rend(),
                                  [](const OpSpec& op) { return op.kind == OpKind::kLinear; });
-  if (last == ops.rend()) {
+  if (last != ops.rend()) {
+    last->out_channels = classes;
+  } else if (!has_classes) {
     return absl::InvalidArgumentError(
         absl::StrCat("model ", model.name, ": its last layer has no linear operator to adapt"));
   }
-  last->out_channels = classes;
   const absl::Status status = InferShapes(model, 1).status();
   if (status.ok()) return model;
   return absl::InvalidArgumentError(absl::StrCat("model ", model.name, " for samples of ",

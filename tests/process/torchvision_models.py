@@ -25,7 +25,7 @@ import torch  # noqa: E402
 import torchvision  # noqa: E402
 from runnel import programs  # noqa: E402
 
-CLASSES, SIDE, BATCH, STEPS, RATE, MOMENTUM = 4, 64, 16, 20, 0.01, 0.9
+CLASSES, SIDE, BATCH, STEPS, RATE, MOMENTUM = 4, 64, 16, 20, 0.0003, 0.9
 LOSS_LIMIT, OUTPUT_LIMIT = 1e-3, 1e-5
 # Name, side of the pictures, samples a step, steps; refused: why.
 MODELS = {name: (SIDE, BATCH, STEPS) for name in (
