@@ -54,8 +54,8 @@ class GridsByPlace {
 
 }  // namespace
 
-EffectiveMacs EffectiveMacs::OfTraining(const Program& program) {
-  EffectiveMacs result;
+ProgramMacs ProgramMacs::OfTraining(const Program& program) {
+  ProgramMacs result;
   GridsByPlace grids(program);
   for (const Part part : {Part::kForward, Part::kInputGradient, Part::kWeightGradient}) {
     for (const Instruction& instruction : program.part(part)) {
@@ -70,7 +70,7 @@ EffectiveMacs EffectiveMacs::OfTraining(const Program& program) {
   return result;
 }
 
-double EffectiveMacs::At(const GridBits& level) const {
+double ProgramMacs::At(const GridBits& level) const {
   double sum = 0;
   for (const Product& product : products_) {
     sum += static_cast<double>(product.macs) * (product.first.BitsAt(level) / kFullBits) *

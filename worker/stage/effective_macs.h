@@ -12,10 +12,10 @@
 namespace runnel {
 
 // Immutable.
-class EffectiveMacs {
+class ProgramMacs {
  public:
   // Of a micro-batch's forward and gradients.
-  static EffectiveMacs OfTraining(const Program& program);
+  static ProgramMacs OfTraining(const Program& program);
 
   // With the bits of a level.
   double At(const GridBits& level) const;

@@ -145,7 +145,7 @@ void StageExecutor::CountMacs(const Program& program, const GridBits& bits) {
   if (!options_.recipe->family->grids.any()) return;
   auto known = macs_.find(&program);
   if (known == macs_.end())
-    known = macs_.emplace(&program, EffectiveMacs::OfTraining(program)).first;
+    known = macs_.emplace(&program, ProgramMacs::OfTraining(program)).first;
   effective_macs_ = effective_macs_ + known->second.At(bits);
 }
 

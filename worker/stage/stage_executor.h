@@ -126,7 +126,7 @@ class StageExecutor final : public StageEngine {
   std::unique_ptr<Memory> statistics_;
   std::shared_ptr<std::atomic<int64_t>> memory_bytes_;
   // Of recipes with grids, by program.
-  std::map<const Program*, EffectiveMacs> macs_;
+  std::map<const Program*, ProgramMacs> macs_;
   std::atomic<double> effective_macs_ = 0;
   // Of the last micro-batch that was trained, or else what LastPrecision says: for evaluations.
   std::optional<GridBits> trained_grid_bits_;
