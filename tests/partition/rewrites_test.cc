@@ -122,6 +122,11 @@ TEST(Lora, WithoutAttentionBesideAllThatIsLinearAndNotFrozen) {
 TEST(Lora, OfEveryModelThatTakesIt) {
   for (const std::string& name : ModelNames()) {
     const auto model = Rewrite(*MakeModel(name), {"lora:2"});
+    if (name == "mobilenet_v3_small") {
+      // Its gates are linear, in front of frozen batch norm.
+      EXPECT_THAT(std::string(model.status().message()), HasSubstr("batch norm that is frozen"));
+      continue;
+    }
     ASSERT_TRUE(model.ok()) << name << ": " << model.status();
     EXPECT_GT(Trained(*model), 0) << name;
     EXPECT_LT(Trained(*model), *CountParameters(*MakeModel(name)) / 2) << name;
