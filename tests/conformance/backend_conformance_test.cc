@@ -54,7 +54,7 @@ bool IsEmbedding(OpCode code) {
 }
 
 // Which OpenCL does not compute.
-bool IsOfTransformersOrBranches(OpCode code) {
+bool IsOfTransformersBranchesOrRanges(OpCode code) {
   constexpr OpCode kCodes[] = {OpCode::kLayerNormForward,   OpCode::kLayerNormInputGradient,
                                OpCode::kGeluForward,        OpCode::kGeluInputGradient,
                                OpCode::kAttentionForward,   OpCode::kAttentionInputGradient,
@@ -63,17 +63,19 @@ bool IsOfTransformersOrBranches(OpCode code) {
                                OpCode::kLeakyReluForward,   OpCode::kLeakyReluInputGradient,
                                OpCode::kMultiply,           OpCode::kFactorGradient,
                                OpCode::kConcatForward,      OpCode::kFirstChannels,
-                               OpCode::kLastChannels};
+                               OpCode::kLastChannels,       OpCode::kAffineWeight,
+                               OpCode::kAffineActivation,   OpCode::kAffineActivationEval,
+                               OpCode::kAffineError};
   return IsEmbedding(code) ||
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }
 
-// LibTorch and `small` have no kernels for recipes that fake-quantise, OpenCL none for tokens and
-// branches.
+// LibTorch and `small` have no kernels for recipes that fake-quantise, OpenCL none for tokens,
+// branches and grids of ranges.
 bool MayBeMissing(const BackendRow& row, OpCode code) {
   const bool has_no_grids = row.name == "torch" || row.name == "small";
   return (has_no_grids && TraitsOf(code).numbers == Numbers::kGridFloats) ||
-         (row.name == "opencl" && IsOfTransformersOrBranches(code));
+         (row.name == "opencl" && IsOfTransformersBranchesOrRanges(code));
 }
 
 // A case with memory: a program of one instruction.
@@ -89,9 +91,9 @@ class Bench {
     instruction.layer = 3;
     instruction.op = 2;
     for (const CaseOperand& o : c.inputs) instruction.inputs.push_back(Place(o));
-    for (const CaseOperand& o : c.outputs) {
-      instruction.outputs.push_back(in_place ? instruction.inputs[0] : Place(o));
-    }
+    for (size_t i = 0; i < c.outputs.size(); ++i)
+      instruction.outputs.push_back(in_place && i == 0 ? instruction.inputs[0]
+                                                       : Place(c.outputs[i]));
     program_.batch = c.inputs[0].shape[0];
     program_.stash_bytes = sizes_[static_cast<int>(Storage::kStash)];
     program_.scratch_bytes = sizes_[static_cast<int>(Storage::kScratch)];
@@ -102,9 +104,8 @@ class Bench {
       bindings_.base[i] = memory_[i].data() + (64 - address % 64) % 64;
     }
     for (size_t i = 0; i < c.inputs.size(); ++i) Fill(instruction.inputs[i], c.inputs[i]);
-    for (size_t i = 0; i < c.outputs.size() && !in_place; ++i) {
+    for (size_t i = in_place ? 1 : 0; i < c.outputs.size(); ++i)
       Fill(instruction.outputs[i], c.outputs[i]);
-    }
   }
 
   absl::Status Run(Backend* backend) {

@@ -126,7 +126,8 @@ TEST(TrainingRules, EachTurnsADialAndTakesItsOwnStateBack) {
     SCOPED_TRACE(row.name);
     EXPECT_EQ(*FindTrainingRule(row.name, row.dial), &row);
     ASSERT_TRUE(FindDial(row.dial).ok());
-    const auto rule = row.make("1", "");
+    // Two levels, where the rule has such.
+    const auto rule = row.make("1", row.dial == "precision" ? "3,4/6,6" : "");
     ASSERT_TRUE(rule.ok()) << rule.status();
     const std::string state = (*rule)->State();
     EXPECT_TRUE((*rule)->Restore(state).ok());
