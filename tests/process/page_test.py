@@ -44,7 +44,8 @@ class Run:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1"}
+        # A folder of its own for who runs here: other tests have centrals too.
+        self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "RUNNEL_RUNTIME_DIR": folder + "/run"}
         self.log = open(self.folder / "central.log", "w+")
         self.central = self.start(
             "runnel-central", "train", "--model", "lenet", "--dataset", "synthetic_digits", "--quick", "--local-workers", "2",
