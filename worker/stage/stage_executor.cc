@@ -144,8 +144,7 @@ void StageExecutor::CountGradients(const Program& program, Part part) {
 void StageExecutor::CountMacs(const Program& program, const GridBits& bits) {
   if (!options_.recipe->family->grids.any()) return;
   auto known = macs_.find(&program);
-  if (known == macs_.end())
-    known = macs_.emplace(&program, ProgramMacs::OfTraining(program)).first;
+  if (known == macs_.end()) known = macs_.emplace(&program, ProgramMacs::OfTraining(program)).first;
   effective_macs_ = effective_macs_ + known->second.At(bits);
 }
 
