@@ -97,6 +97,11 @@ def accuracy(net, x, y):
         return float((net.eval()(torch.as_tensor(x)).argmax(1) == torch.as_tensor(y)).float().mean())
 
 
+def loss(net, x, y):
+    with torch.no_grad():
+        return float(nn.functional.cross_entropy(net.eval()(torch.as_tensor(x)), torch.as_tensor(y)))
+
+
 class Fit(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(7)
@@ -113,6 +118,8 @@ class Fit(unittest.TestCase):
                              micro_batches=1, **QUIET)
             self.assertGreater(run.accuracy, 0.9)
             self.assertAlmostEqual(run.accuracy, accuracy(net, *test), places=6)
+            # Accuracy alone forgives a statistic that did not come back.
+            self.assertAlmostEqual(run.history[-1]["test_loss"], loss(net, *test), places=5)
             self.assertTrue(net.end.weight.requires_grad)
             self.assertEqual(run.history[-1]["step"], 60)
             self.assertIsNone(run.folder)
