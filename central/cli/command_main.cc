@@ -310,7 +310,7 @@ class CommandLine {
     app_.add_option("--home", home_,
                     "folder of the certificate authority; streams are encrypted where it has one "
                     "(default: $RUNNEL_HOME, else $XDG_CONFIG_HOME/runnel, else ~/.config/runnel)");
-    for (AddSubcommandFn add : program.commands) commands_.push_back(add(app_));
+    for (AddSubcommandFn add : program.commands) commands_.push_back(add(Command(&app_)));
   }
 
   CLI::App& app() { return app_; }
@@ -319,7 +319,7 @@ class CommandLine {
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
-    for (const Subcommand& command : commands_) names.push_back(command.app->get_name());
+    for (const Subcommand& command : commands_) names.push_back(command.command.app().get_name());
     return names;
   }
 
@@ -330,7 +330,7 @@ class CommandLine {
 
   absl::Status Run(const CommandContext& context) const {
     for (const Subcommand& command : commands_) {
-      if (command.app->parsed()) return command.run(context);
+      if (command.command.app().parsed()) return command.run(context);
     }
     return absl::InternalError("no command was given");
   }

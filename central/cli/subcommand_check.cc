@@ -8,14 +8,13 @@
 
 namespace runnel {
 
-Subcommand AddCheck(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddCheck(const Command& program) {
+  const Command app = program.AddCommand(
       "check", "Print for each layer what a latent before it takes, and what is behind it");
   const auto model = std::make_shared<std::string>();
-  app->add_option("MODEL", *model,
-                  "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
-      ->required();
-  app->footer(R"(
+  app.Add("MODEL", *model, "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
+      .Required();
+  app.Footer(R"(
 Examples:
   from which layer on to learn (runnel-central learn --at)
     runnel-central check resnet8)");

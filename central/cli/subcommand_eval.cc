@@ -38,7 +38,7 @@ struct EvalFlags {
 };
 
 // The settings of the stages: one on this host, unless the flags say otherwise.
-absl::StatusOr<RunSettings> PipelineOf(CLI::App& app, EvalFlags& flags) {
+absl::StatusOr<RunSettings> PipelineOf(const Command& app, EvalFlags& flags) {
   RUNNEL_ASSIGN_OR_RETURN(RunSettings settings, FinishRunFlags(app, flags.run));
   const std::set<std::string>& given = flags.run.given;
   if (flags.quantized.empty() && (!given.empty() || flags.run.quick)) {
@@ -52,7 +52,7 @@ absl::StatusOr<RunSettings> PipelineOf(CLI::App& app, EvalFlags& flags) {
       "--profile: times the layers of one device, leave out --local-workers and --workers");
 }
 
-absl::Status Eval(CLI::App& app, EvalFlags& flags, const CommandContext& context) {
+absl::Status Eval(const Command& app, EvalFlags& flags, const CommandContext& context) {
   const EvalArguments& trained = flags.trained;
   if (trained.checkpoint_dir.empty() == flags.quantized.empty()) {
     return absl::InvalidArgumentError(
@@ -72,23 +72,21 @@ absl::Status Eval(CLI::App& app, EvalFlags& flags, const CommandContext& context
 
 }  // namespace
 
-Subcommand AddEval(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddEval(const Command& program) {
+  const Command app = program.AddCommand(
       "eval", "Evaluate the newest weights of a check-point folder, or a model in integers");
   const auto flags = std::make_shared<EvalFlags>();
-  app->add_option("--checkpoint-dir", flags->trained.checkpoint_dir, "folder with check-points");
-  app->add_option("--quantized", flags->quantized,
-                  "INT8 model, written by runnel-central quantize");
-  app->add_option(
-      "--profile", flags->profile,
-      "with --quantized: file for time and error against FP32 of each layer; it ends in "
-      ".md, .json or .svg");
-  app->add_option("--data-dir", flags->trained.data_dir,
-                  "folder with the data set (default: as in training)");
-  app->add_option("--summary", flags->trained.summary, kSummaryHelp);
-  AddRunFlags(*app, PipelineFlags(), flags->run);
-  app->footer(kExamples);
-  return {app, [app, flags](const CommandContext& context) { return Eval(*app, *flags, context); }};
+  app.Add("--checkpoint-dir", flags->trained.checkpoint_dir, "folder with check-points");
+  app.Add("--quantized", flags->quantized, "INT8 model, written by runnel-central quantize");
+  app.Add("--profile", flags->profile,
+          "with --quantized: file for time and error against FP32 of each layer; it ends in "
+          ".md, .json or .svg");
+  app.Add("--data-dir", flags->trained.data_dir,
+          "folder with the data set (default: as in training)");
+  app.Add("--summary", flags->trained.summary, kSummaryHelp);
+  AddRunFlags(app, PipelineFlags(), flags->run);
+  app.Footer(kExamples);
+  return {app, [app, flags](const CommandContext& context) { return Eval(app, *flags, context); }};
 }
 
 }  // namespace runnel

@@ -14,16 +14,16 @@ Examples:
 
 }  // namespace
 
-Subcommand AddExport(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("export", "Write trained weights for other engines: ONNX, NumPy");
+Subcommand AddExport(const Command& program) {
+  const Command app =
+      program.AddCommand("export", "Write trained weights for other engines: ONNX, NumPy");
   const auto arguments = std::make_shared<ExportArguments>();
-  app->add_option("--checkpoint-dir", arguments->checkpoint_dir, "folder of the run's check-points")
-      ->required();
-  app->add_option("--onnx", arguments->onnx, "the model and its weights, opset 13, FP32")
-      ->type_name("FILE");
-  app->add_option("--npz", arguments->npz, "the weights, an array a tensor")->type_name("FILE");
-  app->footer(kExamples);
+  app.Add("--checkpoint-dir", arguments->checkpoint_dir, "folder of the run's check-points")
+      .Required();
+  app.Add("--onnx", arguments->onnx, "the model and its weights, opset 13, FP32")
+      .ValueNamed("FILE");
+  app.Add("--npz", arguments->npz, "the weights, an array a tensor").ValueNamed("FILE");
+  app.Footer(kExamples);
   return {app, [arguments](const CommandContext& context) {
             return ExportCommand(*arguments, context);
           }};

@@ -56,40 +56,39 @@ const std::vector<std::string>& SessionFlags() {
 
 }  // namespace
 
-Subcommand AddLearn(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddLearn(const Command& program) {
+  const Command app = program.AddCommand(
       "learn", "Teach a trained model new classes, from few images and latents of the old ones");
   const auto arguments = std::make_shared<LearnArguments>();
   const auto run = std::make_shared<RunFlags>();
-  app->add_option("--from", arguments->from, "folder with the check-points of the trained model")
-      ->required();
-  app->add_option("--at", arguments->at,
-                  "number or name of the first layer that trains; what is before it is frozen, and "
-                  "its outputs are the latents (default: none, prints what there is)");
-  app->add_option("--classes", arguments->classes,
-                  "the new classes, as 9 or 5-9; the model has an output for each");
-  app->add_option("--samples", arguments->samples, "new images of each of these classes")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
-      ->capture_default_str();
-  app->add_option("--replay", arguments->replay,
-                  "latents of classes seen before that are kept and replayed, the same number of "
-                  "each class; 0: none")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
-      ->capture_default_str();
-  app->add_option("--latents", arguments->latents, "their type: fp32, fp16, int8")
-      ->capture_default_str();
-  app->add_option("--memory-mb", arguments->memory_mb,
-                  "most that latents may take (default: a quarter of the free memory)")
-      ->check(kCountRange);
-  app->add_option("--sessions", arguments->sessions,
-                  "sessions among which --classes are shared, one after the other")
-      ->check(kCountRange)
-      ->capture_default_str();
-  app->add_flag("--list-layers", arguments->lists_layers, "print what --at can be, and end");
-  AddRunFlags(*app, SessionFlags(), *run);
-  app->footer(kExamples);
+  app.Add("--from", arguments->from, "folder with the check-points of the trained model")
+      .Required();
+  app.Add("--at", arguments->at,
+          "number or name of the first layer that trains; what is before it is frozen, and "
+          "its outputs are the latents (default: none, prints what there is)");
+  app.Add("--classes", arguments->classes,
+          "the new classes, as 9 or 5-9; the model has an output for each");
+  app.Add("--samples", arguments->samples, "new images of each of these classes")
+      .Between(int64_t{0}, int64_t{1'000'000'000})
+      .ShowDefault();
+  app.Add("--replay", arguments->replay,
+          "latents of classes seen before that are kept and replayed, the same number of "
+          "each class; 0: none")
+      .Between(int64_t{0}, int64_t{1'000'000'000})
+      .ShowDefault();
+  app.Add("--latents", arguments->latents, "their type: fp32, fp16, int8").ShowDefault();
+  app.Add("--memory-mb", arguments->memory_mb,
+          "most that latents may take (default: a quarter of the free memory)")
+      .Count();
+  app.Add("--sessions", arguments->sessions,
+          "sessions among which --classes are shared, one after the other")
+      .Count()
+      .ShowDefault();
+  app.AddSwitch("--list-layers", arguments->lists_layers, "print what --at can be, and end");
+  AddRunFlags(app, SessionFlags(), *run);
+  app.Footer(kExamples);
   return {app, [app, arguments, run](const CommandContext& context) -> absl::Status {
-            RUNNEL_ASSIGN_OR_RETURN(arguments->run, FinishRunFlags(*app, *run));
+            RUNNEL_ASSIGN_OR_RETURN(arguments->run, FinishRunFlags(app, *run));
             arguments->given = run->given;
             return LearnCommand(*arguments, context);
           }};

@@ -32,18 +32,18 @@ struct OrderFlags {
   bool json = false;
 };
 
-CLI::App* AddOrder(CLI::App& program, const char* name, const char* help,
-                   const std::shared_ptr<OrderFlags>& flags) {
-  CLI::App* app = program.add_subcommand(name, help);
-  app->add_option("--central", flags->central,
-                  "control address of the central that trains (default: the one of this user on "
-                  "this host)");
-  app->footer(kExamples);
+Command AddOrder(const Command& program, const char* name, const char* help,
+                 const std::shared_ptr<OrderFlags>& flags) {
+  const Command app = program.AddCommand(name, help);
+  app.Add("--central", flags->central,
+          "control address of the central that trains (default: the one of this user on "
+          "this host)");
+  app.Footer(kExamples);
   return app;
 }
 
-void AddJsonFlag(CLI::App& app, const std::shared_ptr<OrderFlags>& flags) {
-  app.add_flag("--json", flags->json, "for programs: one JSON object");
+void AddJsonFlag(const Command& app, const std::shared_ptr<OrderFlags>& flags) {
+  app.AddSwitch("--json", flags->json, "for programs: one JSON object");
 }
 
 std::string DevicesJson(const MemberList& list) {
@@ -103,13 +103,13 @@ absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& c
 
 }  // namespace
 
-Subcommand AddStatus(CLI::App& program) {
+Subcommand AddStatus(const Command& program) {
   const auto flags = std::make_shared<OrderFlags>();
-  CLI::App* app = AddOrder(program, "status",
-                           "Show how far a run is, who has which layers, its links and what "
-                           "happened last",
-                           flags);
-  AddJsonFlag(*app, flags);
+  const Command app = AddOrder(program, "status",
+                               "Show how far a run is, who has which layers, its links and what "
+                               "happened last",
+                               flags);
+  AddJsonFlag(app, flags);
   return {app, [flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
             RUNNEL_ASSIGN_OR_RETURN(std::string text, calls.status());
@@ -121,11 +121,11 @@ Subcommand AddStatus(CLI::App& program) {
           }};
 }
 
-Subcommand AddDevices(CLI::App& program) {
+Subcommand AddDevices(const Command& program) {
   const auto flags = std::make_shared<OrderFlags>();
-  CLI::App* app = AddOrder(program, "devices",
-                           "List who takes part in a run, and what each one can compute on", flags);
-  AddJsonFlag(*app, flags);
+  const Command app = AddOrder(
+      program, "devices", "List who takes part in a run, and what each one can compute on", flags);
+  AddJsonFlag(app, flags);
   return {app, [flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
             RUNNEL_ASSIGN_OR_RETURN(const MemberList list, calls.list());
@@ -138,11 +138,11 @@ Subcommand AddDevices(CLI::App& program) {
           }};
 }
 
-Subcommand AddDrain(CLI::App& program) {
+Subcommand AddDrain(const Command& program) {
   const auto flags = std::make_shared<OrderFlags>();
-  CLI::App* app =
+  const Command app =
       AddOrder(program, "drain", "Take a device out of a run; its layers move first", flags);
-  app->add_option("name", flags->name, "name of the device")->required();
+  app.Add("name", flags->name, "name of the device").Required();
   return {app, [flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
             RUNNEL_RETURN_IF_ERROR(calls.drain(flags->name));
@@ -153,15 +153,16 @@ Subcommand AddDrain(CLI::App& program) {
           }};
 }
 
-Subcommand AddPause(CLI::App& program) {
+Subcommand AddPause(const Command& program) {
   const auto flags = std::make_shared<OrderFlags>();
-  CLI::App* app = AddOrder(program, "pause", "Let training stand from the next barrier on", flags);
+  const Command app =
+      AddOrder(program, "pause", "Let training stand from the next barrier on", flags);
   return {app, [flags](const CommandContext& context) { return Pause(true, *flags, context); }};
 }
 
-Subcommand AddContinue(CLI::App& program) {
+Subcommand AddContinue(const Command& program) {
   const auto flags = std::make_shared<OrderFlags>();
-  CLI::App* app = AddOrder(program, "continue", "Let a paused run go on", flags);
+  const Command app = AddOrder(program, "continue", "Let a paused run go on", flags);
   return {app, [flags](const CommandContext& context) { return Pause(false, *flags, context); }};
 }
 

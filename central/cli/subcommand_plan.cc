@@ -20,27 +20,26 @@ Examples:
 
 }  // namespace
 
-Subcommand AddPlan(CLI::App& program) {
+Subcommand AddPlan(const Command& program) {
   struct Flags {
     RunFlags run;
     std::vector<std::string> what_if;
     bool program = false;
   };
-  CLI::App* app =
-      program.add_subcommand("plan", "Show how a run would cut the model, without training");
+  const Command app =
+      program.AddCommand("plan", "Show how a run would cut the model, without training");
   const auto flags = std::make_shared<Flags>();
-  AddRunFlags(*app, flags->run);
-  app->footer(kExamples);
-  app->add_option(
-      "--what-if", flags->what_if,
-      "also the plan for a change that is not made: leave:NAME (a device leaves), mbps:X "
-      "(all links), link:NAME,NAME:X (one link)");
-  app->add_flag(
+  AddRunFlags(app, flags->run);
+  app.Footer(kExamples);
+  app.Add("--what-if", flags->what_if,
+          "also the plan for a change that is not made: leave:NAME (a device leaves), mbps:X "
+          "(all links), link:NAME,NAME:X (one link)");
+  app.AddSwitch(
       "--program", flags->program,
       "also each stage's instructions, as its worker lists them: instruction, processor, cost, "
       "switch");
   return {app, [app, flags](const CommandContext& context) -> absl::Status {
-            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(*app, flags->run));
+            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(app, flags->run));
             return PlanCommand(settings, flags->what_if, flags->program, context);
           }};
 }

@@ -78,15 +78,14 @@ absl::Status PrintTurns(const PrecisionArguments& arguments, const CommandContex
 
 }  // namespace
 
-Subcommand AddPrecision(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddPrecision(const Command& program) {
+  const Command app = program.AddCommand(
       "precision", "Show where --precision pfq would turn with the losses of a file");
   const auto arguments = std::make_shared<PrecisionArguments>();
-  app->add_option("--losses", arguments->losses,
-                  "file of numbers, the mean training loss of each period")
-      ->required();
-  app->add_option("--precision", arguments->precision, "as train takes it")->capture_default_str();
-  app->footer(kExamples);
+  app.Add("--losses", arguments->losses, "file of numbers, the mean training loss of each period")
+      .Required();
+  app.Add("--precision", arguments->precision, "as train takes it").ShowDefault();
+  app.Footer(kExamples);
   return {app,
           [arguments](const CommandContext& context) { return PrintTurns(*arguments, context); }};
 }

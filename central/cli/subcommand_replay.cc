@@ -5,16 +5,16 @@
 
 namespace runnel {
 
-Subcommand AddReplay(CLI::App& program) {
+Subcommand AddReplay(const Command& program) {
   struct Flags {
     std::string journal;
     std::string summary;
   };
-  CLI::App* app =
-      program.add_subcommand("replay", "Train again from a journal and compare the weights");
+  const Command app =
+      program.AddCommand("replay", "Train again from a journal and compare the weights");
   const auto flags = std::make_shared<Flags>();
-  app->add_option("--journal", flags->journal, "journal of a finished run")->required();
-  app->add_option("--summary", flags->summary, kSummaryHelp);
+  app.Add("--journal", flags->journal, "journal of a finished run").Required();
+  app.Add("--summary", flags->summary, kSummaryHelp);
   return {app, [flags](const CommandContext& context) {
             return ReplayCommand(flags->journal, flags->summary, context);
           }};

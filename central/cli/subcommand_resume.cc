@@ -15,30 +15,27 @@ Examples:
 
 }  // namespace
 
-Subcommand AddResume(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("resume", "Go on from the last check-point of a folder");
+Subcommand AddResume(const Command& program) {
+  const Command app = program.AddCommand("resume", "Go on from the last check-point of a folder");
   const auto flags = std::make_shared<ResumeArguments>();
-  app->add_option("--checkpoint-dir", flags->checkpoint_dir, "folder with check-points")
-      ->required();
-  app->add_option("--local-workers", flags->local_workers,
-                  "stages on this host (default: as before)");
-  app->add_option("--workers", flags->workers, "workers that dial in (default: as before)");
-  app->add_option("--max-batches", flags->max_batches,
-                  "stop after this many steps from the run's start")
-      ->check(kCountRange);
-  app->add_option("--data-dir", flags->data_dir,
-                  "folder with the data set's original files (default: as before)");
-  app->add_option("--journal", flags->journal,
-                  "the run's journal, where it is now; '': go on without it (default: as before)");
-  app->add_option("--listen", flags->listen,
-                  "address for workers that dial in (default: the address and port that the run "
-                  "had, where its workers dial again)");
-  app->add_option("--metrics-port", flags->metrics_port,
-                  "HTTP port on this host; 0: any free one, -1: none (default: as before)")
-      ->check(CLI::Range(int64_t{-1}, int64_t{65535}));
-  app->add_option("--summary", flags->summary, kSummaryHelp);
-  app->add_option("--report", flags->report, "HTML file for the page as it is at the end");
-  app->footer(kExamples);
+  app.Add("--checkpoint-dir", flags->checkpoint_dir, "folder with check-points").Required();
+  app.Add("--local-workers", flags->local_workers, "stages on this host (default: as before)");
+  app.Add("--workers", flags->workers, "workers that dial in (default: as before)");
+  app.Add("--max-batches", flags->max_batches, "stop after this many steps from the run's start")
+      .Count();
+  app.Add("--data-dir", flags->data_dir,
+          "folder with the data set's original files (default: as before)");
+  app.Add("--journal", flags->journal,
+          "the run's journal, where it is now; '': go on without it (default: as before)");
+  app.Add("--listen", flags->listen,
+          "address for workers that dial in (default: the address and port that the run "
+          "had, where its workers dial again)");
+  app.Add("--metrics-port", flags->metrics_port,
+          "HTTP port on this host; 0: any free one, -1: none (default: as before)")
+      .Between(int64_t{-1}, int64_t{65535});
+  app.Add("--summary", flags->summary, kSummaryHelp);
+  app.Add("--report", flags->report, "HTML file for the page as it is at the end");
+  app.Footer(kExamples);
   return {app, [flags](const CommandContext& context) { return ResumeCommand(*flags, context); }};
 }
 

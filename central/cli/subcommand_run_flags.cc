@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -315,7 +316,8 @@ void AddQuickFlag(CLI::App& app, const char* group, RunFlags& flags) {
 
 }  // namespace
 
-void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags& flags) {
+void AddRunFlags(const Command& command, const std::vector<std::string>& names, RunFlags& flags) {
+  CLI::App& app = command.app();
   for (const GroupTitle& group : kGroups) {
     for (const RunField& field : RunFields()) {
       if (field.flag.group != group.group) continue;
@@ -326,7 +328,8 @@ void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags&
   }
 }
 
-void AddRunFlags(CLI::App& app, RunFlags& flags) {
+void AddRunFlags(const Command& command, RunFlags& flags) {
+  CLI::App& app = command.app();
   app.add_option("--config",
                  "file with flags, one 'name=value' a line; the command line has precedence")
       ->type_name("FILE");
@@ -339,9 +342,9 @@ void AddRunFlags(CLI::App& app, RunFlags& flags) {
   AddHelpAll(app, flags);
 }
 
-absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags) {
+absl::StatusOr<RunSettings> FinishRunFlags(const Command& command, RunFlags& flags) {
   if (!flags.status.ok()) return flags.status;
-  if (absl::Status status = ReadConfig(command, flags); !status.ok()) return status;
+  if (absl::Status status = ReadConfig(command.app(), flags); !status.ok()) return status;
   RUNNEL_RETURN_IF_ERROR(FillPredictor(flags));
   FillProductDefaults(flags);
   return flags.settings;

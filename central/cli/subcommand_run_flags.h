@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/cli/command.h"
 #include "central/settings/run_settings.h"
 
 namespace runnel {
@@ -25,17 +25,17 @@ struct RunFlags {
 };
 
 // Adds a flag for every row, by group. `flags` must outlive the parsing.
-void AddRunFlags(CLI::App& app, RunFlags& flags);
+void AddRunFlags(const Command& command, RunFlags& flags);
 
 // Adds only the flags of these names, for commands that set up a run which does not train; no
 // --config.
-void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags& flags);
+void AddRunFlags(const Command& command, const std::vector<std::string>& names, RunFlags& flags);
 
 // After parsing: takes from the file of --config what the command line does not say, then fills in
 // what a run over several workers has unless it is told otherwise: policy `runnel`, and bits that
 // follow the links unless codecs were given. Nothing of this with --quick. A policy that plans from
 // predictions has AccEPT's network as its predictor, unless another one is given. The
 // settings; InvalidArgument or NotFound names file, flag and what would be right.
-absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags);
+absl::StatusOr<RunSettings> FinishRunFlags(const Command& command, RunFlags& flags);
 
 }  // namespace runnel

@@ -55,27 +55,25 @@ absl::Status Init(const std::string& home, const CommandContext& context) {
 
 }  // namespace
 
-Subcommand AddInit(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddInit(const Command& program) {
+  const Command app = program.AddCommand(
       "init", "Make a certificate authority: streams are encrypted from then on");
   return {app, [](const CommandContext& context) { return Init(context.home, context); }};
 }
 
-Subcommand AddToken(CLI::App& program) {
+Subcommand AddToken(const Command& program) {
   struct Flags {
     std::string name;
     std::string expires = "1h";
   };
-  CLI::App* app =
-      program.add_subcommand("token", "Print a token with which one device may join, once");
+  const Command app =
+      program.AddCommand("token", "Print a token with which one device may join, once");
   const auto flags = std::make_shared<Flags>();
-  app->add_option(
-      "--name", flags->name,
-      "name of the device; an older device of that name is replaced (default: the device "
-      "chooses one)");
-  app->add_option("--expires", flags->expires, "life of the token: 30m, 1h, 7d")
-      ->capture_default_str();
-  app->footer(kTokenExamples);
+  app.Add("--name", flags->name,
+          "name of the device; an older device of that name is replaced (default: the device "
+          "chooses one)");
+  app.Add("--expires", flags->expires, "life of the token: 30m, 1h, 7d").ShowDefault();
+  app.Footer(kTokenExamples);
   return {app, [flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const int64_t lifetime_s, ParseLifetime(flags->expires));
             RUNNEL_ASSIGN_OR_RETURN(const auto authority, OpenHome(context.home));
@@ -86,16 +84,15 @@ Subcommand AddToken(CLI::App& program) {
           }};
 }
 
-Subcommand AddRevoke(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("revoke", "Take a device's certificates away, also while it trains");
+Subcommand AddRevoke(const Command& program) {
+  const Command app =
+      program.AddCommand("revoke", "Take a device's certificates away, also while it trains");
   const auto name = std::make_shared<std::string>();
   const auto central = std::make_shared<std::string>();
-  app->add_option("name", *name, "name of the device")->required();
-  app->add_option(
-      "--central", *central,
-      "control address of a central on another host; the request uses the certificate in "
-      "HOME/operator (default: the authority is in HOME)");
+  app.Add("name", *name, "name of the device").Required();
+  app.Add("--central", *central,
+          "control address of a central on another host; the request uses the certificate in "
+          "HOME/operator (default: the authority is in HOME)");
   return {app, [name, central](const CommandContext& context) -> absl::Status {
             if (!central->empty()) {
               RUNNEL_RETURN_IF_ERROR(context.revoke_at(*central, *name));

@@ -20,13 +20,12 @@ Examples:
 
 }  // namespace
 
-Subcommand AddShow(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("show", "Print a model as JSON, a layer a line");
+Subcommand AddShow(const Command& program) {
+  const Command app = program.AddCommand("show", "Print a model as JSON, a layer a line");
   const auto model = std::make_shared<std::string>();
-  app->add_option("MODEL", *model,
-                  "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
-      ->required();
-  app->footer(kExamples);
+  app.Add("MODEL", *model, "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
+      .Required();
+  app.Footer(kExamples);
   return {app, [model](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const ModelSpec spec, ModelNamed(*model));
             std::string text = ModelToJson(spec);

@@ -43,19 +43,19 @@ absl::StatusOr<std::vector<uint64_t>> ParseSeeds(const std::string& text) {
 
 }  // namespace
 
-Subcommand AddTrain(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("train", "Train a model");
+Subcommand AddTrain(const Command& program) {
+  const Command app = program.AddCommand("train", "Train a model");
   const auto flags = std::make_shared<RunFlags>();
-  AddRunFlags(*app, *flags);
+  AddRunFlags(app, *flags);
   const auto seeds = std::make_shared<std::string>();
-  app->add_option("--seeds", *seeds,
-                  "train once with each of these seeds (1,2,3), one run after the other, and print "
-                  "the mean accuracy and its deviation");
-  app->footer(kExamples);
+  app.Add("--seeds", *seeds,
+          "train once with each of these seeds (1,2,3), one run after the other, and print "
+          "the mean accuracy and its deviation");
+  app.Footer(kExamples);
   return {app, [app, flags, seeds](const CommandContext& context) -> absl::Status {
-            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(*app, *flags));
-            if (app->count("--seeds") == 0) return TrainCommand(settings, context);
-            if (app->count("--seed") > 0)
+            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(app, *flags));
+            if (app.TimesGiven("--seeds") == 0) return TrainCommand(settings, context);
+            if (app.TimesGiven("--seed") > 0)
               return absl::InvalidArgumentError("--seeds and --seed: give one of them");
             RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint64_t> list, ParseSeeds(*seeds));
             return TrainSeedsCommand(settings, list, context);

@@ -19,7 +19,7 @@ namespace runnel::inference {
 namespace {
 
 uint64_t Seeds(const std::string& backend) {
-  return CaseCount(absl::StrContains(backend, "hexagon") ? 40 : 150);
+  return CaseCountOf(backend, 150);
 }
 
 // Names of integer_backends.h, and "cap:" with an instruction set of backend cpu, on two threads.

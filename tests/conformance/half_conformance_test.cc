@@ -21,7 +21,7 @@
 namespace runnel {
 namespace {
 
-const uint64_t kCases = CaseCount(200);
+const uint64_t kCases = CaseCount(100);
 constexpr DType kHalves[] = {DType::kBFloat16, DType::kFloat16};
 
 // Operands that are halves; the others are what keeps FP32 sums.

@@ -17,8 +17,6 @@
 namespace runnel {
 namespace {
 
-uint64_t Seeds() { return CaseCount(60); }
-
 std::vector<OpCode> IntegerCodes() {
   std::vector<OpCode> codes;
   for (int i = 0; i < OpCodeCount(); ++i) {
@@ -85,7 +83,7 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
   auto backend = MakeIntegerBackend(GetParam());
   auto oracle = MakeBackend("ref", 1);
   ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
-  const uint64_t seeds = Seeds();
+  const uint64_t seeds = CaseCountOf(GetParam(), 60);
   for (OpCode code : IntegerCodes()) {
     if (TraitsOf(code).rescales && !(*backend)->traits().rescales_in_products) continue;
     const bool makes_codes =
@@ -108,10 +106,12 @@ TEST_P(IntegerConformanceTest, GradientsOfAnyExponentsAddToTheTotalOfRef) {
   auto backend = MakeIntegerBackend(GetParam());
   auto oracle = MakeBackend("ref", 1);
   ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
+  std::vector<int64_t> lengths = {1, 33, 513, 15, 31, 32, 63, 64, 65, 200};
+  lengths.resize(CaseCountOf(GetParam(), lengths.size()));
   uint64_t seed = 0;
   for (const DType gradient : {DType::kInt32, DType::kInt64}) {
     for (const int64_t apart : {0, 1, 2, 7, 30, 31, 32, 33, 40, 61, 62, 63, 64, 65, 1000}) {
-      for (const int64_t elements : {1, 15, 31, 32, 33, 63, 64, 65, 200, 513}) {
+      for (const int64_t elements : lengths) {
         // The gradient's exponent is the smaller one, then the total's, then nothing is added; and
         // the same with small numbers.
         for (int kind = 0; kind < 6; ++kind) {

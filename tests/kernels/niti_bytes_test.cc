@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, BytesTest, testing::ValuesIn(IntegerBackendNa
 // Segments of all lengths, on all processors that there are.
 TEST(SeveralProcessorsAtRandom, GiveTheBytesOfOne) {
   const char* text = std::getenv("RUNNEL_MIXED_SEEDS");
-  const int seeds = text != nullptr ? std::atoi(text) : 12;
+  const int seeds = text != nullptr ? std::atoi(text) : 6;
   for (const ModelSpec& model : {SmallResNet(), NarrowVgg()}) {
     const Training training = {
         .model = model, .recipe = *FindRecipe("niti"), .cuts = {2}, .batch = 2, .micro_batches = 2};

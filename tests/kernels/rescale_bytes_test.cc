@@ -11,6 +11,7 @@
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/random_model.h"
+#include "tests/support/case_count.h"
 
 namespace runnel {
 namespace {
@@ -34,7 +35,7 @@ struct Training {
   RescaleRule rescale;
   std::vector<int> cuts = {};
   int64_t batch = 4;
-  int steps = 8;
+  int steps = 5;
   int micro_batches = 1;
   bool alone = false;  // steps in its backward
 };
@@ -121,7 +122,9 @@ class RescaleBytesTest : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(RescaleBytesTest, SpeculationAndAPeriodOfOneGiveTheBytesOfDynamic) {
-  for (const ModelSpec& model : {LeNetModel(), NarrowVgg11()}) {
+  std::vector<ModelSpec> models = {LeNetModel(), NarrowVgg11()};
+  models.resize(CaseCountOf(GetParam(), models.size()));
+  for (const ModelSpec& model : models) {
     const auto dynamic = Train({.model = model}, GetParam());
     ExpectSame({.model = model, .rescale = kSpeculate}, dynamic);
     ExpectSame({.model = model, .rescale = kEach}, dynamic);
@@ -137,9 +140,9 @@ TEST_P(RescaleBytesTest, SpeculationAndAPeriodOfOneGiveTheBytesOfDynamic) {
 TEST_P(RescaleBytesTest, KeptScalesGiveTheBytesOfRef) {
   static const auto* const kTrainings = new std::vector<Training>{
       {.model = LeNetModel(), .rescale = kAdaptive, .cuts = {1, 3}, .steps = 12},
-      {.model = LeNetModel(), .rescale = kStatic, .cuts = {1, 3}, .steps = 12},
-      {.model = NarrowVgg11(), .rescale = kAdaptive, .steps = 6},
-      {.model = NarrowVgg11(), .rescale = kStatic, .steps = 6}};
+      {.model = LeNetModel(), .rescale = kStatic, .cuts = {1, 3}, .steps = 6},
+      {.model = NarrowVgg11(), .rescale = kAdaptive, .steps = 4},
+      {.model = NarrowVgg11(), .rescale = kStatic, .steps = 4}};
   static const auto* const kOfRef = [] {
     auto* results = new std::vector<absl::StatusOr<Result>>;
     for (const Training& training : *kTrainings) results->push_back(Train(training, "ref/1"));

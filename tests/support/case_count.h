@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 
 namespace runnel {
 
@@ -14,6 +15,13 @@ inline uint64_t CaseCount(uint64_t usual) {
   const char* percent = std::getenv("RUNNEL_CASES_PERCENT");
   if (percent == nullptr) return usual;
   return std::max<uint64_t>(1, usual * std::strtoull(percent, nullptr, 10) / 100);
+}
+
+// Of a backend's row: a quarter on a processor that is emulated, or compiles each case.
+inline uint64_t CaseCountOf(const std::string& backend, uint64_t usual) {
+  const bool is_slow = backend.find("hexagon") != std::string::npos ||
+                       backend.find("opencl") != std::string::npos;
+  return CaseCount(is_slow ? std::max<uint64_t>(1, usual / 4) : usual);
 }
 
 }  // namespace runnel

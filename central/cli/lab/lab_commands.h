@@ -6,9 +6,9 @@
 
 namespace runnel {
 
-Subcommand AddSimulate(CLI::App& program);
-Subcommand AddProfile(CLI::App& program);
-Subcommand AddPredictorReport(CLI::App& program);
-Subcommand AddCodecs(CLI::App& program);
+Subcommand AddSimulate(const Command& program);
+Subcommand AddProfile(const Command& program);
+Subcommand AddPredictorReport(const Command& program);
+Subcommand AddCodecs(const Command& program);
 
 }  // namespace runnel

@@ -46,18 +46,18 @@ absl::Status Codecs(const CodecsArguments& arguments, const CommandContext& cont
 
 }  // namespace
 
-Subcommand AddCodecs(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("codecs", "Frame size, loss and speed of each codec on this host");
+Subcommand AddCodecs(const Command& program) {
+  const Command app =
+      program.AddCommand("codecs", "Frame size, loss and speed of each codec on this host");
   const auto flags = std::make_shared<CodecsArguments>();
-  app->add_option("--codecs", flags->codecs,
-                  absl::StrCat("only these codecs, of ", absl::StrJoin(ExampleCodecNames(), ", "),
-                               " (default: those of 2, 3, 4 and 8 bits)"))
-      ->delimiter(',');
-  app->add_option("--repetitions", flags->repetitions, "timings in a median")
-      ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
-      ->capture_default_str();
-  app->add_option("--summary", flags->summary, kSummaryHelp);
+  app.Add("--codecs", flags->codecs,
+          absl::StrCat("only these codecs, of ", absl::StrJoin(ExampleCodecNames(), ", "),
+                       " (default: those of 2, 3, 4 and 8 bits)"))
+      .WithCommas();
+  app.Add("--repetitions", flags->repetitions, "timings in a median")
+      .Between(int64_t{1}, int64_t{100'000})
+      .ShowDefault();
+  app.Add("--summary", flags->summary, kSummaryHelp);
   return {app, [flags](const CommandContext& context) { return Codecs(*flags, context); }};
 }
 

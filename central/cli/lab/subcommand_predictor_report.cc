@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/lab/lab_commands.h"
-#include "proto/json/json_fields.h"
 #include "central/planning/predicted_cost.h"
 #include "central/reports/predicted_plans.h"
 #include "central/reports/scenario_file.h"
@@ -23,6 +22,7 @@
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/predictor_row.h"
 #include "proto/base/status_macros.h"
+#include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {
@@ -340,41 +340,38 @@ absl::Status Report(const ReportArguments& a, const CommandContext& context) {
 
 }  // namespace
 
-Subcommand AddPredictorReport(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddPredictorReport(const Command& program) {
+  const Command app = program.AddCommand(
       "predictor-report", "Accuracy of predicted times of sub-models on unseen devices");
   const auto a = std::make_shared<ReportArguments>();
-  app->add_option("--profiles", a->profiles, "folder with *.profile files")->required();
-  app->add_option("--summary", a->summary, kSummaryHelp);
-  app->add_option("--samples", a->samples, "adaptation samples of the device")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
-  app->add_option("--max-macs", a->max_macs, "limit of a range, as the profiles were measured")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app->add_option(
-         "--leave-out", a->leave_out,
-         "left out of the predictor's knowledge: the device's family, or its configuration "
-         "alone")
-      ->check(CLI::IsMember({"family", "configuration"}))
-      ->capture_default_str();
-  app->add_option(
-         "--unseen", a->unseen,
-         "profiles of configurations that are not in --profiles; predicted from all profiles "
-         "there and by the networks beside them")
-      ->delimiter(',');
-  app->add_option(
-         "--plans", a->plans,
-         "scenarios (`simulate` lists them): slow-down of plans from predicted times of the "
-         "--unseen devices against plans from measured times")
-      ->delimiter(',');
-  app->add_option("--predictions", a->predictions,
-                  "what `runnel-predictor crossval` wrote (default: it is started)");
-  app->add_option("--figure4", a->figure_4, "CSV: errors of FTPipeHD's ratio by layer");
-  app->add_option("--device", a->device, "configuration of --figure4 (default: the first)");
-  app->add_option("--figure4-model", a->model, "model of --figure4")->capture_default_str();
-  app->add_option("--figure7", a->figure_7, "CSV: accuracy by configuration");
+  app.Add("--profiles", a->profiles, "folder with *.profile files").Required();
+  app.Add("--summary", a->summary, kSummaryHelp);
+  app.Add("--samples", a->samples, "adaptation samples of the device")
+      .WithCommas()
+      .Between(0, 1000)
+      .ShowDefault();
+  app.Add("--max-macs", a->max_macs, "limit of a range, as the profiles were measured")
+      .Positive()
+      .ShowDefault();
+  app.Add("--leave-out", a->leave_out,
+          "left out of the predictor's knowledge: the device's family, or its configuration "
+          "alone")
+      .OneOf({"family", "configuration"})
+      .ShowDefault();
+  app.Add("--unseen", a->unseen,
+          "profiles of configurations that are not in --profiles; predicted from all profiles "
+          "there and by the networks beside them")
+      .WithCommas();
+  app.Add("--plans", a->plans,
+          "scenarios (`simulate` lists them): slow-down of plans from predicted times of the "
+          "--unseen devices against plans from measured times")
+      .WithCommas();
+  app.Add("--predictions", a->predictions,
+          "what `runnel-predictor crossval` wrote (default: it is started)");
+  app.Add("--figure4", a->figure_4, "CSV: errors of FTPipeHD's ratio by layer");
+  app.Add("--device", a->device, "configuration of --figure4 (default: the first)");
+  app.Add("--figure4-model", a->model, "model of --figure4").ShowDefault();
+  app.Add("--figure7", a->figure_7, "CSV: accuracy by configuration");
   return {app, [a](const CommandContext& context) { return Report(*a, context); }};
 }
 

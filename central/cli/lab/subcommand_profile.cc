@@ -152,90 +152,84 @@ absl::Status Profile(ProfileArguments a, const CommandContext& context) {
   return absl::OkStatus();
 }
 
-void AddMeasureFlags(CLI::App& app, ProfileArguments& a) {
-  app.add_option("--models", a.models,
-                 absl::StrCat("models to measure, of ", absl::StrJoin(ModelNames(), ", "),
-                              "; vgg11/8: at an eighth of the batch size"))
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--batch-size", a.batch_size, "samples of a micro-batch")
-      ->check(kCountRange)
-      ->capture_default_str();
-  app.add_option("--recipe", a.job.recipe, absl::StrCat("training arithmetic: ", RecipeHelp()))
-      ->capture_default_str();
-  app.add_option("--backend", a.job.backend,
-                 "backend of the workers, by name; auto: the best of each worker")
-      ->capture_default_str();
-  app.add_option("--repetitions", a.job.repetitions, "measurements in a median")
-      ->check(CLI::Range(7, 1000))
-      ->capture_default_str();
-  app.add_option("--burst-ms", a.job.burst_ms,
-                 "least time of one measurement; longer than the period of a processor quota")
-      ->check(CLI::Range(0.0, 60'000.0))
-      ->capture_default_str();
-  app.add_option("--nominal-step-ns", a.job.nominal_step_ns,
-                 "scale times to a processor whose clock probe takes this long a step, so that a "
-                 "changing clock does not count; 0: wall time")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
-  app.add_option("--max-macs", a.max_macs, "most multiply-adds of a range of layers, of one sample")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--extra", a.extra,
-                 "ranges of each model beside the ten representatives and the single layers")
-      ->check(CLI::Range(0, 10'000))
-      ->capture_default_str();
-  app.add_option("--seed", a.seed, "seed that chooses the --extra ranges")->capture_default_str();
+void AddMeasureFlags(const Command& app, ProfileArguments& a) {
+  app.Add("--models", a.models,
+          absl::StrCat("models to measure, of ", absl::StrJoin(ModelNames(), ", "),
+                       "; vgg11/8: at an eighth of the batch size"))
+      .WithCommas()
+      .ShowDefault();
+  app.Add("--batch-size", a.batch_size, "samples of a micro-batch").Count().ShowDefault();
+  app.Add("--recipe", a.job.recipe, absl::StrCat("training arithmetic: ", RecipeHelp()))
+      .ShowDefault();
+  app.Add("--backend", a.job.backend,
+          "backend of the workers, by name; auto: the best of each worker")
+      .ShowDefault();
+  app.Add("--repetitions", a.job.repetitions, "measurements in a median")
+      .Between(7, 1000)
+      .ShowDefault();
+  app.Add("--burst-ms", a.job.burst_ms,
+          "least time of one measurement; longer than the period of a processor quota")
+      .Between(0.0, 60'000.0)
+      .ShowDefault();
+  app.Add("--nominal-step-ns", a.job.nominal_step_ns,
+          "scale times to a processor whose clock probe takes this long a step, so that a "
+          "changing clock does not count; 0: wall time")
+      .Between(0.0, 1000.0)
+      .ShowDefault();
+  app.Add("--max-macs", a.max_macs, "most multiply-adds of a range of layers, of one sample")
+      .Positive()
+      .ShowDefault();
+  app.Add("--extra", a.extra,
+          "ranges of each model beside the ten representatives and the single layers")
+      .Between(0, 10'000)
+      .ShowDefault();
+  app.Add("--seed", a.seed, "seed that chooses the --extra ranges").ShowDefault();
 }
 
-void AddWorkerFlags(CLI::App& app, ProfileArguments& a) {
-  app.add_option("--local-workers", a.job.local_workers, "workers started on this host")
-      ->check(CLI::Range(0, 64))
-      ->capture_default_str();
-  app.add_option("--workers", a.job.workers, "workers that dial in")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  app.add_option("--worker-threads", a.job.worker_threads, "compute threads of a worker")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  app.add_option("--backend-option", a.backend_options,
-                 absl::StrCat("of local workers: ", BackendOptionsHelp()))
-      ->type_name("BACKEND.NAME=VALUE")
-      ->allow_extra_args(false);
-  app.add_option("--listen", a.job.listen, "address for dialling workers")->capture_default_str();
-  app.add_option("--worker-timeout-s", a.job.worker_timeout_s, "how long to wait for workers")
-      ->check(kCountRange)
-      ->capture_default_str();
+void AddWorkerFlags(const Command& app, ProfileArguments& a) {
+  app.Add("--local-workers", a.job.local_workers, "workers started on this host")
+      .Between(0, 64)
+      .ShowDefault();
+  app.Add("--workers", a.job.workers, "workers that dial in").Between(0, 1024).ShowDefault();
+  app.Add("--worker-threads", a.job.worker_threads, "compute threads of a worker")
+      .Between(1, 256)
+      .ShowDefault();
+  app.Add("--backend-option", a.backend_options,
+          absl::StrCat("of local workers: ", BackendOptionsHelp()))
+      .ValueNamed("BACKEND.NAME=VALUE")
+      .OneEachTime();
+  app.Add("--listen", a.job.listen, "address for dialling workers").ShowDefault();
+  app.Add("--worker-timeout-s", a.job.worker_timeout_s, "how long to wait for workers")
+      .Count()
+      .ShowDefault();
 }
 
-void AddFileFlags(CLI::App& app, ProfileArguments& a) {
-  app.add_option("--out", a.out, "file to write; with several devices one each, .NAME appended")
-      ->required();
-  app.add_flag("--second-pass", a.second_pass,
-               "measure again, beside the times in the file: gives the noise floor");
-  app.add_option("--name", a.profile.name, "name of the configuration")->required();
-  app.add_option("--family", a.profile.family,
-                 "what distinguishes the configurations of this family, e.g. quota")
-      ->required();
-  app.add_option("--host", a.profile.host, "processor and machine, for people")->required();
-  app.add_option("--date", a.profile.date, "date of this pass, for people")->required();
-  app.add_option("--cpu-share", a.profile.cpu_share,
-                 "processor time of the workers, in cores a thread")
-      ->check(CLI::Range(1e-3, 1.0))
-      ->capture_default_str();
-  app.add_option("--load", a.profile.load, "other load of the machine, for people")
-      ->capture_default_str();
+void AddFileFlags(const Command& app, ProfileArguments& a) {
+  app.Add("--out", a.out, "file to write; with several devices one each, .NAME appended")
+      .Required();
+  app.AddSwitch("--second-pass", a.second_pass,
+                "measure again, beside the times in the file: gives the noise floor");
+  app.Add("--name", a.profile.name, "name of the configuration").Required();
+  app.Add("--family", a.profile.family,
+          "what distinguishes the configurations of this family, e.g. quota")
+      .Required();
+  app.Add("--host", a.profile.host, "processor and machine, for people").Required();
+  app.Add("--date", a.profile.date, "date of this pass, for people").Required();
+  app.Add("--cpu-share", a.profile.cpu_share, "processor time of the workers, in cores a thread")
+      .Between(1e-3, 1.0)
+      .ShowDefault();
+  app.Add("--load", a.profile.load, "other load of the machine, for people").ShowDefault();
 }
 
 }  // namespace
 
-Subcommand AddProfile(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddProfile(const Command& program) {
+  const Command app = program.AddCommand(
       "profile", "Measure sub-models on live workers: the latency predictor's training data");
   const auto arguments = std::make_shared<ProfileArguments>();
-  AddMeasureFlags(*app, *arguments);
-  AddWorkerFlags(*app, *arguments);
-  AddFileFlags(*app, *arguments);
+  AddMeasureFlags(app, *arguments);
+  AddWorkerFlags(app, *arguments);
+  AddFileFlags(app, *arguments);
   return {app, [arguments](const CommandContext& context) { return Profile(*arguments, context); }};
 }
 

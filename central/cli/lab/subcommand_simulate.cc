@@ -234,47 +234,45 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
 
 }  // namespace
 
-Subcommand AddSimulate(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
+Subcommand AddSimulate(const Command& program) {
+  const Command app = program.AddCommand(
       "simulate", "Predict how fast policies would train on a scenario, without any device");
   const auto flags = std::make_shared<Flags>();
-  app->add_option("SCENARIO", flags->scenarios,
-                  absl::StrCat("scenario files, or names of the lab's: ",
-                               absl::StrJoin(ScenarioNames(), ", ")));
-  app->add_option(
-         "--policies", flags->options.policies,
-         absl::StrCat("methods (", absl::StrJoin(MethodNames(), ", "), ") and policies (",
-                      absl::StrJoin(PolicyNames(), ", "),
-                      "); with ftpipehd and accept also their ablations (default: ftpipehd, "
-                      "runnel, and accept where the hosts can be predicted, else "
-                      "measured_compression)"))
-      ->delimiter(',');
-  app->add_option(
-      "--predictor-profiles", flags->options.profiles.folder,
-      "folder with profiles of known devices and the networks trained on them (default: "
-      "share/runnel/profiles)");
-  app->add_option("--predictor", flags->options.profiles.predictor, "predictor of policy accept")
-      ->check(CLI::IsMember(PredictorNames()))
-      ->capture_default_str();
-  app->add_option("--mbps", flags->options.mbps,
-                  "bandwidths of every link, each way, e.g. 0.25,1,4 (default: the scenario's)")
-      ->delimiter(',')
-      ->check(CLI::Range(1e-3, 1e6));
-  app->add_option("--codecs", flags->options.codecs,
-                  "codecs that runnel may choose, FORWARD/BACKWARD, the most exact first")
-      ->delimiter(',')
-      ->capture_default_str();
-  app->add_option("--learning-budget", flags->options.learning_budget_percent,
-                  "most that the codecs of runnel may add to the gradients' noise, % of it")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app->add_option("--max-cap", flags->options.max_cap, "largest cap that runnel may plan")
-      ->check(CLI::Range(int64_t{1}, int64_t{1024}))
-      ->capture_default_str();
-  app->add_option("--summary", flags->summary, kSummaryHelp);
-  app->add_flag("--list-methods", flags->list_methods,
+  app.Add("SCENARIO", flags->scenarios,
+          absl::StrCat("scenario files, or names of the lab's: ",
+                       absl::StrJoin(ScenarioNames(), ", ")));
+  app.Add("--policies", flags->options.policies,
+          absl::StrCat("methods (", absl::StrJoin(MethodNames(), ", "), ") and policies (",
+                       absl::StrJoin(PolicyNames(), ", "),
+                       "); with ftpipehd and accept also their ablations (default: ftpipehd, "
+                       "runnel, and accept where the hosts can be predicted, else "
+                       "measured_compression)"))
+      .WithCommas();
+  app.Add("--predictor-profiles", flags->options.profiles.folder,
+          "folder with profiles of known devices and the networks trained on them (default: "
+          "share/runnel/profiles)");
+  app.Add("--predictor", flags->options.profiles.predictor, "predictor of policy accept")
+      .OneOf(PredictorNames())
+      .ShowDefault();
+  app.Add("--mbps", flags->options.mbps,
+          "bandwidths of every link, each way, e.g. 0.25,1,4 (default: the scenario's)")
+      .WithCommas()
+      .Between(1e-3, 1e6);
+  app.Add("--codecs", flags->options.codecs,
+          "codecs that runnel may choose, FORWARD/BACKWARD, the most exact first")
+      .WithCommas()
+      .ShowDefault();
+  app.Add("--learning-budget", flags->options.learning_budget_percent,
+          "most that the codecs of runnel may add to the gradients' noise, % of it")
+      .NotNegative()
+      .ShowDefault();
+  app.Add("--max-cap", flags->options.max_cap, "largest cap that runnel may plan")
+      .Between(int64_t{1}, int64_t{1024})
+      .ShowDefault();
+  app.Add("--summary", flags->summary, kSummaryHelp);
+  app.AddSwitch("--list-methods", flags->list_methods,
                 "print the methods with their flags of train, as JSON");
-  app->footer(kScenarioFormat);
+  app.Footer(kScenarioFormat);
   return {app, [flags](const CommandContext& context) { return SimulateCommand(*flags, context); }};
 }
 
