@@ -32,6 +32,8 @@ constexpr BackendOptionRow kRows[] = {
      "tile of all products, as in '4x4 by 8x8, depth 8, vector 1'; another text lists them"},
     {"opencl", "weights", "fp32|fp16", "fp32", "as products of recipe fp32 read them"},
     {"opencl", "activations", "fp32|fp16", "fp32", "as the forward keeps them for the backward"},
+    {"opencl", "programs", kText, "~/.cache/runnel/opencl",
+     "folder of built kernels, which later starts do not build again; off: none are kept"},
     {"opencl", "tune_s", kSeconds, "2; 0 on the host's processor",
      "of the search for fast kernels at the first start; 0: none"},
     {"small", "l1_kb", "16|32|64|128|256", "64", "KiB of the near memory that holds a tile"},

@@ -16,6 +16,7 @@
 #include "proto/transport/grpc/control/grpc_control.h"
 #include "tests/transport/child_process.h"
 #include "tests/transport/control_recorders.h"
+#include "tests/transport/http2_strangers.h"
 
 namespace runnel {
 namespace {
@@ -175,6 +176,16 @@ TEST(ControlGrpc, SilentStreamIsClosedAtTheHelloDeadline) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("hello: did not come within 50 ms"));
   EXPECT_EQ(served.seen().joined(), 0u);
+}
+
+// Each has a call that announces a message and sends none of it.
+TEST(ControlGrpc, SilentStrangersTakeLittleMemory) {
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  Served served(GrpcControlOptions{});
+  EXPECT_LT(GrowthUnderStrangers(300, served.address(), "/runnel.proto.Control/Join", 1,
+                                 std::chrono::milliseconds(500)),
+            kMostBytes);
+  served.ExpectAlive();
 }
 
 TEST(ControlGrpc, JoinedStreamOutlivesTheHelloDeadline) {

@@ -1,11 +1,15 @@
 #include "worker/replication/replica_store.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/link/frame.h"
 
 namespace runnel {
 namespace {
@@ -16,6 +20,30 @@ int LayerOf(const EncoderState& encoder) {
   return encoder.direction == Direction::kForward ? encoder.boundary : encoder.boundary + 1;
 }
 
+uint32_t SumOf(uint32_t sum, const std::string& bytes) {
+  return Crc32(sum,
+               absl::MakeConstSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
+}
+
+uint32_t SumOf(const LayerState& layer) {
+  uint32_t sum = 0;
+  for (const TensorData& tensor : layer.tensors) sum = SumOf(sum, tensor.bytes);
+  for (const TensorData& slot : layer.slots) sum = SumOf(sum, slot.bytes);
+  return sum;
+}
+
+uint32_t SumOf(const std::vector<EncoderState>& encoders) {
+  uint32_t sum = 0;
+  for (const EncoderState& encoder : encoders) sum = SumOf(sum, encoder.state);
+  return sum;
+}
+
+absl::Status Damaged(const ReplicaId& id, const std::string& what) {
+  return absl::DataLossError(absl::StrCat("the copy of ", what, " at micro-batch ",
+                                          id.sequence.value(), " of plan ", id.generation.value(),
+                                          " has changed in memory"));
+}
+
 }  // namespace
 
 void ReplicaStore::Add(const ReplicaId& id, ReplicaSource source,
@@ -23,7 +51,10 @@ void ReplicaStore::Add(const ReplicaId& id, ReplicaSource source,
   std::erase_if(replicas_, [&](const auto& replica) {
     return replica.first.source == source && replica.first.id != committed_;
   });
-  replicas_[{id, source}] = std::move(state);
+  Replica replica{std::move(state), {}, 0};
+  for (const LayerState& layer : replica.state->layers) replica.layer_sums.push_back(SumOf(layer));
+  replica.encoder_sum = SumOf(replica.state->encoders);
+  replicas_[{id, source}] = std::move(replica);
 }
 
 void ReplicaStore::Commit(const ReplicaId& id) {
@@ -42,15 +73,21 @@ absl::StatusOr<ModelState> ReplicaStore::LayersOf(const ReplicaId& id,
     return layers.first_layer <= layer && layer <= layers.last_layer;
   };
   ModelState found;
-  for (const auto& [key, state] : replicas_) {
+  for (const auto& [key, replica] : replicas_) {
     if (key.id != id) continue;
     ModelState part;
-    for (const LayerState& layer : state->layers) {
-      if (is_wanted(layer.layer)) part.layers.push_back(layer);
+    for (size_t i = 0; i < replica.layer_sums.size(); ++i) {
+      const LayerState& layer = replica.state->layers[i];
+      if (!is_wanted(layer.layer)) continue;
+      // What central goes on from has to be what was trained.
+      if (SumOf(layer) != replica.layer_sums[i])
+        return Damaged(id, absl::StrCat("layer ", layer.layer));
+      part.layers.push_back(layer);
     }
     if (key.source != ReplicaSource::kOwn) RUNNEL_RETURN_IF_ERROR(CheckFinite("replica", part));
     std::move(part.layers.begin(), part.layers.end(), std::back_inserter(found.layers));
-    for (const EncoderState& encoder : state->encoders) {
+    if (SumOf(replica.state->encoders) != replica.encoder_sum) return Damaged(id, "encoders");
+    for (const EncoderState& encoder : replica.state->encoders) {
       if (is_wanted(LayerOf(encoder))) found.encoders.push_back(encoder);
     }
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_state.h"
@@ -30,7 +31,8 @@ class ReplicaStore {
   void DropUncommitted();
 
   // Copies of layers first..last of this barrier, with the encoders of their outputs.
-  // InvalidArgument: a neighbour's copy has a value that is no finite number.
+  // InvalidArgument: a neighbour's copy has a value that is no finite number. DataLoss: the memory
+  // has changed since the copy was made.
   absl::StatusOr<ModelState> LayersOf(const ReplicaId& id, const LayerRange& layers) const;
 
  private:
@@ -39,7 +41,13 @@ class ReplicaStore {
     ReplicaSource source;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  std::map<Key, std::shared_ptr<const ModelState>> replicas_;
+  // With checksums of what came: by layer, and of all encoders.
+  struct Replica {
+    std::shared_ptr<const ModelState> state;
+    std::vector<uint32_t> layer_sums;
+    uint32_t encoder_sum = 0;
+  };
+  std::map<Key, Replica> replicas_;
   ReplicaId committed_;
 };
 

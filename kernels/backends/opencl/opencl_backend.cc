@@ -203,7 +203,13 @@ class OpenClBackend final : public Backend {
   std::string description() const override {
     return absl::StrCat(DescriptionOf(session_->device()), ", ",
                         session_->shares_memory() ? "shared" : "copied", ", dot product ",
-                        session_->dot().name, HalvesNote(), TileNote());
+                        session_->dot().name, DotNote(), HalvesNote(), TileNote());
+  }
+
+  // Why a faster dot product is not taken.
+  std::string DotNote() const {
+    const std::string& rejected = session_->rejected_dots();
+    return rejected.empty() ? "" : absl::StrCat(" (not ", rejected, ")");
   }
 
   ProcessorFacts processor() const override {

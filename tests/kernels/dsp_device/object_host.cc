@@ -1,6 +1,7 @@
 // A DSP's system for one shared object, under qemu-hexagon: loads the object of file 4 as a loader
 // would, gives it the functions that it asks for, and passes it what comes from file 0. File 3 is
-// the memory as the DSP sees it.
+// the memory as the DSP sees it. A file 77 says that the system is an old one, without the functions
+// that came later.
 
 #include "kernels/backends/hexagon/dsp/emulator_calls.h"
 #include "kernels/backends/hexagon/op_list.h"
@@ -10,6 +11,7 @@ namespace runnel::hexagon {
 namespace {
 
 constexpr int32_t kIn = 0, kOut = 1, kErrors = 2, kSharedFile = 3, kObjectFile = 4;
+constexpr int32_t kOldSystemFile = 77;
 constexpr int kWouldBlock = 516;
 
 using QueueCallback = void (*)(void* queue, int error, void* context);
@@ -20,6 +22,7 @@ FromObject answer;
 QueueCallback packets = nullptr;
 void* context = nullptr;
 uint8_t* vtcm = nullptr;
+uint32_t mapped_vtcm = 0;
 
 void Copy(void* to, const void* from, uint32_t bytes) {
   auto* target = static_cast<volatile uint8_t*>(to);
@@ -54,8 +57,12 @@ int SetPower(void*, void* request) {
   return 0;
 }
 void* RequestVtcm(unsigned bytes, unsigned) {
-  if (message.refuse_vtcm != 0 || answer.vtcm_bytes != 0) return nullptr;
-  if (vtcm == nullptr) vtcm = Map(bytes, -1);
+  if (message.refuse_vtcm != 0 || bytes > message.most_vtcm || answer.vtcm_bytes != 0)
+    return nullptr;
+  if (bytes > mapped_vtcm) {
+    vtcm = Map(bytes, -1);
+    mapped_vtcm = bytes;
+  }
   answer.vtcm_bytes = bytes;
   return vtcm;
 }
@@ -117,18 +124,18 @@ bool Same(const char* a, const char* b) {
 
 // 0: there is none.
 uint32_t AddressOfSystem(const char* name) {
-  const Function functions[] = {Of("HAP_mmap_get", MapOf),
-                                Of("HAP_mmap_put", Unmap),
-                                Of("HAP_power_set", SetPower),
-                                Of("HAP_request_VTCM", RequestVtcm),
-                                Of("HAP_request_async_VTCM", AwaitVtcm),
-                                Of("HAP_release_VTCM", ReleaseVtcm),
-                                Of("dspqueue_import", ImportQueue),
-                                Of("dspqueue_close", CloseQueue),
-                                Of("dspqueue_read_noblock", ReadPacket),
-                                Of("dspqueue_write", WritePacket)};
-  for (const Function& function : functions) {
-    if (Same(function.name, name)) return function.address;
+  const Function functions[] = {
+      Of("HAP_mmap_get", MapOf), Of("HAP_mmap_put", Unmap), Of("HAP_power_set", SetPower),
+      Of("HAP_request_VTCM", RequestVtcm), Of("HAP_release_VTCM", ReleaseVtcm),
+      // Of newer systems alone.
+      Of("HAP_request_async_VTCM", AwaitVtcm), Of("dspqueue_import", ImportQueue),
+      Of("dspqueue_close", CloseQueue), Of("dspqueue_read_noblock", ReadPacket),
+      Of("dspqueue_write", WritePacket)};
+  constexpr int kOld = 5;
+  const bool is_old = SystemCall(kRead, kOldSystemFile, AddressOf(answer.payload), 0) >= 0;
+  for (int i = 0; i < (is_old ? kOld : static_cast<int>(sizeof(functions) / sizeof(Function)));
+       ++i) {
+    if (Same(functions[i].name, name)) return functions[i].address;
   }
   return 0;
 }

@@ -18,6 +18,7 @@ struct ToObject {
   uint32_t out_bytes = 0;     // kInvoke: of its first buffer out
   uint32_t shared_bytes = 0;  // of the file that is mapped
   uint32_t refuse_vtcm = 0;
+  uint32_t most_vtcm = 0;  // bytes; requests over it are refused
   uint32_t bytes = 0;
   uint8_t payload[kMaxPayload] = {};
 };

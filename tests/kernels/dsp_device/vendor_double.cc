@@ -1,8 +1,11 @@
 // A double of the vendor's libcdsprpc.so, for tests alone: the DSP is the real shared object under
 // qemu-hexagon (object_host.cc). Host and DSP have a memory each, and only what a call or packet
-// names passes from one to the other: as with caches that never see each other's changes.
+// names passes from one to the other: as with caches that never see each other's changes. What a
+// list changed beside the ranges that it names fails the call; and those lines, dirty in the DSP's
+// cache, are written back behind the host's next changes.
 //
-// RUNNEL_DOUBLE_FAULT says what goes wrong: a name, and with :N only from the Nth list on.
+// RUNNEL_DOUBLE_FAULT says what goes wrong: a name, and with :N only from the Nth list on; one that
+// ends in "_once" happens at that list alone.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,7 +18,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -33,7 +38,18 @@ namespace {
 
 constexpr int kUnsupported = 0x14, kNoFile = 0x44, kReset = 0x68, kRefused = 0x72,
               kBadParameter = 0x0e;
-constexpr int kDspMemoryFile = 3, kObjectFile = 4;
+// None of the vendor's.
+constexpr int kUndeclaredChange = 0x3ff;
+constexpr int kDspMemoryFile = 3, kObjectFile = 4, kOldSystemFile = 77;
+constexpr size_t kLineBytes = 128;
+constexpr uint32_t kVtcmBytes = 256 << 10, kShortVtcmBytes = 100 << 10;
+
+constexpr DspCounts kPattern = {0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a};
+
+struct DirtyLine {
+  size_t offset = 0;
+  std::vector<std::byte> bytes;
+};
 
 // The DSP. A process has one at a time; a new handle starts a new one.
 struct Dsp {
@@ -42,7 +58,11 @@ struct Dsp {
   std::byte* host = nullptr;  // the memory as the host sees it
   std::byte* own = nullptr;   // and as the DSP does
   int own_file = -1;
+  // `own` as it has to be: what the host sent, and the ranges that lists named.
+  std::byte* expected = nullptr;
   size_t bytes = 0;
+  size_t shared_bytes = 0;       // behind them is the DSP's own
+  std::vector<DirtyLine> dirty;  // changed, but named by nobody
   FromObject last;
   std::vector<std::byte> packet;  // the answer that waits
   std::atomic<int64_t> lists = 0;
@@ -56,23 +76,76 @@ bool Fails(const std::string& fault) {
   const std::string text = given;
   const size_t colon = text.find(':');
   if (text.substr(0, colon) != fault) return false;
-  return colon == std::string::npos || dsp.lists >= std::atoi(text.c_str() + colon + 1);
+  if (colon == std::string::npos) return true;
+  const int64_t list = std::atoi(text.c_str() + colon + 1);
+  return fault.ends_with("_once") ? dsp.lists == list : dsp.lists >= list;
 }
 
-void CountList(const void* request) {
-  if (static_cast<const DspRequest*>(request)->verb == DspVerb::kRun) ++dsp.lists;
+void CountList(const void* message) {
+  const auto& request = *static_cast<const DspRequest*>(message);
+  if (request.verb == DspVerb::kRun) ++dsp.lists;
+  if (request.verb == DspVerb::kOpen) dsp.shared_bytes = request.shared_bytes;
 }
 
 bool Inside(uint64_t offset, uint64_t bytes) { return offset + bytes <= dsp.bytes; }
 void ToDsp(uint64_t offset, uint64_t bytes) {
   if (dsp.own == nullptr || !Inside(offset, bytes)) return;
   std::memcpy(dsp.own + offset, dsp.host + offset, bytes);
+  std::memcpy(dsp.expected + offset, dsp.host + offset, bytes);
   dsp.bytes_in += static_cast<int64_t>(bytes);
 }
 void ToHost(uint64_t offset, uint64_t bytes) {
   if (dsp.own == nullptr || !Inside(offset, bytes)) return;
   std::memcpy(dsp.host + offset, dsp.own + offset, bytes);
+  std::memcpy(dsp.expected + offset, dsp.own + offset, bytes);
   dsp.bytes_out += static_cast<int64_t>(bytes);
+}
+
+// Behind ToDsp: the host's changes are there, and the DSP writes old lines over them. And what the
+// host reads of no list, the program has no reason to touch: a pattern shows writes of zeros.
+void BeginList(const void* message) {
+  const auto& request = *static_cast<const DspRequest*>(message);
+  if (dsp.own == nullptr || request.verb != DspVerb::kRun) return;
+  for (const DirtyLine& line : dsp.dirty) {
+    for (std::byte* memory : {dsp.own, dsp.host, dsp.expected})
+      std::memcpy(memory + line.offset, line.bytes.data(), line.bytes.size());
+  }
+  dsp.dirty.clear();
+  for (std::byte* memory : {dsp.own, dsp.expected}) {
+    auto& desk = *reinterpret_cast<DspDesk*>(memory);
+    for (uint32_t i = 0; i < std::min(request.op_count, kMaxOps); ++i)
+      desk.ops[i].counts = kPattern;
+    std::memset(desk.reserved_too, 0x5a, sizeof(desk.reserved_too));
+  }
+}
+
+// Keeps the lines of `own` from `begin` on that nobody named.
+void CollectDirty(size_t begin, size_t end) {
+  for (size_t at = begin; at < end; at += kLineBytes) {
+    const size_t bytes = std::min(kLineBytes, end - at);
+    if (std::memcmp(dsp.own + at, dsp.expected + at, bytes) != 0)
+      dsp.dirty.push_back({at, {dsp.own + at, dsp.own + at + bytes}});
+  }
+}
+
+// Behind ToHost. kUndeclaredChange: a byte beside the named ranges changed.
+int EndList() {
+  if (dsp.own == nullptr) return 0;
+  // The word of progress is written back by itself.
+  constexpr size_t kWord = sizeof(DspDesk::ops_done);
+  std::memcpy(dsp.expected, dsp.own, kWord);
+  const auto all = static_cast<off_t>(std::min(dsp.shared_bytes, dsp.bytes));
+  // Pages that nobody touched are holes.
+  for (off_t at = 0; at < all;) {
+    const off_t begin = lseek(dsp.own_file, at, SEEK_DATA);
+    if (begin < 0 || begin >= all) break;
+    at = std::min(all, lseek(dsp.own_file, begin, SEEK_HOLE));
+    CollectDirty(static_cast<size_t>(begin), static_cast<size_t>(at));
+  }
+  if (dsp.dirty.empty()) return 0;
+  std::fprintf(stderr, "double: list %lld changed the line at byte %zu, which it does not name\n",
+               static_cast<long long>(dsp.lists), dsp.dirty.front().offset);
+  return Fails("lenient") ? 0 : kUndeclaredChange;
 }
 
 void End() {
@@ -84,6 +157,7 @@ void End() {
   }
   dsp.pid = -1;
   dsp.packet.clear();
+  dsp.dirty.clear();
 }
 
 std::string Emulator() {
@@ -125,6 +199,7 @@ int Start(const std::string& object) {
   const int high_object = fcntl(file, F_DUPFD_CLOEXEC, 100);
   posix_spawn_file_actions_adddup2(&actions, high_memory, kDspMemoryFile);
   posix_spawn_file_actions_adddup2(&actions, high_object, kObjectFile);
+  if (Fails("old_system")) posix_spawn_file_actions_adddup2(&actions, high_object, kOldSystemFile);
   const int error = posix_spawn(&dsp.pid, words[0], &actions, nullptr, words, environ);
   posix_spawn_file_actions_destroy(&actions);
   for (int one : {ends[1], file, high_memory, high_object}) close(one);
@@ -150,7 +225,8 @@ ToObject MessageOf(ObjectMessage kind, const void* payload, uint32_t bytes) {
   ToObject message;
   message.kind = kind;
   message.shared_bytes = static_cast<uint32_t>(dsp.bytes);
-  message.refuse_vtcm = Fails("vtcm") ? 1 : 0;
+  message.refuse_vtcm = Fails("vtcm") || Fails("vtcm_once") ? 1 : 0;
+  message.most_vtcm = Fails("vtcm_short_once") ? kShortVtcmBytes : kVtcmBytes;
   message.bytes = bytes;
   if (bytes > 0 && bytes <= kMaxPayload) std::memcpy(message.payload, payload, bytes);
   return message;
@@ -184,14 +260,17 @@ void* rpcmem_alloc(int, uint32_t, int bytes) {
   dsp.bytes = size;
   dsp.host = static_cast<std::byte*>(mmap(nullptr, size, PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  dsp.expected = static_cast<std::byte*>(mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   return dsp.host;
 }
 void rpcmem_free(void* memory) {
   munmap(memory, dsp.bytes);
   if (memory != dsp.host) return;
   munmap(dsp.own, dsp.bytes);
+  munmap(dsp.expected, dsp.bytes);
   close(dsp.own_file);
-  dsp.host = dsp.own = nullptr;
+  dsp.host = dsp.own = dsp.expected = nullptr;
 }
 int rpcmem_to_fd(void*) { return dsp.own_file; }
 int fastrpc_mmap(int, int, void*, int, size_t, int) { return 0; }
@@ -228,6 +307,7 @@ int remote_handle64_invoke(uint64_t, uint32_t scalars, RemoteArgument* arguments
     if (Fails("invoke")) return kRefused;
     if (Fails("hang")) return Hang();
     for (uint32_t i = 1; i < in; ++i) ToDsp(OffsetOf(arguments[i]), arguments[i].bytes);
+    BeginList(arguments[0].data);
   }
   ToObject message = MessageOf(ObjectMessage::kInvoke, in > 0 ? arguments[0].data : nullptr,
                                in > 0 ? static_cast<uint32_t>(arguments[0].bytes) : 0);
@@ -236,6 +316,9 @@ int remote_handle64_invoke(uint64_t, uint32_t scalars, RemoteArgument* arguments
   if (!SendAll(message) || !ReceiveAll(&dsp.last, -1)) return kReset;
   if (out > 0) std::memcpy(arguments[in].data, dsp.last.payload, arguments[in].bytes);
   for (uint32_t i = in + 1; i < in + out; ++i) ToHost(OffsetOf(arguments[i]), arguments[i].bytes);
+  if (method == kMethodRequest) {
+    if (const int error = EndList(); error != 0) return error;
+  }
   if (method == kMethodRequest && Fails("nonsense")) std::memset(arguments[in].data, 3, 4);
   return dsp.last.result;
 }
@@ -260,7 +343,7 @@ int remote_handle_control(uint32_t request, void* data, uint32_t) {
       words[2] = 4;
       return 0;
     case 4:
-      words[2] = 256 << 10;
+      words[2] = kVtcmBytes;
       return 0;
     case 6:
       words[2] = 0x8c00 | static_cast<uint32_t>(std::strtol(arch ? arch : "66", nullptr, 16));
@@ -298,6 +381,7 @@ int dspqueue_write(void*, uint32_t, uint32_t count, QueueBuffer* buffers, uint32
     if (buffers[i].flags == (kFlushSender | kInvalidateRecipient))
       ToDsp(buffers[i].offset, buffers[i].bytes);
   }
+  BeginList(message);
   if (Fails("hang") || Fails("silent")) return 0;
   return SendAll(MessageOf(ObjectMessage::kPacket, message, bytes)) ? 0 : kReset;
 }
@@ -316,6 +400,7 @@ int dspqueue_read(void*, uint32_t*, uint32_t max_count, uint32_t* count, QueueBu
     buffers[i] = {from.file, from.bytes, from.offset, from.flags, 0};
     if (from.flags == (kFlushSender | kInvalidateRecipient)) ToHost(from.offset, from.bytes);
   }
+  if (const int error = EndList(); error != 0) return error;
   if (Fails("nonsense")) answer.payload[0] ^= 255;
   *bytes = Fails("length") ? answer.bytes - 4 : answer.bytes;
   std::memcpy(message, answer.payload, std::min(*bytes, max_bytes));

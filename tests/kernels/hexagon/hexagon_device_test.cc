@@ -188,6 +188,21 @@ TEST_F(DeviceTest, OnlyWhatChangedPasses) {
   EXPECT_EQ(static_cast<int>(area->address()[2048]), 9);
 }
 
+// The program may keep no line of the list in its cache: it would be written back over the next.
+TEST_F(DeviceTest, TheListIsTheHosts) {
+  const Variable fault = Fault("lenient");
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  DspOp op = CopyOp(*session, area, 7);
+  op.packed_key = 1;
+  ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  op.packed_key = 2;
+  ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  const auto& desk = *reinterpret_cast<const DspDesk*>(session->memory()->base());
+  EXPECT_EQ(desk.ops[0].packed_key, 2u) << "a field of the list before came back";
+}
+
 TEST_F(DeviceTest, AListThatWritesToManyPlacesGoesInPieces) {
   auto session = Open();
   ASSERT_NE(session, nullptr);
@@ -254,6 +269,10 @@ constexpr Way kWays[] = {
      "by remote calls (no packet queue: the DSP answers no packet) with"},
     {"library_without_queues", "_without_queues", "",
      "by remote calls (no packet queue: the library has no queues) with"},
+    {"old_system", "", "old_system",
+     "by remote calls (no packet queue: the DSP takes no queue: error 0x14 (not supported)) with"},
+    {"vtcm_refused_once", "", "vtcm_once:2", "by packet queue with"},
+    {"vtcm_short_once", "", "vtcm_short_once:3", "by packet queue with"},
 };
 
 class WayTest : public DeviceTest, public ::testing::WithParamInterface<Way> {};

@@ -194,7 +194,7 @@ TEST_F(OpenClCodesTest, AProductThatGivesCodesHasTheBytesOfBothKernels) {
 TEST_F(OpenClCodesTest, WithEachDotProduct) {
   int found = 0;
   for (const char* dot : {"khr", "arm", "nvidia", "mad24", "widened"}) {
-    if (!ChooseDot(device_, dot).ok()) continue;
+    if (!ChooseDots(device_, dot).ok()) continue;
     SCOPED_TRACE(dot);
     ++found;
     ExpectBytesOfRef({.dot = dot}, Cases());

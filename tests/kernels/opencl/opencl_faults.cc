@@ -55,6 +55,16 @@ Spoilt& TheSpoilt() {
   return spoilt;
 }
 
+std::string& ClaimedExtension() {
+  static std::string extension;
+  return extension;
+}
+
+std::atomic<int>& SourcesMade() {
+  static std::atomic<int> made = 0;
+  return made;
+}
+
 // The loader's, behind ours.
 template <typename Function>
 Function* Real(const char* name) {
@@ -69,6 +79,10 @@ void LoseDeviceAfter(int kernels) { KernelsLeft() = kernels; }
 int KernelsEnqueued() { return Enqueued(); }
 
 void SpoilBuilds(const std::string& option, int code) { TheSpoilt() = {option, code, {}}; }
+
+void ClaimExtension(const std::string& extension) { ClaimedExtension() = extension; }
+
+int SourcesBuilt() { return SourcesMade(); }
 
 }  // namespace runnel
 
@@ -113,4 +127,33 @@ extern "C" __attribute__((visibility("default"))) cl_int clBuildProgram(
   if (!spoilt.option.empty() && std::strstr(options, spoilt.option.c_str()) != nullptr)
     spoilt.programs.insert(program);
   return real(program, count, devices, options, notify, data);
+}
+
+extern "C" __attribute__((visibility("default"))) cl_program clCreateProgramWithSource(
+    cl_context context, cl_uint count, const char** texts, const size_t* sizes, cl_int* error) {
+  static auto* const real =
+      runnel::Real<decltype(clCreateProgramWithSource)>("clCreateProgramWithSource");
+  ++runnel::SourcesMade();
+  return real(context, count, texts, sizes, error);
+}
+
+extern "C" __attribute__((visibility("default"))) cl_int clGetDeviceInfo(cl_device_id device,
+                                                                         cl_device_info what,
+                                                                         size_t size, void* value,
+                                                                         size_t* needed) {
+  static auto* const real = runnel::Real<decltype(clGetDeviceInfo)>("clGetDeviceInfo");
+  const std::string& claimed = runnel::ClaimedExtension();
+  if (what != CL_DEVICE_EXTENSIONS || claimed.empty())
+    return real(device, what, size, value, needed);
+  size_t own = 0;
+  const cl_int code = real(device, what, 0, nullptr, &own);
+  if (code != CL_SUCCESS) return code;
+  std::string text(own, ' ');
+  real(device, what, own, text.data(), nullptr);
+  text = claimed + " " + text.c_str();
+  if (needed != nullptr) *needed = text.size() + 1;
+  if (value == nullptr) return CL_SUCCESS;
+  if (size <= text.size()) return CL_INVALID_VALUE;
+  std::memcpy(value, text.c_str(), text.size() + 1);
+  return CL_SUCCESS;
 }

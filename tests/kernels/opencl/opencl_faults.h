@@ -16,6 +16,12 @@ int KernelsEnqueued();
 // Kernels of programs whose build options have this text report `code` and do nothing; empty: none.
 void SpoilBuilds(const std::string& option, int code);
 
+// Devices say that they have this extension too; empty: none.
+void ClaimExtension(const std::string& extension);
+
+// So many programs were made of their text until now.
+int SourcesBuilt();
+
 // Of the environment too: RUNNEL_TEST_OPENCL_BUFFERS, so many buffers are made, then there is no
 // memory; RUNNEL_TEST_OPENCL_NOTHING, kernels do nothing and report success.
 

@@ -2,7 +2,10 @@
 // that is not there, a device that is lost, products that are cut into slices. Skipped where there
 // is no device. Under PoCL, which computes on the CPU: correctness only.
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,11 +18,14 @@
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/opencl_faults.h"
 #include "tests/kernels/opencl/uneven_conv.h"
+#include "tests/support/scratch.h"
 
 namespace runnel::opencl {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 DeviceInfo Gpu() {
   DeviceInfo device;
@@ -62,7 +68,7 @@ TEST(OpenClDevice, WhatADeviceLacksIsSaid) {
 TEST(OpenClDevice, TheDotProductIsTheOneThatTheDeviceIsFastAt) {
   DeviceInfo device = Gpu();
   const auto chosen = [&](const char* wanted) {
-    return std::string((*ChooseDot(device, wanted))->name);
+    return std::string(ChooseDots(device, wanted)->front()->name);
   };
   EXPECT_EQ(chosen(""), "widened");
   EXPECT_EQ(chosen("mad24"), "mad24");
@@ -80,8 +86,22 @@ TEST(OpenClDevice, TheDotProductIsTheOneThatTheDeviceIsFastAt) {
   EXPECT_EQ(chosen(""), "widened");
   device.nvidia_capability = 61;
   EXPECT_EQ(chosen(""), "nvidia");
-  EXPECT_THAT(std::string(ChooseDot(device, "arm").status().message()),
+  EXPECT_THAT(std::string(ChooseDots(device, "arm").status().message()),
               HasSubstr("opencl.dot 'arm': device Some GPU has nvidia, mad24, widened"));
+}
+
+// Drivers of OpenCL 3.0 may call their language 1.2 where OpenCL C 3.0 is there too.
+TEST(OpenClDevice, TheLanguageIsOneThatHasTheDotProduct) {
+  DeviceInfo device = Gpu();
+  device.extensions = "cl_khr_integer_dot_product cl_arm_integer_dot_product_int8";
+  device.accelerates_dot = true;
+  device.language = "OpenCL C 1.2 Some driver";
+  const std::vector<const DotRow*> dots = *ChooseDots(device, "");
+  ASSERT_EQ(dots.size(), 3u) << "khr, arm, widened";
+  EXPECT_STREQ(LanguageOptionOf(device, *dots[0]), "-cl-std=CL1.2");
+  device.takes_c3 = true;
+  EXPECT_STREQ(LanguageOptionOf(device, *dots[0]), "-cl-std=CL3.0");
+  EXPECT_STREQ(LanguageOptionOf(device, *dots[1]), "-cl-std=CL1.2");
 }
 
 class OpenClTest : public testing::Test {
@@ -102,6 +122,52 @@ TEST_F(OpenClTest, AKernelThatDoesNotCompileIsNamedByItsLine) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("does not compile kernels: CL_BUILD_"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("error"));
+}
+
+// The row is there by what the device says, and its compiler knows no arm_dot.
+TEST_F(OpenClTest, ADotProductThatDoesNotCompileIsPassedOver) {
+  ClaimExtension("cl_arm_integer_dot_product_int8");
+  const auto session = Session::Open({});
+  const auto forced = Session::Open({.dot = "arm"});
+  ClaimExtension("");
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ((*session)->dot().name, "widened");
+  EXPECT_THAT((*session)->rejected_dots(), AllOf(StartsWith("arm: device "), HasSubstr("arm_dot")));
+  EXPECT_EQ((*session)->rejected_dots().find('\n'), std::string::npos);
+  ASSERT_TRUE(forced.ok()) << "as asked for; it fails when it is built";
+}
+
+TEST_F(OpenClTest, TheSecondStartBuildsNothing) {
+  ScratchDir dir;
+  const Options options = {.programs = dir / "programs"};
+  const auto builds = [&options](absl::Status* status) {
+    const int before = SourcesBuilt();
+    const auto session = Session::Open(options);
+    const auto program = Compile(**session, "__kernel void one(__global int *x) { *x = 1; }", "");
+    *status = program.status();
+    cl_int code = CL_SUCCESS;
+    if (program.ok()) Handle<cl_kernel>(clCreateKernel(program->get(), "one", &code));
+    EXPECT_EQ(code, CL_SUCCESS);
+    return SourcesBuilt() - before;
+  };
+  absl::Status status;
+  EXPECT_EQ(builds(&status), 1);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(builds(&status), 0);
+  EXPECT_TRUE(status.ok()) << status;
+  // Damaged: built again, and kept again.
+  for (const auto& entry : std::filesystem::directory_iterator(dir / "programs")) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file << "damaged";
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(builds(&status), 1);
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(line, HasSubstr("is damaged; its kernels are built again\n"));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(builds(&status), 0);
 }
 
 TEST_F(OpenClTest, MemoryThatIsNotThereIsRefused) {

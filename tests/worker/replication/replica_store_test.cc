@@ -59,6 +59,22 @@ TEST(ReplicaStore, NeighboursValuesMustBeFinite) {
   EXPECT_TRUE(store.LayersOf(At(80), {1, 1}).ok()) << "not asked for";
 }
 
+// A recovery that goes on from other bytes would make other weights without a word.
+TEST(ReplicaStore, ACopyThatChangedInMemoryIsNone) {
+  const auto state = std::make_shared<ModelState>(*State(0, 2, "own"));
+  ReplicaStore store;
+  store.Add(At(40), kOwn, state);
+  state->layers[1].tensors[0].bytes[2] ^= 1;
+  const absl::Status changed = store.LayersOf(At(40), {0, 2}).status();
+  EXPECT_EQ(changed.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(changed.message(),
+            "the copy of layer 1 at micro-batch 40 of plan 1 has changed in memory");
+  EXPECT_TRUE(store.LayersOf(At(40), {0, 0}).ok()) << "not asked for";
+  state->encoders[0].state[0] ^= 1;
+  EXPECT_EQ(store.LayersOf(At(40), {0, 0}).status().message(),
+            "the copy of encoders at micro-batch 40 of plan 1 has changed in memory");
+}
+
 // A barrier is of use only when everybody has it: until then the one before is needed.
 TEST(ReplicaStore, KeepsTheCommittedBarrierAndOneAfterIt) {
   ReplicaStore store;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,10 @@
 
 namespace runnel::hexagon {
 namespace {
+
+// Lists that get no VTCM are sent again, after twice as long each time; each also waits on the DSP.
+constexpr int kMostVtcmRefusals = 4;
+constexpr int kVtcmPauseMs = 10;
 
 using Clock = std::chrono::steady_clock;
 using Bytes = std::optional<std::vector<std::byte>>;
@@ -78,10 +83,18 @@ class DeviceSession final : public DspSession {
 
   absl::Status Wait() override {
     RUNNEL_RETURN_IF_ERROR(lost_);
+    int refusals = 0;
     for (;;) {
       RUNNEL_ASSIGN_OR_RETURN(const DspReply reply, Receive());
+      if (reply.status == DspStatus::kNoVtcm && refusals < kMostVtcmRefusals) {
+        // Nothing of the piece was run. Another program's list may be over soon.
+        std::this_thread::sleep_for(std::chrono::milliseconds(kVtcmPauseMs << refusals++));
+        RUNNEL_RETURN_IF_ERROR(SendPiece());
+        continue;
+      }
       RUNNEL_RETURN_IF_ERROR(Check(reply));
       done_ += piece_;
+      refusals = 0;
       if (done_ == ops_.size()) return absl::OkStatus();
       RUNNEL_RETURN_IF_ERROR(SendPiece());
     }

@@ -137,9 +137,10 @@ uint8_t* MapShared(const DspRequest& open) {
 
 uint8_t* MapPrivate(const DspRequest& open, uint8_t* shared) { return shared + open.shared_bytes; }
 
-uint8_t* AcquireVtcm(uint32_t bytes) {
-  void* vtcm = HAP_request_async_VTCM != nullptr ? HAP_request_async_VTCM(bytes, 0, kVtcmTimeoutUs)
-                                                 : HAP_request_VTCM(bytes, 0);
+uint8_t* AcquireVtcm(uint32_t bytes, bool waits) {
+  void* vtcm = waits && HAP_request_async_VTCM != nullptr
+                   ? HAP_request_async_VTCM(bytes, 0, kVtcmTimeoutUs)
+                   : HAP_request_VTCM(bytes, 0);
   return static_cast<uint8_t*>(vtcm);
 }
 void ReleaseVtcm(uint8_t* vtcm) { HAP_release_VTCM(vtcm); }
@@ -180,6 +181,7 @@ void ShowProgress(volatile uint32_t* word, uint32_t value) {
 }
 
 DspCounts ReadCounts() { return {}; }
+void ShowCounts(DspOp&, const DspCounts&) {}
 
 }  // namespace runnel::hexagon
 

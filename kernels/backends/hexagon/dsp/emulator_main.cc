@@ -22,7 +22,7 @@ uint8_t* MapShared(const DspRequest& open) { return Map(open.shared_bytes, kShar
 uint8_t* MapPrivate(const DspRequest& open, uint8_t*) { return Map(open.private_bytes, -1); }
 
 // No other process wants the VTCM.
-uint8_t* AcquireVtcm(uint32_t bytes) {
+uint8_t* AcquireVtcm(uint32_t bytes, bool) {
   static uint8_t* vtcm = nullptr;
   if (vtcm == nullptr) vtcm = Map(bytes, -1);
   return vtcm;
@@ -42,6 +42,13 @@ DspCounts ReadCounts() {
   __asm__ volatile(".word 0x6a16c000" : "=r"(value));
   counts.vector_instructions = value;
   return counts;
+}
+
+void ShowCounts(DspOp& op, const DspCounts& before) {
+  const DspCounts after = ReadCounts();
+  op.counts.packets = after.packets - before.packets;
+  op.counts.instructions = after.instructions - before.instructions;
+  op.counts.vector_instructions = after.vector_instructions - before.vector_instructions;
 }
 
 extern "C" [[noreturn]] void Serve() {

@@ -11,8 +11,8 @@ namespace runnel::hexagon {
 uint8_t* MapShared(const DspRequest& open);
 uint8_t* MapPrivate(const DspRequest& open, uint8_t* shared);
 // The tightly coupled memory is taken for each list and given back after it, so that other programs
-// on the DSP get it between lists. Null: others have it.
-uint8_t* AcquireVtcm(uint32_t bytes);
+// on the DSP get it between lists. Null: others have it; with `waits` they had it for a while.
+uint8_t* AcquireVtcm(uint32_t bytes, bool waits);
 void ReleaseVtcm(uint8_t* vtcm);
 // Asks for clocks and power of the vectors while a session is open.
 void VotePower(bool up);
@@ -20,5 +20,8 @@ void VotePower(bool up);
 void ShowProgress(volatile uint32_t* word, uint32_t value);
 // Zeros where the processor does not count.
 DspCounts ReadCounts();
+// Writes an operation's counts into the host's list. A device writes nothing there: the line would
+// stay in the DSP's cache, to be written back over the host's next list.
+void ShowCounts(DspOp& op, const DspCounts& before);
 
 }  // namespace runnel::hexagon

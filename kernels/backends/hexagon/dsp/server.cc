@@ -4,6 +4,12 @@
 #include "kernels/backends/hexagon/dsp/product/shifted_slices.h"
 
 namespace runnel::hexagon {
+namespace {
+
+// With less the products' tiles do not fit.
+constexpr uint32_t kLeastVtcmBytes = 32 << 10;
+
+}  // namespace
 
 DspReply Server::Answer(const DspRequest& request) {
   DspReply reply;
@@ -33,7 +39,7 @@ DspStatus Server::Open(const DspRequest& request) {
   const uint32_t scratch = request.private_bytes - request.packed_bytes;
   machine_.shared = shared;
   machine_.shared_bytes = request.shared_bytes;
-  machine_.vtcm_bytes = request.vtcm_bytes;
+  vtcm_bytes_ = request.vtcm_bytes;
   // Kernels also read a little before what they were given.
   machine_.scratch.Set(own + kSlackBytes, scratch - kSlackBytes);
   packed_ = own + scratch;
@@ -43,6 +49,18 @@ DspStatus Server::Open(const DspRequest& request) {
   return DspStatus::kOk;
 }
 
+bool Server::TakeVtcm() {
+  // A part at once is worth more than the whole after a wait.
+  for (machine_.vtcm_bytes = vtcm_bytes_; machine_.vtcm_bytes >= kLeastVtcmBytes;
+       machine_.vtcm_bytes = machine_.vtcm_bytes / 2 & ~uint32_t{127}) {
+    machine_.vtcm = AcquireVtcm(machine_.vtcm_bytes, false);
+    if (machine_.vtcm != nullptr) return true;
+  }
+  machine_.vtcm_bytes = vtcm_bytes_;
+  machine_.vtcm = AcquireVtcm(machine_.vtcm_bytes, true);
+  return machine_.vtcm != nullptr;
+}
+
 DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
   if (machine_.shared == nullptr || request.op_count > kMaxOps) return DspStatus::kBadRequest;
   if (request.packed_bytes > packed_bytes_ || request.kept_bytes > request.packed_bytes)
@@ -50,8 +68,7 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
   const uint32_t shared_bytes = request.packed_bytes - request.kept_bytes;
   machine_.packed.Limit(shared_bytes);
   machine_.kept.Set(packed_ + shared_bytes, request.kept_bytes);
-  machine_.vtcm = AcquireVtcm(machine_.vtcm_bytes);
-  if (machine_.vtcm == nullptr) return DspStatus::kNoVtcm;
+  if (!TakeVtcm()) return DspStatus::kNoVtcm;
   DspStatus status = DspStatus::kOk;
   for (uint32_t i = 0; i < request.op_count && status == DspStatus::kOk; ++i) {
     DspOp& op = desk()->ops[i];
@@ -66,11 +83,8 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
     } else {
       status = kernel(machine_, op);
     }
-    const DspCounts after = ReadCounts();
     if (status != DspStatus::kOk) break;
-    op.counts.packets = after.packets - before.packets;
-    op.counts.instructions = after.instructions - before.instructions;
-    op.counts.vector_instructions = after.vector_instructions - before.vector_instructions;
+    ShowCounts(op, before);
     ShowProgress(&desk()->ops_done, i + 1);
   }
   ReleaseVtcm(machine_.vtcm);

@@ -17,10 +17,13 @@ class Server {
  private:
   DspStatus Open(const DspRequest& request);
   DspStatus Run(const DspRequest& request, uint32_t& failed);
+  // For a list: all of it, or what others leave. False: they leave too little.
+  bool TakeVtcm();
 
   Machine machine_;
   uint8_t* packed_ = nullptr;
   uint32_t packed_bytes_ = 0;
+  uint32_t vtcm_bytes_ = 0;  // of the DSP
 };
 
 }  // namespace runnel::hexagon

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "kernels/backends/opencl/device/handles.h"
+#include "kernels/backends/opencl/device/program_files.h"
 
 namespace runnel::opencl {
 namespace {
@@ -37,6 +38,28 @@ std::string PlatformName(cl_platform_id platform) {
   return name;
 }
 
+// Of OpenCL 3.0's headers, which not everybody has.
+constexpr cl_device_info kAllVersions = 0x1066;  // CL_DEVICE_OPENCL_C_ALL_VERSIONS
+struct NamedVersion {
+  cl_uint version;
+  char name[64];
+  int major() const { return static_cast<int>(version >> 22); }
+};
+
+// A driver of OpenCL 3.0 may call its language 1.2, the newest of which all is there.
+bool TakesC3(cl_device_id device, absl::string_view language) {
+  if (absl::StartsWith(language, "OpenCL C 3")) return true;
+  size_t size = 0;
+  if (clGetDeviceInfo(device, kAllVersions, 0, nullptr, &size) != CL_SUCCESS) return false;
+  std::vector<NamedVersion> versions(size / sizeof(NamedVersion));
+  if (versions.empty() ||
+      clGetDeviceInfo(device, kAllVersions, size, versions.data(), nullptr) != CL_SUCCESS) {
+    return false;
+  }
+  return std::any_of(versions.begin(), versions.end(),
+                     [](const NamedVersion& one) { return one.major() >= 3; });
+}
+
 DeviceInfo InfoOf(cl_platform_id platform, cl_device_id id) {
   DeviceInfo info;
   info.platform = platform;
@@ -46,6 +69,7 @@ DeviceInfo InfoOf(cl_platform_id platform, cl_device_id id) {
   info.name = Text(id, CL_DEVICE_NAME);
   info.driver = Text(id, CL_DRIVER_VERSION);
   info.language = Text(id, CL_DEVICE_OPENCL_C_VERSION);
+  info.takes_c3 = TakesC3(id, info.language);
   info.extensions = Text(id, CL_DEVICE_EXTENSIONS);
   info.has_compiler = Number<cl_bool>(id, CL_DEVICE_COMPILER_AVAILABLE) != 0;
   info.is_little_endian = Number<cl_bool>(id, CL_DEVICE_ENDIAN_LITTLE) != 0;
@@ -141,6 +165,9 @@ Options OptionsOf(const BackendSettings& settings) {
   const auto text = [&](absl::string_view name) {
     return std::string(settings.options.Get("opencl", name));
   };
+  std::string programs = text("programs");
+  if (programs.empty()) programs = DefaultProgramFolder();
+  if (programs == "off") programs.clear();
   return {text("device"),
           text("dot"),
           text("memory"),
@@ -148,7 +175,8 @@ Options OptionsOf(const BackendSettings& settings) {
           text("weights"),
           text("activations"),
           settings.options.Seconds("opencl", "tune_s", -1),
-          settings.device_memory_bytes};
+          settings.device_memory_bytes,
+          std::move(programs)};
 }
 
 bool DeviceInfo::Has(absl::string_view extension) const {
@@ -229,15 +257,23 @@ absl::Status CheckDevice(const DeviceInfo& device) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const DotRow*> ChooseDot(const DeviceInfo& device, absl::string_view wanted) {
+absl::StatusOr<std::vector<const DotRow*>> ChooseDots(const DeviceInfo& device,
+                                                      absl::string_view wanted) {
   std::vector<absl::string_view> there;
+  std::vector<const DotRow*> chosen;
   for (const DotRow& row : kDots) {
     if (row.is_there(device)) there.push_back(row.name);
     if (wanted.empty() ? row.is_fast(device) : row.name == wanted && row.is_there(device))
-      return &row;
+      chosen.push_back(&row);
   }
+  if (!chosen.empty()) return chosen;
   return absl::InvalidArgumentError(absl::StrCat("opencl.dot '", wanted, "': device ", device.name,
                                                  " has ", absl::StrJoin(there, ", ")));
+}
+
+const char* LanguageOptionOf(const DeviceInfo& device, const DotRow& dot) {
+  // Its function is one of OpenCL C 3.0.
+  return device.takes_c3 && dot.name == "khr" ? "-cl-std=CL3.0" : "-cl-std=CL1.2";
 }
 
 }  // namespace runnel::opencl

@@ -30,6 +30,7 @@ struct Options {
   double tune_seconds = -1;  // of the search at the first start; -1: as usual for the device
   // --device-memory-mb: limit of all buffers together; 0: the device's memory.
   int64_t memory_limit_bytes = 0;
+  std::string programs;  // folder of built programs; empty: none are kept
 };
 Options OptionsOf(const BackendSettings& settings);
 
@@ -41,6 +42,7 @@ struct DeviceInfo {
   std::string name;
   std::string driver;
   std::string language;    // "OpenCL C 1.2 ..."
+  bool takes_c3 = false;   // OpenCL C 3.0, which need not be the version in `language`
   std::string extensions;  // separated by spaces
   bool has_compiler = false;
   bool is_little_endian = false;
@@ -75,7 +77,11 @@ struct DotRow {
   // Whether it is the one to take; the last row always is.
   bool (*is_fast)(const DeviceInfo& device);
 };
-// The first fast one, or the one that `wanted` names. InvalidArgument lists those of the device.
-absl::StatusOr<const DotRow*> ChooseDot(const DeviceInfo& device, absl::string_view wanted);
+// The fast ones, best first, or the one that `wanted` names. InvalidArgument lists those of the
+// device.
+absl::StatusOr<std::vector<const DotRow*>> ChooseDots(const DeviceInfo& device,
+                                                      absl::string_view wanted);
+// -cl-std=... for products with this row.
+const char* LanguageOptionOf(const DeviceInfo& device, const DotRow& dot);
 
 }  // namespace runnel::opencl

@@ -1,5 +1,8 @@
 #include "kernels/backends/opencl/device/session.h"
 
+#include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -52,6 +55,41 @@ std::string SourceOf(ProgramId::Source source) {
   return absl::StrCat(kPreludeSource, kProductSource);
 }
 
+// All that the built program depends on.
+std::string SubjectOf(const DeviceInfo& device, const std::string& source,
+                      const std::string& options) {
+  return absl::StrCat(DescriptionOf(device), "\n", device.extensions, "\n", options, "\n", source);
+}
+
+// Null: none is kept, or the driver does not take it.
+Handle<cl_program> TakeKept(const Session& session, const std::string& subject,
+                            const std::string& options) {
+  const std::optional<std::string> kept = session.program_files().Load(subject);
+  if (!kept.has_value()) return nullptr;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(kept->data());
+  const size_t size = kept->size();
+  const cl_device_id id = session.device().id;
+  cl_int code = CL_SUCCESS;
+  Handle<cl_program> program(
+      clCreateProgramWithBinary(session.context(), 1, &id, &size, &bytes, nullptr, &code));
+  if (code != CL_SUCCESS) return nullptr;
+  code = clBuildProgram(program.get(), 1, &id, options.c_str(), nullptr, nullptr);
+  return code == CL_SUCCESS ? std::move(program) : nullptr;
+}
+
+void Keep(const ProgramFiles& files, const std::string& subject, cl_program program) {
+  size_t size = 0;
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) !=
+          CL_SUCCESS ||
+      size == 0) {
+    return;
+  }
+  std::string bytes(size, '\0');
+  auto* at = reinterpret_cast<unsigned char*>(bytes.data());
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof at, &at, nullptr) == CL_SUCCESS)
+    files.Keep(subject, bytes);
+}
+
 }  // namespace
 
 absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::string& source,
@@ -62,6 +100,11 @@ absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::st
         absl::StrCat("device ", device.name, " (driver ", device.driver,
                      ") does not compile kernels: ", NameOfError(code), ": ", why));
   };
+  const ProgramFiles& files = session.program_files();
+  const std::string subject = files.keeps() ? SubjectOf(device, source, options) : "";
+  if (files.keeps()) {
+    if (Handle<cl_program> kept = TakeKept(session, subject, options); kept != nullptr) return kept;
+  }
   const char* text = source.c_str();
   cl_int code = CL_SUCCESS;
   Handle<cl_program> program(
@@ -69,6 +112,7 @@ absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::st
   if (code != CL_SUCCESS) return refuse(code, "clCreateProgramWithSource");
   code = clBuildProgram(program.get(), 1, &device.id, options.c_str(), nullptr, nullptr);
   if (code != CL_SUCCESS) return refuse(code, ErrorLine(BuildLog(program.get(), device.id)));
+  if (files.keeps()) Keep(files, subject, program.get());
   return program;
 }
 
@@ -88,11 +132,11 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options,
   RUNNEL_ASSIGN_OR_RETURN(std::vector<DeviceInfo> devices, ListDevices());
   RUNNEL_ASSIGN_OR_RETURN(DeviceInfo device, ChooseDevice(std::move(devices), options.device));
   RUNNEL_RETURN_IF_ERROR(CheckDevice(device));
-  RUNNEL_ASSIGN_OR_RETURN(const DotRow* dot, ChooseDot(device, options.dot));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<const DotRow*> dots, ChooseDots(device, options.dot));
   RUNNEL_ASSIGN_OR_RETURN(const bool shares_memory, SharesMemory(device, options.memory));
   const Halves halves = {options.weights == "fp16", options.activations == "fp16"};
   RUNNEL_ASSIGN_OR_RETURN(ChosenTiles tiles, ForcedTiles(options.tile, device));
-  std::shared_ptr<Session> session(new Session(std::move(device), *dot, shares_memory, halves));
+  std::shared_ptr<Session> session(new Session(std::move(device), options, shares_memory, halves));
   session->chosen_tiles_ = std::move(tiles);
   session->budget_ = budget != nullptr ? std::move(budget)
                                        : std::make_shared<DeviceBudget>(session->device_,
@@ -105,6 +149,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options,
   RUNNEL_RETURN_IF_ERROR(session->Check(code, "clCreateContext"));
   session->queue_.reset(clCreateCommandQueue(session->context(), id, 0, &code));
   RUNNEL_RETURN_IF_ERROR(session->Check(code, "clCreateCommandQueue"));
+  RUNNEL_RETURN_IF_ERROR(session->TakeDot(dots));
   return session;
 }
 
@@ -119,22 +164,36 @@ absl::Status Session::Check(cl_int code, absl::string_view what) {
   return lost_;
 }
 
-absl::Status Session::Build(const ProgramId& program) {
-  if (programs_.count(program) > 0) return absl::OkStatus();
+absl::Status Session::TakeDot(const std::vector<const DotRow*>& dots) {
+  for (dot_ = dots.front(); dot_ != dots.back();) {
+    // A device may list what its compiler does not know, or knows in another language alone.
+    const absl::Status built = Build({ProgramId::Source::kProduct});
+    if (built.ok()) return built;
+    absl::StrAppend(&rejected_dots_, rejected_dots_.empty() ? "" : "; ", dot_->name, ": ",
+                    built.message());
+    dot_ = *(std::find(dots.begin(), dots.end(), dot_) + 1);
+  }
+  return absl::OkStatus();
+}
+
+std::string Session::BuildOptionsOf(const ProgramId& program) const {
   std::string options = "-cl-std=CL1.2";
   if (program.source == ProgramId::Source::kProduct) {
-    const absl::string_view dot = program.is_float ? "-DFLOATS" : dot_.build_option;
-    // The dot product is a function of OpenCL C 3.0.
-    if (absl::StrContains(dot, "KHR") && absl::StartsWith(device_.language, "OpenCL C 3"))
-      options = "-cl-std=CL3.0";
-    absl::StrAppend(&options, " ", dot, BuildOptionsOf(program.tile));
+    if (!program.is_float) options = LanguageOptionOf(device_, *dot_);
+    absl::StrAppend(&options, " ", program.is_float ? "-DFLOATS" : dot_->build_option,
+                    opencl::BuildOptionsOf(program.tile));
     if (program.is_float && halves_.weights) absl::StrAppend(&options, " -DHALF_WEIGHTS");
     if (program.gives_codes) absl::StrAppend(&options, " -DCODES");
   }
   const bool is_float = program.is_float || program.source == ProgramId::Source::kFloats;
   if (is_float && halves_.activations) absl::StrAppend(&options, " -DHALF_ACTIVATIONS");
+  return options;
+}
+
+absl::Status Session::Build(const ProgramId& program) {
+  if (programs_.count(program) > 0) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(Handle<cl_program> built,
-                          Compile(*this, SourceOf(program.source), options));
+                          Compile(*this, SourceOf(program.source), BuildOptionsOf(program)));
   programs_[program] = std::move(built);
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@
 #include "kernels/backends/opencl/device/device.h"
 #include "kernels/backends/opencl/device/device_budget.h"
 #include "kernels/backends/opencl/device/handles.h"
+#include "kernels/backends/opencl/device/program_files.h"
 #include "kernels/backends/opencl/device/tile.h"
 
 namespace runnel::opencl {
@@ -45,7 +47,10 @@ class Session {
       const Options& options, std::shared_ptr<DeviceBudget> budget = nullptr);
 
   const DeviceInfo& device() const { return device_; }
-  const DotRow& dot() const { return dot_; }
+  const DotRow& dot() const { return *dot_; }
+  // The faster rows that the device says it has and does not compile, with its reasons; empty: none.
+  const std::string& rejected_dots() const { return rejected_dots_; }
+  const ProgramFiles& program_files() const { return program_files_; }
   const std::shared_ptr<DeviceBudget>& budget() const { return budget_; }
   // State lies in memory that the host sees without a copy.
   bool shares_memory() const { return shares_memory_; }
@@ -76,11 +81,20 @@ class Session {
     bool weights = false;
     bool activations = false;
   };
-  Session(DeviceInfo device, const DotRow& dot, bool shares_memory, const Halves& halves)
-      : device_(std::move(device)), dot_(dot), shares_memory_(shares_memory), halves_(halves) {}
+  Session(DeviceInfo device, const Options& options, bool shares_memory, const Halves& halves)
+      : device_(std::move(device)),
+        program_files_(options.programs),
+        shares_memory_(shares_memory),
+        halves_(halves) {}
+
+  // Takes the first that compiles. FailedPrecondition: none does.
+  absl::Status TakeDot(const std::vector<const DotRow*>& dots);
+  std::string BuildOptionsOf(const ProgramId& program) const;
 
   const DeviceInfo device_;
-  const DotRow& dot_;
+  const ProgramFiles program_files_;
+  const DotRow* dot_ = nullptr;
+  std::string rejected_dots_;
   const bool shares_memory_;
   const Halves halves_;
   std::shared_ptr<DeviceBudget> budget_;
@@ -92,7 +106,7 @@ class Session {
   absl::Status lost_;
 };
 
-// Compiles kernels for the session's device. FailedPrecondition as Session::Build.
+// Compiles kernels for the session's device, or takes them as they were kept. FailedPrecondition as Session::Build.
 absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::string& source,
                                            const std::string& options);
 

@@ -38,7 +38,7 @@ struct GrpcControlOptions {
   // A stream that has not said hello by then is closed; of more than max_strangers such streams
   // the oldest is.
   int64_t hello_deadline_ms = 5'000;
-  int max_strangers = 64;
+  int max_strangers = 32;
   // Longest time of closing in order before the peer is cut off. A connection whose peer reads
   // nothing goes only after keepalive_timeout_ms more.
   int64_t close_timeout_ms = 2'000;

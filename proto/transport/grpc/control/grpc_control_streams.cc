@@ -115,7 +115,8 @@ std::shared_ptr<ServerStream> Streams::OneStrangerTooMany() {
   std::shared_ptr<ServerStream> oldest;
   int strangers = 0;
   for (const auto& [id, stream] : streams_) {
-    if (stream->joined()) continue;
+    // One that is being refused already makes no room by being refused again.
+    if (stream->joined() || stream->is_refused()) continue;
     ++strangers;
     if (oldest == nullptr) oldest = stream;
   }

@@ -99,6 +99,7 @@ void ServerStream::Fail(absl::Status status) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (course_ == StreamCourse::kOver || !end_.ok()) return;
     end_ = status;
+    refused_ = true;
     messages_.queue().Clear();
     is_broken = call_ == nullptr;
   }

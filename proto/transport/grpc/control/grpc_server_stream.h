@@ -41,6 +41,8 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
   const std::string& session_key() const { return session_key_; }
   const std::optional<CertificateInfo>& peer() const { return peer_; }
   bool joined() const { return standing_ >= Standing::kJoined; }
+  // Fail was called; the call is still to end.
+  bool is_refused() const { return refused_; }
   // A call of its worker, who has so many of our messages; replaces the one before. How many of his
   // have come. InvalidArgument: that cannot be.
   absl::StatusOr<int64_t> Attach(std::shared_ptr<ServerCall> call, int64_t peer_received);
@@ -84,6 +86,7 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
   const std::optional<CertificateInfo> peer_;
   const std::shared_ptr<Streams> streams_;  // a timer may hold a stream that has ended
   std::atomic<Standing> standing_{Standing::kStranger};
+  std::atomic<bool> refused_{false};
   std::atomic<int64_t> held_bytes_{0};  // incoming_'s
 
   // Guards incoming_, and keeps the events of calls in order for the owner. Taken before mutex_.
