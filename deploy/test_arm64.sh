@@ -24,7 +24,7 @@ where they are missing. Prints "skipped: ..." and ends with 0 where compiler, em
 cannot be had. Needs what deploy/packages.sh test installs.
 
   --quick   on the first processor only, which has the instructions of the others too; an eighth of the random cases, no whole
-            trainings and inferences, nothing that caches decide
+            trainings and inferences, nothing that caches decide, no tests of base
 
 Emulated times say nothing about devices.
 END
@@ -43,6 +43,7 @@ case "${1:-}" in
   --quick)
     processors=("${processors[0]}")
     left_out+='|cpu_fp32_fusion|dorefa|rescale_bytes|niti_bytes|inference|compiler|batch_split|mixed_backend|optimizer'
+    folders=(compress conformance kernels)
     export RUNNEL_CASES_PERCENT=12
     export GTEST_FILTER='-*WidePassesInt32*:*WideWeightGradient*:*WhateverTheCache*:*OfATypicalTensor*:*_threads3:*NetsEndWith*'
     shift

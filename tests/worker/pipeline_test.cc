@@ -29,7 +29,7 @@ RunSettings Settings(const std::string& schedule, int64_t workers) {
   settings.training.batch_size = 4;
   settings.max_batches = 23;  // no barrier
   settings.barrier_every = 10;
-  settings.backend = "ref";
+  settings.backend = "cpu";
   settings.training.eval_batch_size = 4;
   return settings;
 }
@@ -111,7 +111,7 @@ std::string Oracle(const LoadedRun& run, std::optional<Plan> plan = std::nullopt
   BatchSource source(*run.data.train, setup.training.seed);
   options.fill = [&source](const MicroBatch& place, absl::Span<float> samples,
                            absl::Span<int32_t> labels) { source.Fill(place, samples, labels); };
-  const std::unique_ptr<Backend> backend = MakeBackend("ref", 1).value();
+  const std::unique_ptr<Backend> backend = MakeBackend("cpu", 1).value();
   const absl::StatusOr<ModelState> state = ReplayStaleness(options, backend.get());
   EXPECT_TRUE(state.ok()) << state.status();
   return state.ok() ? WeightsSha256(*state) : "";
