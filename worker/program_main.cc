@@ -79,6 +79,17 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
   return flags;
 }
 
+namespace {
+
+// What products compute with.
+std::string ProductsText(const Recipe& recipe) {
+  if (recipe.family->is_emulated)
+    return absl::StrCat("products: emulated (FP32 on values that ", recipe.name, " has rounded)");
+  return absl::StrCat("products: ", Name(recipe.numbers.weight));
+}
+
+}  // namespace
+
 absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& state_folder) {
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, MakeModel(flags.model));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
@@ -116,7 +127,7 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
   RUNNEL_ASSIGN_OR_RETURN(
       const ProgramListing listing,
       ListProgram({std::move(model), {0, last}, programs, flags.counted}, *recipe, **processors));
-  std::printf("%s", ToText(listing).c_str());
+  std::printf("%s\n%s", ProductsText(*recipe).c_str(), ToText(listing).c_str());
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 
 #include "central/records/figure_json.h"
 #include "central/records/plan_json.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"
 
@@ -83,6 +84,15 @@ Json ListToJson(const std::vector<T>& rows) {
   return list;
 }
 
+// Numerics class of products that a processor could compute on codes, and here are FP32's.
+constexpr char kEmulated[] = "emulated";
+
+// Whether the products of the recipe are those of rounded floats.
+bool IsEmulated(const std::string& recipe) {
+  const absl::StatusOr<RecipeName> name = ParseRecipeName(recipe);
+  return name.ok() && name->family->is_emulated;
+}
+
 Json PrecisionToJson(const std::string& setting, const PrecisionCost& cost) {
   Json levels = Json::array();
   for (const PrecisionCost::Level& level : cost.levels) {
@@ -152,6 +162,10 @@ std::string SummaryToJson(const RunSummary& summary) {
   if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
   if (summary.precision.has_value())
     json["precision"] = PrecisionToJson(summary.precision_setting, *summary.precision);
+  if (IsEmulated(summary.recipe)) {
+    json["products"] = kEmulated;
+    if (summary.precision.has_value()) json["precision"]["products"] = kEmulated;
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

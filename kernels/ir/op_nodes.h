@@ -38,7 +38,8 @@ struct OpNode {
   std::vector<BufferIndex> gradients;  // of parameters that step
   std::vector<BufferIndex> updated;    // of those, the next version
   std::vector<BufferIndex> statistics;
-  BufferIndex range = kNoBuffer;  // of the input, for evaluation
+  BufferIndex range = kNoBuffer;      // of the input, for evaluation
+  BufferIndex deviation = kNoBuffer;  // of the output's gradient, if its quantizer says one
 };
 
 // What the node's forward makes for its backward beside the output; none where that needs nothing.

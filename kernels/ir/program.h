@@ -96,6 +96,8 @@ struct GridRule {
   int bits = 32;  // 1..16; 32: as they are
   WeightGrid weights = WeightGrid::kTanhMax;
   bool is_gradient = false;  // else weights or activations
+  int exponent_bits = 0;     // of kMultiLevel codes, whose `bits` are those of mantissas
+  bool to_nearest = false;   // in evaluation, where other passes may round by draws
 
   // The bits of a micro-batch. Grids of one bit are another rule, and 32 bits no grid: both stay.
   int BitsAt(const GridBits& level) const {

@@ -136,8 +136,13 @@ class StageBuilder {
   BufferIndex EmitQuantizer(Part part, const Quantizer& quantizer, const OpNode& node,
                             BufferIndex from, const Shape& shape) {
     const BufferIndex to = AddValue(program_.buffers[from].dtype, shape);
-    Emit(part, quantizer.code, node, {from}, {to});
-    program_.parts[static_cast<int>(part)].back().grid = quantizer.grid;
+    std::vector<BufferIndex> results = {to};
+    if (node.deviation != kNoBuffer && part == Part::kInputGradient && quantizer.grid.is_gradient)
+      results.push_back(node.deviation);
+    Emit(part, quantizer.code, node, {from}, std::move(results));
+    GridRule& grid = program_.parts[static_cast<int>(part)].back().grid;
+    grid = quantizer.grid;
+    grid.to_nearest = part == Part::kForwardEval;
     return to;
   }
 
@@ -163,7 +168,9 @@ class StageBuilder {
     if (node.range != kNoBuffer) (trains ? outputs : inputs).push_back(node.range);
     Emit(part, trains ? quantizer.forward : quantizer.forward_eval, node, std::move(inputs),
          std::move(outputs));
-    program_.parts[static_cast<int>(part)].back().grid = quantizer.grid;
+    GridRule& grid = program_.parts[static_cast<int>(part)].back().grid;
+    grid = quantizer.grid;
+    grid.to_nearest = part == Part::kForwardEval;
     return to;
   }
 
@@ -266,6 +273,8 @@ class StageBuilder {
       if (node->on_grid && recipe_.error_quantizer) {
         BufferIndex& dy = gradient_[node->output];
         const Shape shape = program_.buffers[dy].shape;
+        if (TraitsOf(recipe_.error_quantizer->code).max_outputs > 1)
+          node->deviation = AddValue(DType::kFloat32, {1});
         dy = EmitQuantizer(Part::kInputGradient, *recipe_.error_quantizer, *node, dy, shape);
       }
       const bool always = node->rule->saved == Saved::kInputAndStats;
@@ -361,8 +370,9 @@ class StageBuilder {
     Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, computed);
     part.back().overwrites = true;
     for (size_t i = 0; i < computed.size(); ++i) {
-      Emit(Part::kWeightGradient, *recipe_.weight_quantizer_gradient, node,
-           {computed[i], node.parameters[i]}, {node.gradients[i]});
+      const BufferIndex by = node.deviation != kNoBuffer ? node.deviation : node.parameters[i];
+      Emit(Part::kWeightGradient, *recipe_.weight_quantizer_gradient, node, {computed[i], by},
+           {node.gradients[i]});
       part.back().grid = i == 0 ? recipe_.weight_quantizer->grid : GridRule{};
     }
   }

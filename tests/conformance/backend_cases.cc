@@ -348,22 +348,52 @@ void Maker::AffineGrids() {
   if (Pick(0, 1) == 0) {
     case_.context.grid_bits = {static_cast<int>(Pick(2, 8)), static_cast<int>(Pick(2, 16))};
   }
-  const bool is_weight = case_.code == OpCode::kAffineWeight;
+  const bool is_weight =
+      case_.code == OpCode::kAffineWeight || case_.code == OpCode::kSymmetricWeight;
+  const bool trains =
+      case_.code == OpCode::kAffineActivation || case_.code == OpCode::kSymmetricActivation;
+  const bool evaluates =
+      case_.code == OpCode::kAffineActivationEval || case_.code == OpCode::kSymmetricActivationEval;
   const Shape shape = is_weight ? Shape({Pick(1, 40), Pick(1, 60)}) : AnyShape();
   In(Floats(is_weight ? Storage::kParameters : Storage::kScratch, shape));
-  const bool keeps =
-      (case_.code == OpCode::kAffineActivation || case_.code == OpCode::kAffineActivationEval) &&
-      Pick(0, 3) > 0;
+  const bool keeps = (trains || evaluates) && Pick(0, 3) > 0;
   CaseOperand range = Floats(Storage::kStatistics, {2});
   float* kept = reinterpret_cast<float*>(range.bytes.data());
   kept[0] = -std::abs(kept[0]);
   kept[1] = std::abs(kept[1]);
   if (Pick(0, 2) == 0) kept[0] = kept[1] = 0;
-  if (keeps && case_.code == OpCode::kAffineActivationEval) In(range);
+  if (keeps && evaluates) In(range);
   Out(Result(Storage::kScratch, shape, {}));
-  if (!keeps || case_.code != OpCode::kAffineActivation) return;
+  if (!keeps || !trains) return;
   range.written = true;
   Out(std::move(range));
+}
+
+// Values, one output; clips and deviations are kept or read as ranges are.
+void Maker::SharedGrids() {
+  const bool is_weight = case_.code == OpCode::kMultiLevelWeight;
+  case_.grid.exponent_bits = static_cast<int>(Pick(1, 4));
+  case_.grid.bits = static_cast<int>(Pick(1, 7));
+  case_.grid.to_nearest = Pick(0, 3) == 0;
+  case_.grid.is_gradient = case_.code == OpCode::kMultiLevelError;
+  Shape shape = AnyShape();
+  if (is_weight) {
+    case_.attributes.kind = Pick(0, 1) == 0 ? OpKind::kConv : OpKind::kLinear;
+    case_.attributes.kernel = {Pick(1, 3), Pick(1, 3)};
+    const int64_t kernel = case_.attributes.kernel[0] * case_.attributes.kernel[1];
+    shape = {Pick(1, 20), kernel * Pick(1, 9)};
+  }
+  In(Floats(is_weight ? Storage::kParameters : Storage::kScratch, shape));
+  if (case_.code != OpCode::kCounterDeviation) {
+    Out(Result(Storage::kScratch, shape, {}));
+    if (case_.code == OpCode::kClippedError) Out(Result(Storage::kScratch, {1}, {}));
+    return;
+  }
+  CaseOperand deviation = Floats(Storage::kScratch, {1});
+  float* value = reinterpret_cast<float*>(deviation.bytes.data());
+  *value = std::abs(*value) / 20;
+  In(std::move(deviation));
+  Out(Result(Storage::kGradients, shape, {}));
 }
 
 bool Maker::MakeOfGrids() {
@@ -381,7 +411,17 @@ bool Maker::MakeOfGrids() {
     case OpCode::kAffineActivation:
     case OpCode::kAffineActivationEval:
     case OpCode::kAffineError:
+    case OpCode::kSymmetricWeight:
+    case OpCode::kSymmetricActivation:
+    case OpCode::kSymmetricActivationEval:
       AffineGrids();
+      return true;
+    case OpCode::kClippedError:
+    case OpCode::kCounterDeviation:
+    case OpCode::kMultiLevelWeight:
+    case OpCode::kMultiLevelActivation:
+    case OpCode::kMultiLevelError:
+      SharedGrids();
       return true;
     default:
       return false;

@@ -55,17 +55,35 @@ bool IsEmbedding(OpCode code) {
 
 // Which OpenCL does not compute.
 bool IsOfTransformersBranchesOrRanges(OpCode code) {
-  constexpr OpCode kCodes[] = {OpCode::kLayerNormForward,   OpCode::kLayerNormInputGradient,
-                               OpCode::kGeluForward,        OpCode::kGeluInputGradient,
-                               OpCode::kAttentionForward,   OpCode::kAttentionInputGradient,
-                               OpCode::kSigmoidForward,     OpCode::kSigmoidInputGradient,
-                               OpCode::kHardSigmoidForward, OpCode::kHardSigmoidInputGradient,
-                               OpCode::kLeakyReluForward,   OpCode::kLeakyReluInputGradient,
-                               OpCode::kMultiply,           OpCode::kFactorGradient,
-                               OpCode::kConcatForward,      OpCode::kFirstChannels,
-                               OpCode::kLastChannels,       OpCode::kAffineWeight,
-                               OpCode::kAffineActivation,   OpCode::kAffineActivationEval,
-                               OpCode::kAffineError};
+  constexpr OpCode kCodes[] = {OpCode::kLayerNormForward,
+                               OpCode::kLayerNormInputGradient,
+                               OpCode::kGeluForward,
+                               OpCode::kGeluInputGradient,
+                               OpCode::kAttentionForward,
+                               OpCode::kAttentionInputGradient,
+                               OpCode::kSigmoidForward,
+                               OpCode::kSigmoidInputGradient,
+                               OpCode::kHardSigmoidForward,
+                               OpCode::kHardSigmoidInputGradient,
+                               OpCode::kLeakyReluForward,
+                               OpCode::kLeakyReluInputGradient,
+                               OpCode::kMultiply,
+                               OpCode::kFactorGradient,
+                               OpCode::kConcatForward,
+                               OpCode::kFirstChannels,
+                               OpCode::kLastChannels,
+                               OpCode::kAffineWeight,
+                               OpCode::kAffineActivation,
+                               OpCode::kAffineActivationEval,
+                               OpCode::kAffineError,
+                               OpCode::kSymmetricWeight,
+                               OpCode::kSymmetricActivation,
+                               OpCode::kSymmetricActivationEval,
+                               OpCode::kClippedError,
+                               OpCode::kCounterDeviation,
+                               OpCode::kMultiLevelWeight,
+                               OpCode::kMultiLevelActivation,
+                               OpCode::kMultiLevelError};
   return IsEmbedding(code) ||
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }

@@ -106,6 +106,7 @@ class Maker {
   void GridWeightGradient();
   void GridElements(int inputs);
   void AffineGrids();
+  void SharedGrids();
   bool MakeOfGrids();  // false: the code has no grid
 
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }

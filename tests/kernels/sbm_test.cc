@@ -6,14 +6,13 @@
 #include "absl/strings/escaping.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backends/backend.h"
 #include "kernels/ir/arithmetic/affine_grid.h"
 #include "kernels/ir/recipe.h"
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
+#include "tests/kernels/grid_training.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/random_model.h"
-#include "tests/kernels/stage_harness.h"
 
 namespace runnel {
 namespace {
@@ -32,12 +31,6 @@ json Golden() {
   return json::parse(file)["affine"];
 }
 
-std::vector<float> ValuesOf(Tensor& tensor) {
-  return {tensor.data(), tensor.data() + tensor.shape.elements()};
-}
-
-constexpr const char* kBackends[] = {"ref", "cpu", "cpu:portable"};
-
 // The bits come from the micro-batch's level: the instruction has others.
 TEST(Sbm, ValuesAreTheGoldenOnes) {
   for (const json& c : Golden()) {
@@ -45,7 +38,7 @@ TEST(Sbm, ValuesAreTheGoldenOnes) {
     const auto size = static_cast<int64_t>(x.size());
     StepContext context;
     context.grid_bits = {c["bits"], 2};
-    for (const char* name : kBackends) {
+    for (const char* name : kGridBackends) {
       SCOPED_TRACE(absl::StrCat(name, ", ", c["bits"].get<int>(), " bits"));
       auto backend = *MakeBackend(name, 1);
       for (const OpCode code :
@@ -73,7 +66,7 @@ TEST(Sbm, StochasticValuesAreTheGoldenOnes) {
 }
 
 TEST(Sbm, EachChannelOfWeightsHasItsOwnRange) {
-  for (const char* name : kBackends) {
+  for (const char* name : kGridBackends) {
     auto backend = *MakeBackend(name, 1);
     Tensor w = Floats({2, 3}, {0, 0.4f, 1, -8, 3, 4}), v = Zeros({2, 3});
     ASSERT_TRUE(
@@ -84,7 +77,7 @@ TEST(Sbm, EachChannelOfWeightsHasItsOwnRange) {
 }
 
 TEST(Sbm, EvaluationHasTheMeanRangeOfTraining) {
-  for (const char* name : kBackends) {
+  for (const char* name : kGridBackends) {
     SCOPED_TRACE(name);
     auto backend = *MakeBackend(name, 1);
     Tensor range = Zeros({2});
@@ -111,7 +104,7 @@ TEST(Sbm, ErrorsAreRoundedWithoutBias) {
   std::vector<float> x(kCount, 0.37f);
   x[0] = -1;
   x[1] = 1;
-  for (const char* name : kBackends) {
+  for (const char* name : kGridBackends) {
     auto backend = *MakeBackend(name, 1);
     Tensor dy = Floats({10, kCount / 10}, x), out = Zeros({10, kCount / 10});
     ASSERT_TRUE(RunOp(OpCode::kAffineError, {}, {&dy}, {&out}, {}, 0, 0, backend.get(), {},
@@ -123,62 +116,16 @@ TEST(Sbm, ErrorsAreRoundedWithoutBias) {
   }
 }
 
-// A run of a few steps on the same samples, each at a level of its own.
-struct Trained {
-  std::vector<double> losses;
-  std::vector<std::vector<float>> parameters;
-};
-
-struct Training {
-  ModelSpec model;
-  std::string backend = "cpu";
-  std::vector<int> cuts;
-  const char* recipe = "sbm:8,8,8";
-  std::vector<GridBits> levels = {{8, 8}};  // of the steps, in turns
-  int count = 3;
-  Steps steps = Steps::kApart;
-};
-
-Trained Train(const Training& t) {
-  constexpr int64_t kBatch = 4;
-  Trained result;
-  auto backend = *MakeBackend(t.backend, 1);
-  auto pipeline =
-      TestPipeline::Make(t.model, t.cuts, kBatch, backend.get(), 3, Checks::kOn, t.steps, t.recipe);
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-  if (!pipeline.ok()) return result;
-  const CounterRandom random(3, RandomPurpose::kTest, 5, 0);
-  std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
-  std::vector<int32_t> labels;
-  for (int64_t i = 0; i < kBatch; ++i) labels.push_back(static_cast<int32_t>(i % t.model.classes));
-  StepContext context;
-  context.run_seed = 3;
-  context.step_labels = kBatch;
-  context.learning_rate = 0.01;
-  context.momentum = 0.9;
-  for (int step = 0; step < t.count; ++step) {
-    context.grid_bits = t.levels[static_cast<size_t>(step) % t.levels.size()];
-    const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
-    EXPECT_TRUE(status.ok()) << status;
-    context.sequence = context.sequence.next();
-    result.losses.push_back(pipeline->Loss() / static_cast<double>(kBatch));
-    EXPECT_TRUE(pipeline->Update(context).ok());
-  }
-  result.parameters = pipeline->Tensors(Storage::kParameters);
-  return result;
-}
-
 TEST(Sbm, CutsAndUpdatesInTheBackwardChangeNoByte) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Training training = {.model = RandomModel(seed), .levels = {{3, 6}, {8, 8}}};
     if (training.model.layer_count() < 2) continue;
-    const Trained whole = Train(training);
+    const Trained whole = TrainOnGrids(training);
     training.steps = Steps::kAlone;
-    EXPECT_EQ(Train(training).parameters, whole.parameters) << seed;
+    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
     training.steps = Steps::kApart;
     training.cuts = {training.model.layer_count() / 2};
-    EXPECT_EQ(Train(training).parameters, whole.parameters) << seed;
+    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
   }
 }
 
@@ -186,7 +133,8 @@ TEST(Sbm, CutsAndUpdatesInTheBackwardChangeNoByte) {
 TEST(Sbm, TheLevelDecidesTheBits) {
   const ModelSpec model = *MakeModel("lenet");
   const auto parameters = [&](const char* recipe, const GridBits& level) {
-    return Train({.model = model, .recipe = recipe, .levels = {level}, .count = 2}).parameters;
+    return TrainOnGrids({.model = model, .recipe = recipe, .levels = {level}, .count = 2})
+        .parameters;
   };
   const auto eight = parameters("sbm:8,8,8", {});
   EXPECT_EQ(parameters("sbm:4,3,6", {8, 8}), eight);
@@ -197,8 +145,8 @@ TEST(Sbm, TheLevelDecidesTheBits) {
 
 TEST(Sbm, LeNetLearnsOnBothBackends) {
   const ModelSpec model = *MakeModel("lenet");
-  const Trained on_ref = Train({.model = model, .backend = "ref", .count = 1});
-  const Trained on_cpu = Train({.model = model, .count = 12});
+  const Trained on_ref = TrainOnGrids({.model = model, .backend = "ref", .count = 1});
+  const Trained on_cpu = TrainOnGrids({.model = model, .count = 12});
   EXPECT_NEAR(on_cpu.losses[0], on_ref.losses[0], 0.02 * on_ref.losses[0]);
   EXPECT_LT(on_cpu.losses.back(), 0.8 * on_cpu.losses[0]);
 }

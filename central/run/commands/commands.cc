@@ -15,6 +15,7 @@
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {
@@ -169,6 +170,12 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Begin(setup.settings.checkpoint_dir));
   RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
   if (!setup.note.empty()) context.logger->Log(Severity::kWarning, setup.note);
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(setup.settings.recipe));
+  if (recipe.family->is_emulated) {
+    context.logger->Log(Severity::kInfo, absl::StrCat("recipe ", recipe.text,
+                                                      ": products are emulated, of floats that are "
+                                                      "rounded to its grids"));
+  }
   TrainingJob job;
   job.setup = &setup;
   job.data = &run.data;

@@ -65,7 +65,8 @@ class LayerRecomputer {
       again.outputs.resize(1);
     }
     // The range has been kept.
-    if (again.code == OpCode::kAffineActivation) again.outputs.resize(1);
+    if (again.code == OpCode::kAffineActivation || again.code == OpCode::kSymmetricActivation)
+      again.outputs.resize(1);
     for (BufferIndex& input : again.inputs) input = Again(input, made, part);
     for (BufferIndex& output : again.outputs) {
       const Buffer like = program_.buffers[output];

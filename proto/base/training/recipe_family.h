@@ -48,7 +48,8 @@ struct RecipeFamily {
   absl::string_view summary;     // text for --help
   NumberFormat format;
   absl::Span<const OperatorLimit> limits;
-  GridLimits grids;  // of families whose parameters are bits W,A,G
+  GridLimits grids;          // of families whose parameters are bits W,A,G
+  bool is_emulated = false;  // products are those of rounded floats, not of the codes
 };
 
 // recipe_families.inc; fp32 first.

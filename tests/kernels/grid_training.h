@@ -1,0 +1,66 @@
+#pragma once
+
+// What the tests of recipes with grids share: short runs of a recipe, and single instructions.
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/backends/backend.h"
+#include "tests/kernels/op_harness.h"
+#include "tests/kernels/stage_harness.h"
+
+namespace runnel {
+
+inline constexpr const char* kGridBackends[] = {"ref", "cpu", "cpu:portable"};
+
+inline std::vector<float> ValuesOf(Tensor& tensor) {
+  return {tensor.data(), tensor.data() + tensor.shape.elements()};
+}
+
+// A run of a few steps on the same samples, each at a level of its own.
+struct Trained {
+  std::vector<double> losses;
+  std::vector<std::vector<float>> parameters;
+};
+
+struct Training {
+  ModelSpec model;
+  std::string backend = "cpu";
+  std::vector<int> cuts;
+  const char* recipe = "sbm:8,8,8";
+  std::vector<GridBits> levels = {{8, 8}};  // of the steps, in turns
+  int count = 3;
+  Steps steps = Steps::kApart;
+};
+
+inline Trained TrainOnGrids(const Training& t) {
+  constexpr int64_t kBatch = 4;
+  Trained result;
+  auto backend = *MakeBackend(t.backend, 1);
+  auto pipeline =
+      TestPipeline::Make(t.model, t.cuts, kBatch, backend.get(), 3, Checks::kOn, t.steps, t.recipe);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return result;
+  const CounterRandom random(3, RandomPurpose::kTest, 5, 0);
+  std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < kBatch; ++i) labels.push_back(static_cast<int32_t>(i % t.model.classes));
+  StepContext context;
+  context.run_seed = 3;
+  context.step_labels = kBatch;
+  context.learning_rate = 0.01;
+  context.momentum = 0.9;
+  for (int step = 0; step < t.count; ++step) {
+    context.grid_bits = t.levels[static_cast<size_t>(step) % t.levels.size()];
+    const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
+    EXPECT_TRUE(status.ok()) << status;
+    context.sequence = context.sequence.next();
+    result.losses.push_back(pipeline->Loss() / static_cast<double>(kBatch));
+    EXPECT_TRUE(pipeline->Update(context).ok());
+  }
+  result.parameters = pipeline->Tensors(Storage::kParameters);
+  return result;
+}
+
+}  // namespace runnel
