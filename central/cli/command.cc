@@ -75,7 +75,7 @@ template Flag Command::Add(const std::string&, std::optional<std::string>&,
                            const std::string&) const;
 template Flag Command::Add(const std::string&, std::optional<int64_t>&, const std::string&) const;
 template Flag Command::Add(const std::string&, std::vector<std::string>&, const std::string&) const;
-template Flag Command::Add(const std::string&, std::vector<int>&, const std::string&) const;
+template Flag Command::Add(const std::string&, std::vector<int64_t>&, const std::string&) const;
 template Flag Command::Add(const std::string&, std::vector<double>&, const std::string&) const;
 
 Flag Command::AddSwitch(const std::string& name, bool& value, const std::string& help) const {

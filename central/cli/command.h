@@ -51,7 +51,7 @@ class Command {
   Command AddCommand(const std::string& name, const std::string& about) const;
   // A flag, or an argument where the name has no dashes. `value` must outlive the parsing. T:
   // std::string, int, int64_t, uint64_t, double, std::optional of std::string or int64_t,
-  // std::vector of std::string, int or double.
+  // std::vector of std::string, int64_t or double.
   template <typename T>
   Flag Add(const std::string& name, T& value, const std::string& help) const;
   // A flag without a value: true where it is given.
