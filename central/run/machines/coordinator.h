@@ -9,6 +9,7 @@
 //   Measuring     what paths to workers on other hosts carry, and how long layers take on each
 //                 device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
+//   EarlyStop     ends a run whose evaluations bring no new best
 //   Barrier       trains up to the next barrier and evaluates there; holds where the run is
 //   BarrierStates the whole model's state at a barrier, collected beside the others' work, and its
 //                 evaluations, where they are worth their price
