@@ -30,6 +30,7 @@ Subcommand AddCheck(const Command& program);
 Subcommand AddLearn(const Command& program);
 Subcommand AddPrecision(const Command& program);
 Subcommand AddEval(const Command& program);
+Subcommand AddPredict(const Command& program);
 Subcommand AddExport(const Command& program);
 Subcommand AddQuantize(const Command& program);
 Subcommand AddInit(const Command& program);

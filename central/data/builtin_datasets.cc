@@ -48,6 +48,13 @@ absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view text) {
                                                  absl::StrJoin(DatasetNames(), ", ")));
 }
 
+absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Unlabelled(absl::string_view place) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--data ", place,
+                   ": models that were trained on csv:, npy: or images: take it; the "
+                   "others predict their data set's test without it"));
+}
+
 std::vector<std::string> DatasetNames() {
   std::vector<std::string> names;
   for (const DatasetRow& row : BuiltinDatasets()) {

@@ -42,6 +42,12 @@ class Dataset {
   virtual int64_t session() const { return 0; }
   // In [0, classes). Those of sample i begin at index i * labels_per_sample().
   virtual int32_t label(int64_t index) const = 0;
+  // The class's name, where the data have names; else its number.
+  virtual std::string class_name(int64_t label) const { return std::to_string(label); }
+  // Samples without labels that lie at `place` ("npy:FILE"), read and normalised as these are; their
+  // labels are 0. NotFound, InvalidArgument, one line: they are of another kind, shape or type, damaged,
+  // or this data set has no such samples.
+  virtual absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const;
 
   // Whole numbers up to here are exact in FP32.
   static constexpr int64_t kMostTokens = int64_t{1} << 24;

@@ -131,11 +131,25 @@ absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::stri
   return Serialized(job);
 }
 
+namespace {
+
+// The loss is part of the last layer, whose output stays in the worker: one more stands behind it,
+// which no job computes.
+ModelSpec WithoutLoss(ModelSpec model) {
+  LayerSpec end;
+  end.name = "behind the model";
+  end.ops.push_back({.kind = OpKind::kRelu, .inputs = {0}});
+  model.layers.push_back(std::move(end));
+  return model;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> FrontJob(std::string samples, const ModelSpec& model,
                                      const ModelState& state, const FrontJobOptions& options) {
   proto::InferenceJob job;
   proto::RunFront& asked = *job.mutable_front();
-  *asked.mutable_model() = ToProto(model);
+  *asked.mutable_model() = ToProto(options.outputs ? WithoutLoss(model) : model);
   *asked.mutable_state() = ToProto(Slice(state, 0, options.layers - 1));
   asked.set_layers(options.layers);
   asked.set_recipe(options.recipe);

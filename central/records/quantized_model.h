@@ -74,8 +74,9 @@ absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::stri
 
 // The first layers of a model on samples, whose model and weights are a check-point's.
 struct FrontJobOptions {
-  int layers = 0;  // all of them: the answer is how many samples are right
-  std::string recipe;
+  int layers = 0;        // all of them: the answer is how many samples are right
+  bool outputs = false;  // of all layers: the answer is what the model gives
+  std::string recipe;  // kInt8Inference: the model is QuantizedStages', and all layers give outputs
   std::string optimizer;
   std::string backend;
   int32_t label = 0;  // of all samples

@@ -159,6 +159,7 @@ std::string SummaryToJson(const RunSummary& summary) {
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
+  if (summary.stopped_early) json["stopped_early"] = true;
   if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
   if (summary.precision.has_value())
     json["precision"] = PrecisionToJson(summary.precision_setting, *summary.precision);

@@ -114,9 +114,10 @@ struct EvaluationSummary {
 };
 
 struct RunSummary {
-  double accuracy = 0;    // of the last evaluation, in [0, 1]
-  double loss = 0;        // of the last evaluation
-  double train_loss = 0;  // mean over the samples of the last epoch
+  double accuracy = 0;         // of the last evaluation, in [0, 1]
+  double loss = 0;             // of the last evaluation
+  bool stopped_early = false;  // --early-stop ended the run
+  double train_loss = 0;       // mean over the samples of the last epoch
   double samples_per_s = 0;
   // Of a processor, by central's own process between grants and barriers.
   double central_processor_share = 0;

@@ -88,6 +88,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.changes = job.changes;
   options.planner = job.planner;
   options.rules = job.rules;
+  options.early_stop = job.early_stop;
   return options;
 }
 

@@ -56,6 +56,7 @@ RunSettings WithoutTraining(RunSettings settings) {
   settings.tensorboard.clear();
   settings.report.clear();
   settings.metrics_port.reset();
+  settings.early_stop = 0;
   settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained
   return settings;
 }

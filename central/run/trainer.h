@@ -19,6 +19,7 @@
 #include "central/records/run_claim.h"
 #include "central/records/summary.h"
 #include "central/records/training_log.h"
+#include "central/run/machines/early_stop.h"
 #include "central/run/run_setup.h"
 #include "central/run/workers/local_workers.h"
 #include "proto/base/clock.h"
@@ -49,6 +50,7 @@ struct TrainingJob {
   // Decided before: up to first_step, or all that a replay knows.
   std::vector<TrainingChange> changes;
   std::optional<TrainingLog> log = {};
+  EarlyStop early_stop = {};
 };
 
 // What it came to.

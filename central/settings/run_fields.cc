@@ -167,6 +167,12 @@ constexpr RunField kFields[] = {
       "5"},
      &S::eval_cost_percent,
      {0, 100}},
+    {{"early-stop", SettingGroup::kTraining,
+      "end at the barrier by which so many evaluations in a row brought no new best accuracy (of "
+      "models of tokens no new least loss); 0: never",
+      "5"},
+     &S::early_stop,
+     kCountOrNone},
 
     {{"gradient-bits", SettingGroup::kIntegers,
       "bits that an update keeps of a gradient: BITS or CONV/LINEAR; by epoch EPOCH:BITS,...; or "

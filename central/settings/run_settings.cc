@@ -187,6 +187,11 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckPredictorFlags(settings));
+  if (settings.early_stop > 0 && settings.eval_every < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--early-stop ", settings.early_stop,
+                                                   ": needs evaluations, --eval-every is ",
+                                                   settings.eval_every));
+  }
   return CheckTogether(settings);
 }
 

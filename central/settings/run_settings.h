@@ -53,6 +53,7 @@ struct RunSettings {
   int64_t replicate_every = 0;     // ReplicationOptions::every
   int64_t eval_every = 1;          // epochs; 0: only at the end; -1: never
   int64_t eval_cost_percent = 20;  // share of the training time; 0: no limit
+  int64_t early_stop = 0;          // evaluations without a new best; 0: never
   // The user's part of the training settings; the rest is -1 (TrainingWithoutFlags) until
   // WithDefaults. The resolved settings are RunSetup::training.
   TrainingSettings training = TrainingWithoutFlags();

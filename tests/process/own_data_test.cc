@@ -141,6 +141,121 @@ TEST_F(OwnData, AFolderOfPicturesTrainsANetOfTheZoo) {
   EXPECT_GT(summary["accuracy"], 0.9);
 }
 
+// Two arrays of NumPy: the flowers' places, and their kinds.
+void WriteArrays(const std::string& samples, const std::string& labels, int count, int seed) {
+  std::vector<float> places;
+  std::vector<int64_t> kinds;
+  for (int i = 0; i < count; ++i) {
+    const int kind = (i * 7 + seed) % 3;
+    const double angle = i * 2.4 + seed, far = 0.8 + 0.01 * (i % 50);
+    places.push_back(static_cast<float>(kind + far * std::cos(angle)));
+    places.push_back(static_cast<float>((kind == 1 ? 2 : 0) + far * std::sin(angle)));
+    kinds.push_back(kind);
+  }
+  const auto write = [](const std::string& path, const std::string& type, const std::string& shape,
+                        const void* values, size_t bytes) {
+    std::string header =
+        absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape, "), }");
+    header.resize(117, ' ');
+    Write(path, absl::StrCat(std::string("\x93NUMPY\x01\x00\x76\x00", 10), header, "\n",
+                             std::string(static_cast<const char*>(values), bytes)));
+  };
+  write(samples, "<f4", absl::StrCat(count, ", 2"), places.data(), places.size() * sizeof(float));
+  write(labels, "<i8", absl::StrCat(count, ","), kinds.data(), kinds.size() * sizeof(int64_t));
+}
+
+// Share of the lines whose class is that of WriteArrays.
+double Accuracy(const std::string& path, int count, int seed) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  EXPECT_EQ(line, "index,class,probability");
+  int right = 0;
+  for (int i = 0; i < count; ++i) {
+    EXPECT_TRUE(std::getline(file, line));
+    right += line.starts_with(absl::StrCat(i, ",", (i * 7 + seed) % 3, ",")) ? 1 : 0;
+  }
+  EXPECT_FALSE(std::getline(file, line));
+  return static_cast<double>(right) / count;
+}
+
+std::string Predict(const Words& words) {
+  Process predict(With({"runnel-central", "predict"}, words));
+  EXPECT_EQ(predict.Wait(), 0) << predict.err();
+  return predict.out();
+}
+
+std::string Bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The classes that predict writes are those that eval counts, in FP32 and in integers, from the data
+// set's test and from a file without labels.
+TEST_F(OwnData, PredictionsAreWhatEvalCounts) {
+  WriteArrays(dir_ / "x.npy", dir_ / "y.npy", 300, 0);
+  WriteArrays(dir_ / "new.npy", dir_ / "kinds.npy", 90, 1);
+  const std::string data = absl::StrCat("npy:", dir_ / "x.npy", ",", dir_ / "y.npy",
+                                        ",test=", dir_ / "new.npy", ";", dir_ / "kinds.npy");
+  const double trained =
+      RunCentral({"train", "--model", "mlp", "--data", data, "--epochs", "4", "--local-workers",
+                  "2", "--checkpoint-dir", dir_ / "c"})["accuracy"];
+  EXPECT_GT(trained, 0.6);
+  EXPECT_LT(trained, 1);  // else a wrong order could be right
+  const Words from = {"--checkpoint-dir", dir_ / "c", "--out", dir_ / "p.csv"};
+  EXPECT_THAT(Predict(from), HasSubstr("90 predictions"));
+  EXPECT_NEAR(Accuracy(dir_ / "p.csv", 90, 1), trained, 1e-9);
+  const std::string classes = Bytes(dir_ / "p.csv");
+  const Words unlabelled = {"--data", absl::StrCat("npy:", dir_ / "new.npy")};
+  Predict(With(from, unlabelled));
+  EXPECT_EQ(Bytes(dir_ / "p.csv"), classes);
+  Predict(With({"--checkpoint-dir", dir_ / "c", "--out", dir_ / "p.npy"}, unlabelled));
+  EXPECT_EQ(Bytes(dir_ / "p.npy").size(), 128 + 90 * 3 * sizeof(float));
+  Process quantize(
+      {"runnel-central", "quantize", "--checkpoint-dir", dir_ / "c", "--out", dir_ / "m.q8"});
+  ASSERT_EQ(quantize.Wait(), 0) << quantize.err();
+  Process eval({"runnel-central", "eval", "--quantized", dir_ / "m.q8", "--summary", dir_ / "e"});
+  ASSERT_EQ(eval.Wait(), 0) << eval.err();
+  Predict({"--quantized", dir_ / "m.q8", "--out", dir_ / "q.csv"});
+  EXPECT_NEAR(Accuracy(dir_ / "q.csv", 90, 1), Summary(dir_ / "e")["accuracy"], 1e-9);
+  // What is wrong is one line, and no file.
+  const auto refused = [this](const std::string& samples, const std::string& message) {
+    ExpectRefused(
+        {"predict", "--checkpoint-dir", dir_ / "c", "--out", dir_ / "n.csv", "--data", samples},
+        message);
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "n.csv"));
+  };
+  refused(absl::StrCat("npy:", dir_ / "kinds.npy"), "kinds.npy: its shape is");
+  refused(absl::StrCat("npy:", dir_ / "none.npy"), "none.npy");
+  refused(absl::StrCat("csv:", dir_ / "flowers.csv"), "the model was trained on npy:");
+  ExpectRefused({"predict", "--checkpoint-dir", dir_ / "c", "--out", dir_ / "n.txt"},
+                "ends neither in .csv");
+  ExpectRefused({"predict", "--out", dir_ / "n.csv"}, "either --checkpoint-dir or --quantized");
+}
+
+// Steps that change nothing bring no new best: two evaluations behind the first one the run ends, also
+// where it was resumed in between, and replay ends there too.
+TEST_F(OwnData, ARunThatLearnsNothingMoreEnds) {
+  const Words run = With(
+      table_, {"--batch-size", "60", "--barrier-every", "4", "--lr", "1e-12", "--warm-up-steps",
+               "0", "--local-workers", "0", "--early-stop", "2", "--checkpoint-dir"});
+  const nlohmann::json whole = RunCentral(With(run, {dir_ / "c", "--journal", dir_ / "j"}));
+  EXPECT_EQ(whole["steps"], 12);
+  EXPECT_TRUE(whole.value("stopped_early", false));
+  EXPECT_EQ(whole["evaluations"].size(), 3u);
+  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("replayed 12 steps"));
+  EXPECT_FALSE(RunCentral(With(run, {dir_ / "d", "--max-batches", "8"})).contains("stopped_early"));
+  Process resume({"runnel-central", "resume", "--checkpoint-dir", dir_ / "d", "--max-batches", "32",
+                  "--summary", dir_ / "s"});
+  EXPECT_EQ(resume.Wait(), 0) << resume.err();
+  EXPECT_EQ(Summary(dir_ / "s")["steps"], 12);
+  EXPECT_EQ(Summary(dir_ / "s")["weights_sha256"], whole["weights_sha256"]);
+  EXPECT_THAT(resume.out(), HasSubstr("no better in 2 evaluations"));
+  ExpectRefused(With(table_, {"--early-stop", "2", "--eval-every", "0"}), "--early-stop 2: needs");
+}
+
 TEST_F(OwnData, WhatIsWrongIsOneLine) {
   const auto with_data = [this](const std::string& data) {
     Words words = table_;

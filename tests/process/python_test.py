@@ -147,8 +147,13 @@ class Fit(unittest.TestCase):
     def test_a_folder_is_kept(self):
         x, y = corners(80, 3)
         with tempfile.TemporaryDirectory() as folder:
-            run = runnel.fit(Net(), torch.as_tensor(x), torch.as_tensor(y), workers=0, folder=folder, max_batches=2, **QUIET)
+            net = Net()
+            run = runnel.fit(net, torch.as_tensor(x), torch.as_tensor(y), workers=0, folder=folder, max_batches=2, **QUIET)
             self.assertTrue((run.folder / "checkpoints").is_dir())
+            with torch.no_grad():
+                np.testing.assert_allclose(run.predict(x[:9]), net.eval()(torch.as_tensor(x[:9])).numpy(), rtol=1e-4, atol=1e-5)
+            with self.assertRaisesRegex(runnel.InputError, "of another shape"):
+                run.predict(x[:, :, :8])
             with self.assertRaisesRegex(runnel.InputError, "is not empty"):
                 runnel.fit(Net(), x, y, folder=folder, **QUIET)
 

@@ -152,7 +152,7 @@ PUBLIC_HEADERS = {
                         "link/frame.h", "link/link_shell.h", "link/link_target.h", "link/port_probe.h", "link/transport.h",
                         "relay/relay_transport.h"),
     # What the mains share; others only write files with it.
-    "proto/process": ("atomic_file.h", "file_lock.h", "host_memory.h", "version.h"),
+    "proto/process": ("atomic_file.h", "atomic_stream.h", "file_lock.h", "host_memory.h", "version.h"),
     "proto/crypto": ("authority.h", "certificate.h", "identity.h", "join_client.h", "join_door.h",
                      "join_token.h", "sealed_file.h", "sha256.h"),
     "central": (),

@@ -9,9 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ir/recipe.h"
+#include "kernels/models/graph_runner.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/small_float.h"
+#include "proto/base/training/int8_inference.h"
 #include "proto/transport/control/model_convert.h"
+#include "worker/inference/graph_convert.h"
+#include "worker/measure/backend_verdicts.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel {
@@ -80,9 +84,46 @@ absl::Status Evaluate(const proto::RunFront& asked, StageExecutor& executor, int
   return absl::OkStatus();
 }
 
+// A model in integers: the outputs of all its layers.
+absl::Status RunIntegersOn(const std::string& backend_name, const proto::RunFront& asked,
+                           const ModelSpec& model, const ModelState& state,
+                           const BackendSettings& settings, proto::InferenceReply& reply) {
+  RUNNEL_ASSIGN_OR_RETURN(const inference::Int8Graph graph,
+                          GraphOfLayers(state, model, 0, asked.layers() - 1));
+  if (graph.gives_codes) return absl::InvalidArgumentError("its layers are a part of a model");
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(backend_name, settings));
+  if (IsLoadedBackend(backend->name()))
+    RUNNEL_RETURN_IF_ERROR(BackendVerdicts(/*folder=*/"").Admit(*backend));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
+                          inference::GraphRunner::Make(graph, std::move(backend)));
+  const auto in_bytes = static_cast<size_t>(inference::InputBytes(graph));
+  const int64_t samples = std::ssize(asked.samples()) / static_cast<int64_t>(in_bytes);
+  const auto classes = static_cast<size_t>(graph.classes());
+  std::vector<float> input, logits;
+  for (int64_t first = 0; first < samples; first += asked.batch()) {
+    const auto count = static_cast<size_t>(std::min(asked.batch(), samples - first));
+    // Copied: a message's bytes are not aligned for floats.
+    input.resize(count * in_bytes / sizeof(float));
+    std::memcpy(input.data(), asked.samples().data() + static_cast<size_t>(first) * in_bytes,
+                count * in_bytes);
+    logits.resize(count * classes);
+    RUNNEL_RETURN_IF_ERROR(runner->Run(
+        absl::MakeConstSpan(reinterpret_cast<const std::byte*>(input.data()), count * in_bytes),
+        static_cast<int64_t>(count),
+        absl::MakeSpan(reinterpret_cast<std::byte*>(logits.data()),
+                       logits.size() * sizeof(float))));
+    reply.mutable_outputs()->append(reinterpret_cast<const char*>(logits.data()),
+                                    logits.size() * sizeof(float));
+    reply.set_samples(reply.samples() + static_cast<int64_t>(count));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunOn(const std::string& backend_name, const proto::RunFront& asked,
                    const ModelSpec& model, const ModelState& state, const BackendSettings& settings,
                    proto::InferenceReply& reply) {
+  if (asked.recipe() == kInt8Inference)
+    return RunIntegersOn(backend_name, asked, model, state, settings, reply);
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(asked.recipe()));
   if (recipe->numbers.integer_parameters())
     return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe->name, " is one of integers"));

@@ -9,8 +9,9 @@
 
 namespace runnel {
 
-// Evaluates the front batch by batch, each sample once. InvalidArgument: samples, state or layers do
-// not fit the model, or a recipe of integers; Unimplemented: the backend cannot compute it.
+// Evaluates the front batch by batch, each sample once. A model in integers (recipe
+// kInt8Inference) gives its outputs. InvalidArgument: samples, state or layers do not fit the model, or
+// another recipe of integers; Unimplemented: the backend cannot compute it.
 absl::Status RunFrontJob(proto::RunFront& asked, const BackendSettings& settings,
                          proto::InferenceReply& reply);
 

@@ -198,10 +198,30 @@ void Fill(const Column& column, const std::string& text, float* out) {
   for (size_t i = 0; i < column.categories.size(); ++i) out[i] = column.categories[i] == text;
 }
 
+// How a line of a table becomes the features of a sample.
+struct TableForm {
+  std::vector<std::string> names;  // by column
+  std::vector<Column> columns;
+  int64_t features = 0;
+  std::vector<ChannelScale> scales;  // by feature
+
+  // (x - mean) / deviation; what is missing becomes the mean.
+  void Scale(std::vector<float>& values) const {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const ChannelScale& scale = scales[i % static_cast<size_t>(features)];
+      const double value = (values[i] - scale.mean) / scale.deviation;
+      values[i] = std::isnan(value) ? 0 : static_cast<float>(value);
+    }
+  }
+};
+
 class TableDataset final : public Dataset {
  public:
-  TableDataset(int64_t features, Classes classes, std::vector<float> values)
-      : shape_({features}), classes_(std::move(classes)), values_(std::move(values)) {}
+  TableDataset(TableForm form, Classes classes, std::vector<float> values)
+      : shape_({form.features}),
+        form_(std::move(form)),
+        classes_(std::move(classes)),
+        values_(std::move(values)) {}
 
   int64_t size() const override { return std::ssize(classes_.labels); }
   const Shape& sample_shape() const override { return shape_; }
@@ -212,9 +232,14 @@ class TableDataset final : public Dataset {
   int32_t label(int64_t index) const override {
     return classes_.labels[static_cast<size_t>(index)];
   }
+  std::string class_name(int64_t label) const override {
+    return classes_.names[static_cast<size_t>(label)];
+  }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override;
 
  private:
   Shape shape_;
+  TableForm form_;
   Classes classes_;
   std::vector<float> values_;
 };
@@ -252,20 +277,40 @@ absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
   return ClassesOf(labels, absl::StrCat(table.path, ": column '", table.columns[label], "'"));
 }
 
-// (x - mean) / deviation of the training samples; what is missing becomes the mean.
-absl::Status Scale(absl::Span<const int64_t> train, int64_t features, std::vector<float>& values) {
-  const auto read = [&](int64_t index, absl::Span<float> out) {
-    std::copy_n(values.begin() + index * features, features, out.begin());
-    return absl::OkStatus();
-  };
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<ChannelScale> scales,
-                          MeasureScales(train, features, 1, read));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const ChannelScale& scale = scales[i % static_cast<size_t>(features)];
-    const double value = (values[i] - scale.mean) / scale.deviation;
-    values[i] = std::isnan(value) ? 0 : static_cast<float>(value);
+// The columns of `form` in a table of samples without classes; a table without names has them in the
+// same places. A text where the training had numbers is an error, one that it had not is none of its
+// categories.
+absl::StatusOr<std::vector<float>> ValuesOf(const Table& table, const TableForm& form) {
+  std::vector<float> values(table.rows.size() * static_cast<size_t>(form.features));
+  std::vector<size_t> at;
+  for (const std::string& name : form.names) {
+    RUNNEL_ASSIGN_OR_RETURN(at.emplace_back(), FindColumn(table, name));
   }
-  return absl::OkStatus();
+  float* out = values.data();
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    for (size_t c = 0; c < form.columns.size(); ++c) {
+      const Column& column = form.columns[c];
+      const std::string& text = table.rows[r][at[c]];
+      double value = 0;
+      if (column.categories.empty() && !IsMissing(text) && !IsNumber(text, &value)) {
+        return table.Wrong(table.lines[r],
+                           absl::StrCat("column '", form.names[c], "' holds '", text.substr(0, 40),
+                                        "', which is no number"));
+      }
+      Fill(column, text, out);
+      out += column.features();
+    }
+  }
+  form.Scale(values);
+  return values;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> TableDataset::Unlabelled(absl::string_view place) const {
+  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view path, UnlabelledPlace(place, "csv"));
+  RUNNEL_ASSIGN_OR_RETURN(const Table table, ReadTable(std::string(path)));
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<float> values, ValuesOf(table, form_));
+  Classes classes{classes_.names, std::vector<int32_t>(table.rows.size())};
+  return std::make_unique<TableDataset>(form_, std::move(classes), std::move(values));
 }
 
 }  // namespace
@@ -274,23 +319,32 @@ absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view text, uint64_t seed) {
   RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 1, {"label", "skip"}, kUsage));
   RUNNEL_ASSIGN_OR_RETURN(const Table table, ReadTable(place.paths[0]));
   RUNNEL_ASSIGN_OR_RETURN(const size_t label, LabelColumn(table, place.Option("label")));
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Column> columns,
-                          FeatureColumns(table, label, place.Option("skip")));
+  TableForm form;
+  RUNNEL_ASSIGN_OR_RETURN(form.columns, FeatureColumns(table, label, place.Option("skip")));
   RUNNEL_ASSIGN_OR_RETURN(Classes classes, TableClasses(table, label));
-  int64_t features = 0;
-  for (const Column& column : columns) features += column.features();
+  for (const Column& column : form.columns) {
+    form.names.push_back(table.columns[column.index]);
+    form.features += column.features();
+  }
+  const int64_t features = form.features;
   std::vector<float> values(table.rows.size() * static_cast<size_t>(features));
   float* out = values.data();
   for (const Row& row : table.rows) {
-    for (const Column& column : columns) {
+    for (const Column& column : form.columns) {
       Fill(column, row[column.index], out);
       out += column.features();
     }
   }
   SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
-  RUNNEL_RETURN_IF_ERROR(Scale(split.train, features, values));
-  return SplitsOf(std::make_shared<TableDataset>(features, std::move(classes), std::move(values)),
-                  std::move(split));
+  const auto read = [&](int64_t index, absl::Span<float> sample) {
+    std::copy_n(values.begin() + index * features, features, sample.begin());
+    return absl::OkStatus();
+  };
+  RUNNEL_ASSIGN_OR_RETURN(form.scales, MeasureScales(split.train, features, 1, read));
+  form.Scale(values);
+  return SplitsOf(
+      std::make_shared<TableDataset>(std::move(form), std::move(classes), std::move(values)),
+      std::move(split));
 }
 
 }  // namespace runnel::data

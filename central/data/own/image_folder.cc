@@ -112,6 +112,10 @@ class PictureDataset final : public Dataset {
     return absl::OkStatus();
   }
   void set_scales(std::vector<ChannelScale> scales) { scales_ = std::move(scales); }
+  std::string class_name(int64_t label) const override {
+    return classes_.names[static_cast<size_t>(label)];
+  }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override;
 
  private:
   float Scaled(uint8_t pixel, int64_t channel) const {
@@ -167,6 +171,34 @@ absl::StatusOr<Readable> ReadAll(const Files& files, const Shape& shape) {
   if (broken * kBrokenShare <= files.paths.size()) return readable;
   return absl::InvalidArgumentError(absl::StrCat(
       broken, " of ", files.paths.size(), " pictures are broken, the first: ", first_broken));
+}
+
+// The pictures that lie in the folder, in the order of their names. Each must be readable: it has a
+// prediction.
+absl::StatusOr<std::unique_ptr<Dataset>> PictureDataset::Unlabelled(absl::string_view place) const {
+  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view folder, UnlabelledPlace(place, "images"));
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (fs::directory_iterator entry(std::string(folder), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (IsPictureName(entry->path().filename().string())) paths.push_back(entry->path().string());
+  }
+  if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
+  if (paths.empty())
+    return absl::NotFoundError(absl::StrCat(folder, ": holds no .png or .jpg files"));
+  std::sort(paths.begin(), paths.end());
+  std::vector<uint8_t> kept;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint8_t> pixels, ReadPicture(paths[i], shape_));
+    if (std::ssize(kept) == static_cast<int64_t>(i) * shape_.elements() &&
+        std::ssize(kept) + shape_.elements() <= kMostKept)
+      kept.insert(kept.end(), pixels.begin(), pixels.end());
+  }
+  Classes classes{classes_.names, std::vector<int32_t>(paths.size())};
+  auto pictures = std::make_unique<PictureDataset>(shape_, std::move(paths), std::move(classes),
+                                                   std::move(kept));
+  pictures->set_scales(scales_);
+  return pictures;
 }
 
 absl::StatusOr<Shape> ShapeOf(const std::string& size) {

@@ -169,6 +169,14 @@ class NpyFile {
   std::vector<int64_t> dims_;
 };
 
+// InvalidArgument: the row holds a number that is not finite.
+absl::Status CheckFinite(const NpyFile& file, int64_t row, absl::Span<const double> numbers) {
+  const auto bad =
+      std::find_if(numbers.begin(), numbers.end(), [](double v) { return !std::isfinite(v); });
+  if (bad == numbers.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": sample ", row, " holds ", *bad));
+}
+
 // (N, H, W) is an image of one channel, as (N, 1, H, W); (N, C, L) and (N, C, H, W) are as they
 // are; bytes are pixels.
 absl::StatusOr<Shape> SampleShape(const NpyFile& file) {
@@ -214,6 +222,25 @@ class NpyDataset final : public Dataset {
   }
   int32_t label(int64_t index) const override {
     return classes_.labels[static_cast<size_t>(index)];
+  }
+  std::string class_name(int64_t label) const override {
+    return classes_.names[static_cast<size_t>(label)];
+  }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override {
+    RUNNEL_ASSIGN_OR_RETURN(const absl::string_view path, UnlabelledPlace(place, "npy"));
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<NpyFile> file, NpyFile::Open(std::string(path)));
+    RUNNEL_ASSIGN_OR_RETURN(const Shape shape, SampleShape(*file));
+    if (!(shape == shape_) || file->holds_bytes() != file_->holds_bytes()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": its samples are of another shape or type than ", file_->path(), "'s"));
+    }
+    std::vector<double> row(static_cast<size_t>(shape.elements()));
+    for (int64_t i = 0; i < file->count(); ++i) {
+      RUNNEL_RETURN_IF_ERROR(file->Read(i, absl::MakeSpan(row)));
+      RUNNEL_RETURN_IF_ERROR(CheckFinite(*file, i, row));
+    }
+    Classes classes{classes_.names, std::vector<int32_t>(static_cast<size_t>(file->count()))};
+    return std::make_unique<NpyDataset>(std::move(file), shape_, std::move(classes), scales_);
   }
 
  private:
@@ -289,12 +316,7 @@ absl::StatusOr<std::vector<ChannelScale>> Scales(const Place& place, const NpyFi
   const auto read = [&file](int64_t index, absl::Span<float> out) -> absl::Status {
     std::vector<double> row(out.size());
     RUNNEL_RETURN_IF_ERROR(file.Read(index, absl::MakeSpan(row)));
-    const auto bad =
-        std::find_if(row.begin(), row.end(), [](double v) { return !std::isfinite(v); });
-    if (bad != row.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file.path(), ": sample ", index, " holds ", *bad));
-    }
+    RUNNEL_RETURN_IF_ERROR(CheckFinite(file, index, row));
     std::copy(row.begin(), row.end(), out.begin());
     return absl::OkStatus();
   };

@@ -43,6 +43,10 @@ class Subset final : public Dataset {
   int32_t label(int64_t index) const override {
     return all_->label(indices_[static_cast<size_t>(index)]);
   }
+  std::string class_name(int64_t label) const override { return all_->class_name(label); }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override {
+    return all_->Unlabelled(place);
+  }
 
  private:
   std::shared_ptr<const Dataset> all_;
@@ -59,6 +63,9 @@ struct Classes {
 };
 inline constexpr size_t kMaxClasses = 10'000;
 absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::string_view where);
+// What stands behind "KIND:" of a place of samples without labels. InvalidArgument: it is of another
+// kind.
+absl::StatusOr<absl::string_view> UnlabelledPlace(absl::string_view place, absl::string_view kind);
 
 // Mean and deviation of each channel over at most kMostScaled of the samples; values that are no
 // number do not count. A channel without deviation has 1. read: copies one sample as it lies in

@@ -104,6 +104,10 @@ std::string PrecisionText(const PrecisionCost& cost) {
   return text;
 }
 
+EarlyStop EarlyStopOf(const RunSetup& setup) {
+  return {setup.settings.early_stop, setup.model.tokens() > 0};
+}
+
 // Runs the job, closes the journal, writes the summary and tells what came out.
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context,
                     RunSummary* result = nullptr) {
@@ -111,7 +115,8 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
   const int64_t last_step = job.stop_step;
   absl::StatusOr<TrainingOutcome> outcome = RunTrainingJob(std::move(job), journal, context);
   if (!outcome.ok()) return WithAdvice(outcome.status(), settings);
-  const RunSummary& summary = outcome->summary;
+  RunSummary& summary = outcome->summary;
+  summary.stopped_early = !outcome->stopped_by_user && outcome->step < last_step;
   if (result != nullptr) *result = summary;
   if (outcome->stopped_by_user) {
     RUNNEL_RETURN_IF_ERROR(Journal(journal, RunStopped{outcome->step, "by the user"}));
@@ -119,9 +124,13 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
     RUNNEL_RETURN_IF_ERROR(Journal(journal, RunFinished{outcome->step, summary.weights_sha256}));
   }
   if (!settings.summary.empty()) RUNNEL_RETURN_IF_ERROR(WriteSummary(summary, settings.summary));
-  context.print(absl::StrFormat("%s after %d steps: %s%.0f samples/s, %.1f s",
-                                outcome->stopped_by_user ? "stopped" : "trained", summary.steps,
-                                EvaluationText(summary), summary.samples_per_s, summary.wall_s));
+  context.print(absl::StrFormat(
+      "%s after %s: %s%.0f samples/s, %.1f s", outcome->stopped_by_user ? "stopped" : "trained",
+      summary.stopped_early
+          ? absl::StrCat(summary.steps, " of ", last_step, " steps (no better in ",
+                         settings.early_stop, " evaluations)")
+          : absl::StrCat(summary.steps, " steps"),
+      EvaluationText(summary), summary.samples_per_s, summary.wall_s));
   context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
   if (summary.precision.has_value()) context.print(PrecisionText(*summary.precision));
   if (!outcome->stopped_by_user || outcome->step == last_step) return absl::OkStatus();
@@ -190,6 +199,7 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
                           MakeTrainingRules(setup, job.first_step, job.changes, {}));
   job.rules = &rules;
+  job.early_stop = EarlyStopOf(setup);
   const auto logs = TrainingLog::Files(setup.settings.log, setup.settings.tensorboard);
   if (!logs.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Create(logs));
@@ -269,6 +279,11 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
                           MakeTrainingRules(setup, job.first_step, job.changes, checkpoint.rules));
   job.rules = &rules;
+  job.early_stop = EarlyStopOf(setup);
+  if (const auto seen = checkpoint.rules.find(std::string(EarlyStop::kName));
+      seen != checkpoint.rules.end())
+    RUNNEL_RETURN_IF_ERROR(job.early_stop.Restore(seen->second));
+  if (job.early_stop.is_due()) job.stop_step = checkpoint.step;
   const auto logs = TrainingLog::Files(settings.log, settings.tensorboard);
   if (!logs.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Continue(logs, checkpoint.step));

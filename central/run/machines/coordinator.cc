@@ -87,7 +87,7 @@ void Coordinator::Received(ConnectionId connection, const WorkerMessage& message
 // ---- from barrier to barrier
 
 void Coordinator::Train() {
-  if (course_.is_to_stop()) return CollectFinal();  // asked for since the stages stood
+  if (is_to_end()) return CollectFinal();  // asked for since the stages stood
   if (course_.is_to_pause()) {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("paused at step ", step())});
     course_.Stand(StandsFor::kOperator);
@@ -120,6 +120,9 @@ void Coordinator::Handle(int, const EvaluationDone& done) {
   const absl::StatusOr<bool> recorded = barrier_.AddEvaluation(done, active_, effects_);
   if (!recorded.ok()) return End(recorded.status(), false);
   if (!*recorded) return;
+  const double labels = static_cast<double>(done.samples * options_.barriers.labels_per_sample);
+  options_.early_stop.Add(step(), {.accuracy = static_cast<double>(done.correct) / labels,
+                                   .loss = done.loss_sum / static_cast<double>(done.samples)});
   if (course_.has_last()) return EndIfComplete();
   GoOnAtBarrier();
 }
@@ -130,6 +133,7 @@ void Coordinator::Evaluated(int64_t at, Generation generation,
   if (ended()) return;
   const Answer answer = states_.evaluations().Add(at, generation, figures, effects_);
   if (answer == Answer::kIgnored) return;
+  if (answer == Answer::kRecorded) options_.early_stop.Add(at, *figures);
   if (course_.has_last()) {
     if (answer == Answer::kFailed && at == step())
       return barrier_.BeginEvaluation(active_, effects_);
@@ -143,7 +147,7 @@ void Coordinator::GoOnAtBarrier() {
   // First, so that a check-point of this barrier has it: the run that goes on from there trains as
   // this one does.
   AskTrainingRules();
-  if (barrier_.IsLast(step()) || course_.is_to_stop()) return CollectFinal();
+  if (barrier_.IsLast(step()) || is_to_end()) return CollectFinal();
   CollectAtBarrier();
 }
 
@@ -154,8 +158,7 @@ bool Coordinator::EvaluatesBesideHere() {
 }
 
 void Coordinator::CollectAtBarrier() {
-  if (course_.is_to_stop())
-    return CollectFinal();  // while the state of the barrier before was awaited
+  if (is_to_end()) return CollectFinal();  // while the state of the barrier before was awaited
   const bool is_barrier = barrier_.IsBarrier(step());
   StateUse use = {.checkpoint = options_.collect_at_barriers && is_barrier,
                   .evaluation = EvaluatesBesideHere()};
@@ -191,7 +194,10 @@ std::vector<TrainingChange> Coordinator::ChangesAt(int64_t step) const {
 }
 
 RuleStates Coordinator::RuleStatesAt(int64_t step) const {
-  return options_.rules == nullptr ? RuleStates() : options_.rules->StatesAt(step);
+  RuleStates states = options_.rules == nullptr ? RuleStates() : options_.rules->StatesAt(step);
+  if (options_.early_stop.is_on())
+    states[std::string(EarlyStop::kName)] = options_.early_stop.StateAt(step);
+  return states;
 }
 
 void Coordinator::AskTrainingRules() {
@@ -269,7 +275,7 @@ void Coordinator::CollectFinal() {
 
 void Coordinator::EndIfComplete() {
   if (states_.evaluations().under_way() || barrier_.evaluating()) return;
-  End(absl::OkStatus(), !barrier_.IsLast(step()));
+  End(absl::OkStatus(), !barrier_.IsLast(step()) && !options_.early_stop.is_due());
 }
 
 void Coordinator::StopAtBarrier() {

@@ -9,6 +9,7 @@
 //   Measuring     what paths to workers on other hosts carry, and how long layers take on each
 //                 device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
+//   EarlyStop     ends a run whose evaluations bring no new best
 //   Barrier       trains up to the next barrier and evaluates there; holds where the run is
 //   BarrierStates the whole model's state at a barrier, collected beside the others' work, and its
 //                 evaluations, where they are worth their price
@@ -47,6 +48,7 @@
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
 #include "central/run/machines/barrier_states.h"
+#include "central/run/machines/early_stop.h"
 #include "central/run/machines/gathering.h"
 #include "central/run/machines/losses/detector.h"
 #include "central/run/machines/losses/recovery.h"
@@ -94,6 +96,7 @@ struct CoordinatorOptions {
   std::vector<TrainingChange> changes;
   TrainingRules* rules = nullptr;  // borrowed; null: nothing changes
   Planner* planner = nullptr;      // borrowed
+  EarlyStop early_stop;            // what it has seen before
 };
 
 class Coordinator {
@@ -218,6 +221,8 @@ class Coordinator {
   PrepareStage StageMessage() const;
   bool has_plan() const { return !active_.plan.stages.empty(); }
   bool ended() const { return course_.ended(); }
+  // At this barrier, although it is not the last one.
+  bool is_to_end() const { return course_.is_to_stop() || options_.early_stop.is_due(); }
   bool states_under_way() const {
     return states_.collection().under_way() || replication_.under_way();
   }

@@ -82,6 +82,7 @@ void Coordinator::GoBack() {
   barrier_.GoBackTo(to);
   DropChangesAfter(to, options_.changes);
   if (options_.rules != nullptr) options_.rules->GoBackTo(to);
+  options_.early_stop.GoBackTo(to);
   course_.GoBack();
 }
 

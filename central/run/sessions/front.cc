@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "central/records/quantized_model.h"
 #include "central/run/inference/inference_process.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/int8_inference.h"
 
 namespace runnel {
 namespace {
@@ -92,6 +94,22 @@ absl::StatusOr<std::vector<ClassTally>> EvaluateClasses(const Checkpoint& whole,
         }));
   }
   return tallies;
+}
+
+absl::Status ComputeOutputs(const Checkpoint& whole, const Dataset& data, const UseOutputsFn& use) {
+  FrontJobOptions options = OptionsOf(whole, whole.model.layer_count());
+  options.outputs = options.recipe != kInt8Inference;
+  const int64_t bytes = whole.model.classes * static_cast<int64_t>(sizeof(float));
+  std::vector<int64_t> indices(static_cast<size_t>(data.size()));
+  std::iota(indices.begin(), indices.end(), 0);
+  return RunJobs(whole, options, bytes, data, indices,
+                 [&](int64_t first, const InferenceReply& reply) -> absl::Status {
+                   if (std::ssize(reply.outputs) != reply.samples * bytes)
+                     return absl::InternalError("the worker gave outputs of another size");
+                   std::vector<float> outputs(reply.outputs.size() / sizeof(float));
+                   std::memcpy(outputs.data(), reply.outputs.data(), reply.outputs.size());
+                   return use(first, outputs);
+                 });
 }
 
 }  // namespace runnel

@@ -25,6 +25,20 @@ class Run:
     def weights_sha256(self):
         return self.summary["weights_sha256"]
 
+    def predict(self, x):
+        """The trained weights' outputs for samples `x` (N, ...), as float32 (N, classes), by `runnel-central predict`.
+
+        Needs the folder of `fit(..., folder=...)`. Raises InputError for samples of another shape.
+        """
+        if self.folder is None:
+            raise InputError("predict needs what fit keeps in a folder: fit(..., folder=...)")
+        x = np.ascontiguousarray(_array(x, "x"), dtype=np.float32)
+        with tempfile.TemporaryDirectory(prefix="runnel-") as place:
+            samples, outputs = pathlib.Path(place) / "samples.npy", pathlib.Path(place) / "outputs.npy"
+            np.save(samples, x)
+            programs.run(["predict", "--checkpoint-dir", str(self.folder / "checkpoints"), "--data", f"npy:{samples}", "--out", str(outputs)])
+            return np.load(outputs)
+
 
 def _array(values, what):
     """A NumPy array, or the path of a .npy file as it is."""

@@ -314,6 +314,60 @@ TEST_F(OwnData, BadFolders) {
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=1x2x3", 1)), HasSubstr("size="));
 }
 
+// Samples without labels become what the same samples with labels are.
+TEST_F(OwnData, UnlabelledSamplesAreNormalisedAsTheTrainingWas) {
+  const auto table = Csv("x,garden,label\n1,north,a\n2,south,b\n3,north,a\n6,north,b\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  const Dataset& train = *table->train;
+  EXPECT_EQ(train.class_name(1), "b");
+  folder_.Write("new.csv", "garden,x\nwest,3\nnorth,3\nsouth,\n");
+  const auto rows = train.Unlabelled(absl::StrCat("csv:", At("new.csv")));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_EQ((*rows)->size(), 3);
+  // A sample of the training that has x = 3 or garden = north.
+  std::set<float> norths, threes;
+  for (const auto* split : {table->train.get(), table->test.get()}) {
+    for (int64_t i = 0; i < split->size(); ++i) {
+      threes.insert(Sample(*split, i)[0]);
+      norths.insert(Sample(*split, i)[1]);
+    }
+  }
+  EXPECT_EQ(threes.count(Sample(**rows, 1)[0]), 1u);
+  EXPECT_EQ(norths.count(Sample(**rows, 1)[1]), 1u);
+  EXPECT_EQ(Sample(**rows, 0)[0], Sample(**rows, 1)[0]);
+  EXPECT_NE(Sample(**rows, 0)[1], Sample(**rows, 1)[1]) << "west is no garden of the training";
+  EXPECT_EQ(Sample(**rows, 2)[0], 0) << "missing: the mean";
+  const auto refusal = [](const Dataset& data, const std::string& place) {
+    return std::string(data.Unlabelled(place).status().message());
+  };
+  folder_.Write("new.csv", "garden,x\nnorth,three\n");
+  EXPECT_THAT(refusal(train, absl::StrCat("csv:", At("new.csv"))),
+              HasSubstr("new.csv: line 2: column 'x' holds 'three', which is no number"));
+  folder_.Write("new.csv", "garden,y\nnorth,3\n");
+  EXPECT_THAT(refusal(train, absl::StrCat("csv:", At("new.csv"))), HasSubstr("no column 'x'"));
+  EXPECT_THAT(refusal(train, "npy:x.npy"), HasSubstr("was trained on csv:"));
+
+  for (int i = 0; i < 4; ++i) {
+    folder_.Write(absl::StrCat("p/", i % 2 == 0 ? "cat" : "dog", "/", i, ".png"),
+                  Png(8, 8, static_cast<uint8_t>(60 * i), 0, 9));
+    folder_.Write(absl::StrCat("new/", i, ".png"), Png(8, 8, static_cast<uint8_t>(60 * i), 0, 9));
+  }
+  const auto pictures = data::LoadImageFolder(absl::StrCat(At("p"), ",size=8"), 1);
+  ASSERT_TRUE(pictures.ok()) << pictures.status();
+  const auto fresh = pictures->train->Unlabelled(absl::StrCat("images:", At("new")));
+  ASSERT_TRUE(fresh.ok()) << fresh.status();
+  std::set<std::vector<float>> known, given;
+  for (int64_t i = 0; i < (*fresh)->size(); ++i) given.insert(Sample(**fresh, i));
+  for (const auto* split : {pictures->train.get(), pictures->test.get()})
+    for (int64_t i = 0; i < split->size(); ++i) known.insert(Sample(*split, i));
+  EXPECT_EQ(given, known);
+  EXPECT_EQ((*fresh)->class_name(1), "dog");
+  folder_.Write("new/5.png", "no picture");
+  EXPECT_THAT(refusal(*pictures->train, absl::StrCat("images:", At("new"))), HasSubstr("5.png"));
+  EXPECT_THAT(refusal(*pictures->train, absl::StrCat("images:", At("p"))),
+              HasSubstr("holds no .png"));
+}
+
 // Weights of the triangle, by hand: 4 pixels to 2, each two pixels wide.
 TEST(Picture, IsAveragedWhereItShrinks) {
   data::Picture picture{4, 1, {}};
