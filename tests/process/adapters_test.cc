@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "central/records/checkpoint.h"
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <optional>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/hexagon/hexagon_backend.h"
@@ -27,7 +29,8 @@ const Words kShort = With(kRun, {"--micro-batches", "2", "--max-batches", "4"});
 class HexagonTraining : public testing::Test {
  protected:
   void SetUp() override {
-    if (!IsHexagonInstalled("hexagon", {})) GTEST_SKIP() << "no DSP here: runnel-dsp or qemu-hexagon";
+    if (!IsHexagonInstalled("hexagon", {}))
+      GTEST_SKIP() << "no DSP here: runnel-dsp or qemu-hexagon";
   }
 };
 

@@ -1,6 +1,7 @@
 // Runs whose precision changes while they train, by the real binaries: the same bytes on one to
 // three stages and as the plain loop, over check-points and replays.
 
+#include <algorithm>
 #include <fstream>
 
 #include "gmock/gmock.h"

@@ -1,6 +1,7 @@
 // Texts on real workers: each byte predicts the next, on one to three stages, over a check-point and
 // again from the journal; what does not fit together is one line.
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
