@@ -20,7 +20,7 @@ nlohmann::json Summary(const std::string& path);
 // Runs central to a good end and gives its summary.
 nlohmann::json RunCentral(const Words& words);
 
-// Of a run without evaluations.
+// Of a run, without the evaluations that change nothing about them.
 std::string Weights(const Words& words);
 
 Words With(Words words, const Words& more);
