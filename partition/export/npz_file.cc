@@ -25,21 +25,11 @@ const char* NumpyType(DType dtype) {
   }
 }
 
-// \x93NUMPY, version 1.0, a dictionary padded to 64 bytes, the elements.
 absl::StatusOr<std::string> ToNpy(const TensorData& tensor) {
   const char* type = NumpyType(tensor.dtype);
   if (type == nullptr)
     return absl::InternalError(absl::StrCat(tensor.name, ": a type that NumPy does not have"));
-  const absl::Span<const int64_t> dims = tensor.shape.dims();
-  std::string header = absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': (",
-                                    absl::StrJoin(dims, ", "), dims.size() == 1 ? ",), }" : "), }");
-  constexpr size_t kPrefix = 10, kAlignment = 64;
-  header.append(kAlignment - (kPrefix + header.size() + 1) % kAlignment, ' ');
-  header += '\n';
-  std::string npy("\x93NUMPY\x01\x00", 8);
-  npy += static_cast<char>(header.size() % 256);
-  npy += static_cast<char>(header.size() / 256);
-  return absl::StrCat(npy, header, tensor.bytes);
+  return absl::StrCat(NpyHeader(type, tensor.shape.dims()), tensor.bytes);
 }
 
 absl::Status Failed(absl::string_view what) {
@@ -47,6 +37,18 @@ absl::Status Failed(absl::string_view what) {
 }
 
 }  // namespace
+
+std::string NpyHeader(absl::string_view type, absl::Span<const int64_t> dims) {
+  std::string header = absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': (",
+                                    absl::StrJoin(dims, ", "), dims.size() == 1 ? ",), }" : "), }");
+  constexpr size_t kPrefix = 10, kAlignment = 64;
+  header.append(kAlignment - (kPrefix + header.size() + 1) % kAlignment, ' ');
+  header += '\n';
+  std::string prefix("\x93NUMPY\x01\x00", 8);
+  prefix += static_cast<char>(header.size() % 256);
+  prefix += static_cast<char>(header.size() / 256);
+  return prefix + header;
+}
 
 absl::StatusOr<std::string> StateToNpz(const ModelSpec& model, const ModelState& state) {
   zip_error_t error;

@@ -128,7 +128,8 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
       "%s after %s: %s%.0f samples/s, %.1f s", outcome->stopped_by_user ? "stopped" : "trained",
       summary.stopped_early
           ? absl::StrCat(summary.steps, " of ", last_step, " steps (no better in ",
-                         settings.early_stop, " evaluations)")
+                         settings.early_stop,
+                         settings.early_stop == 1 ? " evaluation)" : " evaluations)")
           : absl::StrCat(summary.steps, " steps"),
       EvaluationText(summary), summary.samples_per_s, summary.wall_s));
   context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));

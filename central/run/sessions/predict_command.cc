@@ -14,6 +14,7 @@
 #include "central/run/run_setup.h"
 #include "central/run/sessions/front.h"
 #include "central/run/trained_weights.h"
+#include "partition/export/npz_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/process/atomic_stream.h"
@@ -101,26 +102,13 @@ std::string CsvLine(int64_t index, absl::Span<const float> outputs, const Datase
                          1 / sum);
 }
 
-// FP32, (samples, classes): version 1.0 of the format, padded to 64 bytes.
-std::string NpyHeader(int64_t samples, int64_t classes) {
-  std::string header = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (", samples,
-                                    ", ", classes, "), }");
-  constexpr size_t kPrefix = 10, kAlignment = 64;
-  header.append(kAlignment - (kPrefix + header.size() + 1) % kAlignment, ' ');
-  header += '\n';
-  std::string prefix("\x93NUMPY\x01\x00", 8);
-  prefix += static_cast<char>(header.size() % 256);
-  prefix += static_cast<char>(header.size() / 256);
-  return prefix + header;
-}
-
 // Streams the predictions to the file.
 absl::Status Write(const Predictor& predictor, const Dataset& samples, const std::string& path) {
   const bool is_table = absl::EndsWith(path, ".csv");
   const int64_t classes = predictor.model.model.classes;
   RUNNEL_ASSIGN_OR_RETURN(AtomicStream file, AtomicStream::Open(path));
-  RUNNEL_RETURN_IF_ERROR(
-      file.Append(is_table ? "index,class,probability\n" : NpyHeader(samples.size(), classes)));
+  RUNNEL_RETURN_IF_ERROR(file.Append(is_table ? "index,class,probability\n"
+                                              : NpyHeader("<f4", {samples.size(), classes})));
   const auto append = [&](int64_t first, absl::Span<const float> outputs) -> absl::Status {
     const auto bad =
         std::find_if(outputs.begin(), outputs.end(), [](float v) { return !std::isfinite(v); });
