@@ -21,20 +21,26 @@ namespace {
 
 #ifdef RUNNEL_LOADS_OPENCL
 absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings& settings) {
-  auto backend = LoadBackend("opencl", settings);
   constexpr absl::string_view kName = "backend opencl: ";
+  const auto not_here = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(kName, "no OpenCL here: ", why));
+  };
+  // The shared object has OpenCL's functions from what is loaded before it.
+  if (const absl::Status loaded = opencl::LoadOpenClLibrary(settings.options); !loaded.ok())
+    return not_here(loaded.message());
+  auto backend = LoadBackend("opencl", settings);
   const absl::string_view why = absl::StripPrefix(backend.status().message(), kName);
-  // The shared object needs OpenCL's loader, which may not be there. What it says itself stays.
+  // What it says itself stays.
   if (backend.ok() || !absl::StartsWith(why, BackendLibrary("opencl"))) return backend;
-  return absl::InvalidArgumentError(absl::StrCat(kName, "no OpenCL here: ", why));
+  return not_here(why);
 }
-bool IsOpenClInstalled(absl::string_view name, const BackendOptions&) {
-  return IsBackendInstalled(name) && opencl::HasDriver();
+bool IsOpenClInstalled(absl::string_view name, const BackendOptions& options) {
+  return IsBackendInstalled(name) && opencl::HasDriver(options);
 }
 #else
 absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings&) {
   return absl::InvalidArgumentError(
-      "backend opencl: no OpenCL here: the build had no OpenCL headers and loader; take --backend "
+      "backend opencl: no OpenCL here: the build had no OpenCL headers; take --backend "
       "cpu");
 }
 bool IsOpenClInstalled(absl::string_view, const BackendOptions&) { return false; }

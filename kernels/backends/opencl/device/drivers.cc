@@ -1,6 +1,8 @@
 #include "kernels/backends/opencl/device/drivers.h"
 
+#include <dlfcn.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,10 +11,52 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace runnel::opencl {
 namespace {
+
+// OpenCL's loader by the names under which the system's linker knows it, and a driver of Mali.
+constexpr const char* kNames[] = {"libOpenCL.so.1", "libOpenCL.so", "libGLES_mali.so",
+                                  "libmali.so"};
+// Where phones have their drivers, which are their own loaders: no .icd file names them. Facts of
+// Android's file systems; not verified on hardware.
+constexpr const char* kVendorPaths[] = {
+    "/vendor/lib64/libOpenCL.so",        "/system/vendor/lib64/libOpenCL.so",
+    "/vendor/lib64/egl/libGLES_mali.so", "/system/vendor/lib64/egl/libGLES_mali.so",
+    "/vendor/lib64/libPVROCL.so",        "/system/lib64/libOpenCL.so"};
+
+// What every library of OpenCL has.
+constexpr char kAnyFunction[] = "clGetPlatformIDs";
+
+#ifndef RUNNEL_LOADS_OPENCL
+std::string WhyNotLoaded(const char*) { return "this build loads no libraries"; }
+#else
+// Empty: it is loaded.
+std::string WhyNotLoaded(const char* library) {
+  void* loaded = dlopen(library, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  if (loaded == nullptr) {
+    const char* why = dlerror();
+    // It begins with the name itself.
+    const std::string text = why == nullptr ? "no reason given" : why;
+    const std::string name = absl::StrCat(library, ": ");
+    return absl::StartsWith(text, name) ? text.substr(name.size()) : text;
+  }
+  if (dlsym(loaded, kAnyFunction) != nullptr) return "";
+  dlclose(loaded);
+  return absl::StrCat("has no ", kAnyFunction);
+}
+#endif
+
+std::vector<std::filesystem::path> VendorLibraries() {
+  std::vector<std::filesystem::path> found;
+  for (const char* path : kVendorPaths) {
+    if (access(path, R_OK) == 0) found.emplace_back(path);
+  }
+  return found;
+}
 
 // Files that name a driver each, as OpenCL's loader finds them.
 std::vector<std::filesystem::path> DriverFiles() {
@@ -35,10 +79,34 @@ std::vector<std::filesystem::path> DriverFiles() {
 
 }  // namespace
 
-bool HasDriver() { return !DriverFiles().empty(); }
+bool HasDriver(const BackendOptions& options) {
+  return !options.Get("opencl", "library").empty() || !DriverFiles().empty() ||
+         !VendorLibraries().empty();
+}
+
+absl::Status LoadOpenClLibrary(const BackendOptions& options) {
+  const std::string given(options.Get("opencl", "library"));
+  std::vector<const char*> candidates(std::begin(kNames), std::end(kNames));
+  candidates.insert(candidates.end(), std::begin(kVendorPaths), std::end(kVendorPaths));
+  if (!given.empty()) candidates = {given.c_str()};
+  std::vector<std::string> failures;
+  for (const char* library : candidates) {
+    const std::string why = WhyNotLoaded(library);
+    if (why.empty()) return absl::OkStatus();
+    // A phone has few of them; those that are not there say nothing new.
+    const bool is_path = absl::StartsWith(library, "/");
+    if (!is_path || !given.empty() || access(library, F_OK) == 0)
+      failures.push_back(absl::StrCat(library, " (", why, ")"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("no library of OpenCL can be loaded: ", absl::StrJoin(failures, ", "),
+                   "; install one (Debian: ocl-icd-libopencl1 and a driver), name it with "
+                   "--backend-option opencl.library=PATH, or take --backend cpu"));
+}
 
 bool MayHaveGpu(const BackendOptions& options) {
   const std::vector<std::filesystem::path> files = DriverFiles();
+  if (!options.Get("opencl", "library").empty() || !VendorLibraries().empty()) return true;
   if (!options.Get("opencl", "device").empty()) return !files.empty();
   return std::any_of(files.begin(), files.end(), [](const std::filesystem::path& file) {
     return file.filename().string().find("pocl") == std::string::npos;
@@ -48,6 +116,8 @@ bool MayHaveGpu(const BackendOptions& options) {
 std::string DriverStamp() {
   std::vector<std::filesystem::path> files = DriverFiles();
   std::sort(files.begin(), files.end());
+  const std::vector<std::filesystem::path> vendors = VendorLibraries();
+  files.insert(files.end(), vendors.begin(), vendors.end());
   std::string stamp;
   for (const std::filesystem::path& path : files) {
     struct stat file = {};
