@@ -4,12 +4,13 @@
 
 int main(int argc, char** argv) {
   using namespace runnel;
-  return RunProgram({.name = "runnel-central",
-                     .about = "Runnel trains one deep network across the devices that you own.",
-                     .commands = {AddTrain,     AddPlan,    AddShow,   AddCheck, AddLearn,
-                                  AddPrecision, AddResume,  AddReplay, AddEval,  AddPredict,
-                                  AddQuantize,  AddExport,  AddInit,   AddToken, AddRevoke,
-                                  AddStatus,    AddDevices, AddDrain,  AddPause, AddContinue},
-                     .moved = {"simulate", "profile", "predictor-report", "codecs"}},
-                    argc, argv);
+  return RunProgram(
+      {.name = "runnel-central",
+       .about = "Runnel trains one deep network across the devices that you own.",
+       .commands = {AddTrain,  AddPlan,   AddShow,    AddCheck,   AddLearn,    AddPrecision,
+                    AddResume, AddReplay, AddEval,    AddPredict, AddQuantize, AddExport,
+                    AddInit,   AddToken,  AddRevoke,  AddStatus,  AddWhy,      AddDevices,
+                    AddDrain,  AddPause,  AddContinue},
+       .moved = {"simulate", "profile", "predictor-report", "codecs"}},
+      argc, argv);
 }

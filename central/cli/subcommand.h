@@ -37,6 +37,7 @@ Subcommand AddInit(const Command& program);
 Subcommand AddToken(const Command& program);
 Subcommand AddRevoke(const Command& program);
 Subcommand AddStatus(const Command& program);
+Subcommand AddWhy(const Command& program);
 Subcommand AddDevices(const Command& program);
 Subcommand AddDrain(const Command& program);
 Subcommand AddPause(const Command& program);

@@ -38,6 +38,18 @@ std::string RemedyOf(const RunEvent& event, const RunFacts& facts) {
   }
 }
 
+Json PartsJson(const PeriodParts& parts) {
+  Json helps = Json::array();
+  for (const PeriodParts::Help& help : parts.helps)
+    helps.push_back({{"what", help.what}, {"ms", help.seconds * 1e3}});
+  return {{"slowest", parts.slowest},
+          {"computing_ms", parts.computing_seconds * 1e3},
+          {"links_ms", parts.links_seconds * 1e3},
+          {"schedule_ms", parts.schedule_seconds * 1e3},
+          {"other_ms", parts.other_seconds * 1e3},
+          {"helps", std::move(helps)}};
+}
+
 void AddRun(const ShownRun& run, Json& json) {
   const RunView& view = run.view;
   const ProgressState& progress = view.progress;
@@ -71,6 +83,8 @@ void AddRun(const ShownRun& run, Json& json) {
     json["micro_batch_ms"] = view.period.measured_seconds * 1e3;
     json["predicted_ms"] = view.period.predicted_seconds * 1e3;
     SetText("slow_because", view.period.cause, json);
+    if (const PeriodParts& parts = view.period.parts; !parts.slowest.empty())
+      json["parts"] = PartsJson(parts);
   }
   json["recoveries"] = view.recoveries.size();
 }

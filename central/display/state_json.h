@@ -9,6 +9,8 @@
 //   version, model, dataset, schedule, policy, recipe; layers: names
 //   step, steps, epoch (from 1 on), epochs, samples_per_s, eta_s, learning_rate, train_loss,
 //   accuracy, micro_batch_ms, predicted_ms, slow_because, recoveries
+//   parts       of micro_batch_ms: {slowest, computing_ms, links_ms, schedule_ms, other_ms,
+//               helps: [{what, ms}]}
 //   join        {commands: [each time, the first time], local_wanted, wanted, local_here, here}
 //   workers     [{name, state, here, heard_s_ago, local, relayed, address, memory_bytes,
 //                numerics_class, options, processors: [{backend, usable, text}]}]

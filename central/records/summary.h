@@ -37,6 +37,23 @@ struct PlanBandwidth {
   std::vector<Link> links;  // of the plan
 };
 
+// What a micro-batch's time is made of, by simulation with measured figures. Their sum is the time.
+struct PeriodParts {
+  // What would make it shorter, and the seconds that a micro-batch would take then.
+  struct Help {
+    std::string what;
+    double seconds = 0;
+  };
+  std::string slowest = {};  // name of the device that computes longest; empty: nothing is known
+  double computing_seconds = 0;  // of that device
+  // Filling and draining at barriers, and waiting since no more micro-batches may be under way,
+  // with links that take no time.
+  double schedule_seconds = 0;
+  double links_seconds = 0;
+  double other_seconds = 0;      // what the simulation does not explain
+  std::vector<Help> helps = {};  // that are worth it, best first
+};
+
 // What the pipeline took for a micro-batch up to a report, beside what was predicted when its plan
 // was made.
 struct PeriodComparison {
@@ -54,6 +71,7 @@ struct PeriodComparison {
   std::vector<Stage> stages = {};
   std::vector<Link> links = {};
   std::string cause = {};  // of a difference, for people; empty: there is none to speak of
+  PeriodParts parts = {};
 };
 
 // Searches for a better plan while the stages trained.

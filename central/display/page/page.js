@@ -141,12 +141,14 @@ function showLinks(state) {
 }
 
 function showPlan(state) {
-  const [now, before] = state.plans;
+  const [now, before] = state.plans, parts = state.parts;
   if (!now) return by("plan").replaceChildren("None yet.");
   const stages = plan => plan.stages.map(stage => `${stage.device}: ${layersOf(stage)}`).join("; ");
   by("plan").replaceChildren(make("div", {class: "card"}, list([["Plan", `${now.generation}, from step ${now.from_step} on`], ["Reason", now.why ?? "none was given"],
     ["Now", stages(now)], ["Before", before && stages(before)], ["Links", now.links],
     ["A micro-batch", state.predicted_ms && `${round(state.micro_batch_ms)} ms, ${round(state.predicted_ms)} ms planned`],
+    ["Made of", parts && `${round(parts.computing_ms)} ms computing (${parts.slowest} longest), ${round(parts.links_ms)} links, ${round(parts.schedule_ms)} schedule, ${round(parts.other_ms)} other`],
+    ["Would help", parts && (parts.helps.map(help => `${help.what}: ${round(help.ms)} ms`).join("; ") || "nothing stands out")],
     ["Slower because", state.slow_because]])));
 }
 

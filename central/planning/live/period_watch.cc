@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "central/planning/live/period_parts.h"
 
 namespace runnel {
 namespace {
@@ -77,6 +78,9 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
   const double off = comparison_.measured_seconds / comparison_.predicted_seconds - 1;
   Cause cause = std::abs(off) > kAlike ? FindCause(report, made_from, rates) : Cause();
   comparison_.cause = std::move(cause.text);
+  comparison_.parts =
+      TakeApart(report, comparison_, AsMeasured(report, made_from, rates),
+                [&](const MeasuredCluster& cluster) { return Predict(report.plan, cluster); });
   // One cause is reported once, whatever its figures are at later reports.
   if (std::exchange(said_, cause.term) == cause.term || cause.term == 0) return;
   // Nobody can do anything about a run that is faster than its prediction, nor about a cause that is
@@ -121,7 +125,6 @@ PeriodWatch::Cause PeriodWatch::FindCause(const BarrierReport& report,
   const auto distance = [&](const MeasuredCluster& cluster) {
     return std::abs(measured - Predict(report.plan, cluster));
   };
-  MeasuredCluster all = made_from;
   double nearest = std::abs(measured - comparison_.predicted_seconds);
   const double unexplained = nearest;
   const Cause waiting = {kWaitingTerm, kWaiting};
@@ -136,13 +139,25 @@ PeriodWatch::Cause PeriodWatch::FindCause(const BarrierReport& report,
     const StagePlan& stage = report.stages[i].plan;
     consider(2 + 2 * i, WithStage(made_from, stage, comparison_.stages[i]),
              ComputationText(i, comparison_.stages[i]));
-    all = WithStage(std::move(all), stage, comparison_.stages[i]);
     if (i + 1 == report.stages.size()) break;
     const int from = stage.sole_device(), to = report.stages[i + 1].plan.sole_device();
     consider(3 + 2 * i, WithLink(made_from, rates, from, to), LinkText(i, comparison_.links[i]));
-    all = WithLink(std::move(all), rates, from, to);
   }
-  return distance(all) > unexplained / 2 ? waiting : cause;
+  return distance(AsMeasured(report, made_from, rates)) > unexplained / 2 ? waiting : cause;
+}
+
+MeasuredCluster PeriodWatch::AsMeasured(const BarrierReport& report,
+                                        const MeasuredCluster& made_from,
+                                        const LinkRates& rates) const {
+  MeasuredCluster all = made_from;
+  for (size_t i = 0; i < report.stages.size(); ++i) {
+    const StagePlan& stage = report.stages[i].plan;
+    all = WithStage(std::move(all), stage, comparison_.stages[i]);
+    if (i + 1 == report.stages.size()) break;
+    all = WithLink(std::move(all), rates, stage.sole_device(),
+                   report.stages[i + 1].plan.sole_device());
+  }
+  return all;
 }
 
 }  // namespace runnel

@@ -49,6 +49,9 @@ class PeriodWatch {
   std::optional<std::vector<StagePace::Figures>> StageFigures(const BarrierReport& report);
   Cause FindCause(const BarrierReport& report, const MeasuredCluster& made_from,
                   const LinkRates& rates) const;
+  // `made_from` with what was measured since of the plan's stages and links.
+  MeasuredCluster AsMeasured(const BarrierReport& report, const MeasuredCluster& made_from,
+                             const LinkRates& rates) const;
   double Predict(const Plan& plan, const MeasuredCluster& cluster) const;
 
   const PlanMaker* maker_;

@@ -6,7 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/central/display/shown_runs.h"
 
-namespace runnel {
+namespace runnel::state_json_test {
 namespace {
 
 using nlohmann::json;
@@ -32,6 +32,21 @@ TEST(StateJson, WhileWorkersAreAwaited) {
   EXPECT_TRUE(state["stages"].empty());
   EXPECT_FALSE(state.contains("accuracy"));
   EXPECT_FALSE(state.contains("train_loss")) << "NaN is no JSON";
+}
+
+TEST(StateJson, WhatAMicroBatchIsMadeOf) {
+  ShownRun run;
+  run.view.period.measured_seconds = 0.010;
+  run.view.period.predicted_seconds = 0.009;
+  EXPECT_FALSE(StateOf(run).contains("parts")) << "not known";
+  run.view.period.parts = {.slowest = "pi-1", .computing_seconds = 0.008, .links_seconds = 0.002};
+  run.view.period.parts.helps = {{"pi-1 twice as fast", 0.006}};
+  const json parts = StateOf(run)["parts"];
+  EXPECT_EQ(parts["slowest"], "pi-1");
+  EXPECT_EQ(parts["computing_ms"], 8);
+  EXPECT_EQ(parts["links_ms"], 2);
+  EXPECT_EQ(parts["helps"][0]["what"], "pi-1 twice as fast");
+  EXPECT_EQ(parts["helps"][0]["ms"], 6);
 }
 
 TEST(StateJson, StagesAndLinks) {
@@ -97,4 +112,4 @@ TEST(StateJson, TextsOfOthersMayBeAnyBytes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::state_json_test

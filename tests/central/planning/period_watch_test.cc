@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 
-namespace runnel {
+namespace runnel::period_watch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -101,10 +101,51 @@ TEST_F(PeriodWatchTest, ALinkThatCarriesLessIsNamed) {
               HasSubstr("the link from stage 0 to stage 1 carries 1 Mbps down and 80 Mbps up"));
 }
 
+TEST_F(PeriodWatchTest, PartsOfAPeriod) {
+  devices_[0].name = "local";
+  devices_[1].name = "pi-1";
+  Report(1.05 * Predicted(), {1, 1});
+  const PeriodParts& parts = watch_.comparison().parts;
+  EXPECT_DOUBLE_EQ(
+      parts.computing_seconds + parts.links_seconds + parts.schedule_seconds + parts.other_seconds,
+      watch_.comparison().measured_seconds);
+  EXPECT_NEAR(parts.other_seconds, 0.05 * Predicted(), 1e-8);
+  EXPECT_GT(parts.computing_seconds, 0.5 * Predicted());
+}
+
+TEST_F(PeriodWatchTest, ASlowDeviceWouldHelp) {
+  devices_[0].name = "local";
+  devices_[1].name = "pi-1";
+  MeasuredCluster slow = made_from_;
+  slow.times[1] = slow.times[1].Scaled(6);
+  Report(maker_.SecondsBetweenBarriers(plan_, slow, kMicroBatches).value(), {1, 6});
+  const PeriodParts& parts = watch_.comparison().parts;
+  EXPECT_EQ(parts.slowest, "pi-1");
+  EXPECT_GT(parts.computing_seconds, 0.8 * watch_.comparison().measured_seconds);
+  ASSERT_FALSE(parts.helps.empty());
+  EXPECT_THAT(parts.helps[0].what, HasSubstr("pi-1 twice as fast"));
+  EXPECT_NEAR(parts.helps[0].seconds, watch_.comparison().measured_seconds / 2,
+              0.1 * watch_.comparison().measured_seconds);
+}
+
+TEST_F(PeriodWatchTest, ASlowLinkWouldHelp) {
+  devices_[0].name = "local";
+  devices_[1].name = "pi-1";
+  rates_[0][1].rate = LinkRate::Mbps(1);
+  MeasuredCluster slow = made_from_;
+  slow.rates = rates_;
+  Report(maker_.SecondsBetweenBarriers(plan_, slow, kMicroBatches).value(), {1, 1});
+  const PeriodParts& parts = watch_.comparison().parts;
+  EXPECT_GT(parts.links_seconds, 0.5 * watch_.comparison().measured_seconds);
+  ASSERT_FALSE(parts.helps.empty());
+  EXPECT_EQ(parts.helps[0].what, "a faster link between local and pi-1");
+}
+
 TEST_F(PeriodWatchTest, WhatNoFigureExplainsIsWaiting) {
   Report(3 * Predicted(), {1, 1.1});
   EXPECT_THAT(watch_.comparison().cause, HasSubstr("waiting"));
   EXPECT_EQ(watch_.TakeRemark(), "") << "nobody can do anything about it";
+  EXPECT_GT(watch_.comparison().parts.other_seconds, Predicted());
 }
 
 TEST_F(PeriodWatchTest, FasterThanPredictedIsNoRemark) {
@@ -122,4 +163,4 @@ TEST_F(PeriodWatchTest, TooFewMicroBatchesSayNothing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::period_watch_test
