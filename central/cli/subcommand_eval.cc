@@ -11,7 +11,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kEvalExamples[] = R"(
 Examples:
   a model in integers on this host
     runnel-central eval --quantized model.q8
@@ -85,7 +85,7 @@ Subcommand AddEval(const Command& program) {
           "folder with the data set (default: as in training)");
   app.Add("--summary", flags->trained.summary, kSummaryHelp);
   AddRunFlags(app, PipelineFlags(), flags->run);
-  app.Footer(kExamples);
+  app.Footer(kEvalExamples);
   return {app, [app, flags](const CommandContext& context) { return Eval(app, *flags, context); }};
 }
 

@@ -5,7 +5,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kExportExamples[] = R"(
 Examples:
   for ONNX Runtime, OpenCV, TensorRT, ...
     runnel-central export --checkpoint-dir run1 --onnx model.onnx
@@ -23,7 +23,7 @@ Subcommand AddExport(const Command& program) {
   app.Add("--onnx", arguments->onnx, "the model and its weights, opset 13, FP32")
       .ValueNamed("FILE");
   app.Add("--npz", arguments->npz, "the weights, an array a tensor").ValueNamed("FILE");
-  app.Footer(kExamples);
+  app.Footer(kExportExamples);
   return {app, [arguments](const CommandContext& context) {
             return ExportCommand(*arguments, context);
           }};

@@ -10,7 +10,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kLearnExamples[] = R"(
 Examples:
   class 9 from 100 images, beside 500 latents of the classes that runs/nine knows; layers from
   block3 on train
@@ -86,7 +86,7 @@ Subcommand AddLearn(const Command& program) {
       .ShowDefault();
   app.AddSwitch("--list-layers", arguments->lists_layers, "print what --at can be, and end");
   AddRunFlags(app, SessionFlags(), *run);
-  app.Footer(kExamples);
+  app.Footer(kLearnExamples);
   return {app, [app, arguments, run](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(arguments->run, FinishRunFlags(app, *run));
             arguments->given = run->given;

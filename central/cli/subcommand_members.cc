@@ -1,4 +1,4 @@
-// status, devices, drain, pause and continue: questions and orders to a central that trains.
+// status, why, devices, drain, pause and continue: questions and orders to a central that trains.
 
 #include <algorithm>
 #include <memory>
@@ -8,16 +8,19 @@
 #include "absl/strings/str_format.h"
 #include "central/cli/status_text.h"
 #include "central/cli/subcommand.h"
+#include "central/cli/why_text.h"
 #include "proto/base/status_macros.h"
 #include "proto/json/json_fields.h"
 
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kMembersExamples[] = R"(
 Examples:
   how far the run of this host's central is, and who has which layers
     runnel-central status
+  what its time goes into, and what would make it faster
+    runnel-central why
   who takes part in it
     runnel-central devices
   take a device out; its layers move to others at the next barrier, and no step is trained twice
@@ -38,7 +41,7 @@ Command AddOrder(const Command& program, const char* name, const char* help,
   app.Add("--central", flags->central,
           "control address of the central that trains (default: the one of this user on "
           "this host)");
-  app.Footer(kExamples);
+  app.Footer(kMembersExamples);
   return app;
 }
 
@@ -116,6 +119,21 @@ Subcommand AddStatus(const Command& program) {
             if (!flags->json) {
               RUNNEL_ASSIGN_OR_RETURN(text, StatusText(text));
             }
+            context.print(text);
+            return absl::OkStatus();
+          }};
+}
+
+Subcommand AddWhy(const Command& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  const Command app = AddOrder(program, "why",
+                               "Say what a run's time goes into, and which device or link would "
+                               "have to be faster",
+                               flags);
+  return {app, [flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
+            RUNNEL_ASSIGN_OR_RETURN(const std::string state, calls.status());
+            RUNNEL_ASSIGN_OR_RETURN(const std::string text, WhyText(state));
             context.print(text);
             return absl::OkStatus();
           }};

@@ -9,7 +9,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kPlanExamples[] = R"(
 Examples:
   the cut of MobileNetV2 by `runnel` for three devices, and for two of them
     runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if leave:local-001
@@ -30,7 +30,7 @@ Subcommand AddPlan(const Command& program) {
       program.AddCommand("plan", "Show how a run would cut the model, without training");
   const auto flags = std::make_shared<Flags>();
   AddRunFlags(app, flags->run);
-  app.Footer(kExamples);
+  app.Footer(kPlanExamples);
   app.Add("--what-if", flags->what_if,
           "also the plan for a change that is not made: leave:NAME (a device leaves), mbps:X "
           "(all links), link:NAME,NAME:X (one link)");

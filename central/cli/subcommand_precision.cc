@@ -16,7 +16,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kPrecisionExamples[] = R"(
 Examples:
   where a run with these losses, one a period, would have turned
     runnel-central precision --losses losses.txt
@@ -85,7 +85,7 @@ Subcommand AddPrecision(const Command& program) {
   app.Add("--losses", arguments->losses, "file of numbers, the mean training loss of each period")
       .Required();
   app.Add("--precision", arguments->precision, "as train takes it").ShowDefault();
-  app.Footer(kExamples);
+  app.Footer(kPrecisionExamples);
   return {app,
           [arguments](const CommandContext& context) { return PrintTurns(*arguments, context); }};
 }

@@ -6,7 +6,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kPredictExamples[] = R"(
 Examples:
   the class of each picture in a folder, by a model that was trained on images:
     runnel-central predict --checkpoint-dir run1 --data images:new --out classes.csv
@@ -29,7 +29,7 @@ Subcommand AddPredict(const Command& program) {
           "file to write: .csv has a class and its probability a line, .npy all outputs")
       .Required()
       .ValueNamed("FILE");
-  app.Footer(kExamples);
+  app.Footer(kPredictExamples);
   return {app, [arguments](const CommandContext& context) {
             return PredictCommand(*arguments, context);
           }};

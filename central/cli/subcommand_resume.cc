@@ -5,7 +5,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kResumeExamples[] = R"(
 Examples:
   central was killed; its workers wait and join again by themselves
     runnel-central resume --checkpoint-dir runs/mnist
@@ -35,7 +35,7 @@ Subcommand AddResume(const Command& program) {
       .Between(int64_t{-1}, int64_t{65535});
   app.Add("--summary", flags->summary, kSummaryHelp);
   app.Add("--report", flags->report, "HTML file for the page as it is at the end");
-  app.Footer(kExamples);
+  app.Footer(kResumeExamples);
   return {app, [flags](const CommandContext& context) { return ResumeCommand(*flags, context); }};
 }
 

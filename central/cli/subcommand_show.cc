@@ -10,7 +10,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kShowExamples[] = R"(
 Examples:
   a model of the zoo as a file to begin one's own from
     runnel-central show lenet > mine.json
@@ -25,7 +25,7 @@ Subcommand AddShow(const Command& program) {
   const auto model = std::make_shared<std::string>();
   app.Add("MODEL", *model, "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
       .Required();
-  app.Footer(kExamples);
+  app.Footer(kShowExamples);
   return {app, [model](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const ModelSpec spec, ModelNamed(*model));
             std::string text = ModelToJson(spec);

@@ -13,7 +13,7 @@
 namespace runnel {
 namespace {
 
-constexpr char kExamples[] = R"(
+constexpr char kTrainExamples[] = R"(
 Examples:
   MNIST on this host and two devices that joined (`runnel-central init`, `token`); central measures
   the devices and links, cuts the model and chooses the bits of each link
@@ -51,7 +51,7 @@ Subcommand AddTrain(const Command& program) {
   app.Add("--seeds", *seeds,
           "train once with each of these seeds (1,2,3), one run after the other, and print "
           "the mean accuracy and its deviation");
-  app.Footer(kExamples);
+  app.Footer(kTrainExamples);
   return {app, [app, flags, seeds](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(app, *flags));
             if (app.TimesGiven("--seeds") == 0) return TrainCommand(settings, context);

@@ -17,7 +17,7 @@ namespace {
 // still are with 80 % of the measured bandwidth.
 constexpr double kCautiousBandwidth = 0.8;
 constexpr double kWorthwhileCharge = 0.01;
-constexpr double kForever = std::numeric_limits<double>::infinity();
+constexpr double kNeverAlike = std::numeric_limits<double>::infinity();
 
 MeasuredCluster WithTimes(MeasuredCluster cluster, std::vector<DeviceTimes> times) {
   cluster.times = std::move(times);
@@ -40,13 +40,13 @@ std::vector<int> DevicesThere(const BarrierReport& report) {
 // Ratio of the larger figure to the smaller one, less 1.
 double Apart(double a, double b) {
   if (a == b) return 0;
-  return a > 0 && b > 0 ? std::max(a, b) / std::min(a, b) - 1 : kForever;
+  return a > 0 && b > 0 ? std::max(a, b) / std::min(a, b) - 1 : kNeverAlike;
 }
 
 // Largest distance between the figures of two clusters. Delays count as shares of the period that
 // they may lengthen.
 double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_seconds) {
-  if (a.times.size() != b.times.size() || a.rates.size() != b.rates.size()) return kForever;
+  if (a.times.size() != b.times.size() || a.rates.size() != b.rates.size()) return kNeverAlike;
   double apart = 0;
   for (size_t i = 0; i < a.times.size(); ++i)
     apart = std::max(apart, Apart(a.times[i].Sum(), b.times[i].Sum()));
@@ -54,7 +54,7 @@ double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_s
     for (size_t j = 0; j < a.rates.size(); ++j) {
       const WayFigures& one = a.rates[i][j];
       const WayFigures& other = b.rates[i][j];
-      if (one.medium != other.medium) return kForever;
+      if (one.medium != other.medium) return kNeverAlike;
       const double delay = one.delay_seconds.value_or(0) - other.delay_seconds.value_or(0);
       apart = std::max(
           {apart, Apart(one.rate.mbps(), other.rate.mbps()), std::abs(delay) / period_seconds});

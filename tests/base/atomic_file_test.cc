@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::atomic_file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -120,4 +120,4 @@ TEST(ReadWholeFile, ChecksBeforeItReads) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::atomic_file_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::backend_options_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -57,4 +57,4 @@ TEST(BackendOptions, WhatThereIsNotIsNamed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::backend_options_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::batching_test {
 namespace {
 
 TEST(Batching, CoversEachEpochOnce) {
@@ -58,4 +58,4 @@ TEST(Batching, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::batching_test

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::caches_test {
 namespace {
 
 class CachesTest : public testing::Test {
@@ -83,4 +83,4 @@ TEST_F(CachesTest, OfThisMachine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::caches_test

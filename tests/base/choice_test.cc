@@ -12,7 +12,7 @@
 #include "proto/base/training/training_fields.h"
 #include "proto/base/turns.h"
 
-namespace runnel {
+namespace runnel::choice_test {
 namespace {
 
 using ::testing::AllOf;
@@ -128,4 +128,4 @@ TEST(Turns, TheSameSineEverywhere) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::choice_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::codec_schedule_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST(CodecFamily, AParameterIsCheckedAgainstItsRange) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::codec_schedule_test

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/training/rates/rate.h"
 
-namespace runnel {
+namespace runnel::cosine_test {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
@@ -35,4 +35,4 @@ TEST(CosineRate, TellsWhatItsFloorMayBe) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::cosine_test

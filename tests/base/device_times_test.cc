@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::device_times_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -78,4 +78,4 @@ TEST(DeviceTimes, OnlyTimesPassTheCheck) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::device_times_test

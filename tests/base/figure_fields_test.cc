@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::figure_fields_test {
 namespace {
 
 TEST(FigureFields, NamesMembersAndMetricsAreNotMixedUp) {
@@ -61,4 +61,4 @@ TEST(FigureFields, SharesAndMeans) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::figure_fields_test

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::file_lock_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(FileLock, ErrorsNameThePath) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::file_lock_test

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::host_memory_test {
 namespace {
 
 class HostMemoryTest : public ::testing::Test {
@@ -57,4 +57,4 @@ TEST_F(HostMemoryTest, NoLimitWhereNothingSaysSo) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::host_memory_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::model_spec_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -176,4 +176,4 @@ TEST(OpNames, RoundTrip) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::model_spec_test

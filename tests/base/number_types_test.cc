@@ -9,7 +9,7 @@
 #include "proto/base/random.h"
 #include "proto/base/tensor/dtype.h"
 
-namespace runnel {
+namespace runnel::number_types_test {
 namespace {
 
 // The compiler's type.
@@ -220,4 +220,4 @@ TEST(NumberTypes, WhatIsNoNumberIsFound) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::number_types_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::payload_test {
 namespace {
 
 TEST(Payload, IsAlignedSharedAndReturnedToItsPool) {
@@ -55,4 +55,4 @@ TEST(Payload, CanBeDroppedOnAnotherThread) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::payload_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace runnel {
+namespace runnel::plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST_F(PlanTest, AStageHasOneSeat) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::plan_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/training/precision_cost.h"
 
-namespace runnel {
+namespace runnel::precision_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -151,4 +151,4 @@ TEST(PrecisionCost, OfARunIsWeighedBySamples) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::precision_test

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/plan/program_listing.h"
 
-namespace runnel {
+namespace runnel::processor_facts_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -72,4 +72,4 @@ TEST(ProgramListing, ASummarySaysWhoHasWhat) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::processor_facts_test

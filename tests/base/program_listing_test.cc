@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::program_listing_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST(ProgramListing, SaysWhatRunsBesideWhat) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::program_listing_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::quantize_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261;
@@ -82,4 +82,4 @@ TEST(Quantize, DequantizedValuesAreExactAndComeBack) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::quantize_test

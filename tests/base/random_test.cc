@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::random_test {
 namespace {
 
 using Words = std::array<uint32_t, 4>;
@@ -73,4 +73,4 @@ TEST(CounterRandom, NormalDrawsAreTheSameBitsEverywhere) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::random_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::recipe_family_test {
 namespace {
 
 using testing::AllOf;
@@ -87,4 +87,4 @@ TEST(CheckTrainable, SumsThatAnInt32DoesNotHoldAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::recipe_family_test

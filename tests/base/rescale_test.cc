@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::rescale_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -146,4 +146,4 @@ TEST(Rescale, StatesFromOutsideAreChecked) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::rescale_test

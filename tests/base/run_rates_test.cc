@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/training/rates/rate.h"
 
-namespace runnel {
+namespace runnel::run_rates_test {
 namespace {
 
 TEST(OneCycleRate, HasTheStepsOfPyTorch) {
@@ -47,4 +47,4 @@ TEST(MultiStepRate, FallsAtSharesOfTheRun) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_rates_test

@@ -5,7 +5,7 @@
 #include "proto/base/training/dials/dials.h"
 #include "proto/base/training/dials/gradient_bits.h"
 
-namespace runnel {
+namespace runnel::training_change_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(Dials, EachHasANameOfItsOwnAndRefusesNonsense) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::training_change_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::training_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST(Training, StagesWithRaisedCapsLookAheadByTheirOwnShare) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::training_test

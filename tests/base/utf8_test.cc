@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::utf8_test {
 namespace {
 
 TEST(Utf8, TakesWhatIsWellFormed) {
@@ -25,4 +25,4 @@ TEST(Utf8, RefusesEverythingElse) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::utf8_test

@@ -5,7 +5,7 @@
 #include "tests/base/counted_allocations.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::allocation_test {
 namespace {
 
 // After the first micro-batch, which may make memory for the state. What learns from the loss keeps
@@ -36,4 +36,4 @@ TEST(Allocation, EncodeAndDecodeMakeNone) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::allocation_test

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::bit_pack_test {
 namespace {
 
 std::vector<uint8_t> RandomCodes(size_t n, int bits, uint64_t seed) {
@@ -64,4 +64,4 @@ TEST(BitPack, NibblesRoundTrip) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::bit_pack_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::bit_schedule_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST(MeanEncodedBytes, WeighsEpochs) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::bit_schedule_test

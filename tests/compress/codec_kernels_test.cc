@@ -12,7 +12,7 @@
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::codec_kernels_test {
 namespace {
 
 constexpr uint64_t kSeed = 20240611;
@@ -345,4 +345,4 @@ TEST(MergeLanes, AddsInItsTreeOrder) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::codec_kernels_test

@@ -10,7 +10,7 @@
 #include "proto/base/tensor/encoded_bytes.h"
 #include "proto/base/training/recipe_family.h"
 
-namespace runnel {
+namespace runnel::codec_table_test {
 namespace {
 
 using testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST(CodecSizes, Formulas) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::codec_table_test

@@ -13,7 +13,7 @@
 #include "compress/stochastic_rounding.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -199,4 +199,4 @@ TEST(StochasticGolden, ScaleCodesAndBytes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::golden_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::learned_test {
 namespace {
 
 constexpr uint64_t kSeed = 4242;
@@ -165,4 +165,4 @@ TEST(Learned, ForeignGradientsAreIgnoredOrRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::learned_test

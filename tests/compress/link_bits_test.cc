@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::link_bits_test {
 namespace {
 
 constexpr BitSwitches kHar = {.forward_3_bits = 60, .forward_4_bits = 160, .backward_4_bits = 120};
@@ -90,4 +90,4 @@ TEST(LinkBits, GradientsLoseMoreThanActivations) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_bits_test

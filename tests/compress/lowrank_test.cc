@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::lowrank_test {
 namespace {
 
 constexpr uint64_t kSeed = 20190531;
@@ -138,4 +138,4 @@ TEST(Lowrank, ImpossiblePayloadsAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::lowrank_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::mbq_c_test {
 namespace {
 
 constexpr uint64_t kSeed = 60221;
@@ -213,4 +213,4 @@ TEST(MaskedMbq, BrokenStatesAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mbq_c_test

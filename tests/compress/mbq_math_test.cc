@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::mbq_math_test {
 namespace {
 
 constexpr uint64_t kSeed = 77001;
@@ -175,4 +175,4 @@ TEST(MbqMath, LevelsStayFinite) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mbq_math_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::mx_test {
 namespace {
 
 constexpr uint64_t kSeed = 20230930;  // of the specification, version 1.0
@@ -190,4 +190,4 @@ TEST(Mx, SizesAreKnown) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mx_test

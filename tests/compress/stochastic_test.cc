@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::stochastic_test {
 namespace {
 
 constexpr uint32_t kLastDraw = (1u << 24) - 1;
@@ -82,4 +82,4 @@ TEST(Stochastic, TheLargestFloatsStayFinite) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::stochastic_test

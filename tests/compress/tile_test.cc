@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::tile_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261121;
@@ -276,4 +276,4 @@ TEST(Tile, SizesAreKnown) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::tile_test

@@ -13,7 +13,7 @@
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::topk8_test {
 namespace {
 
 constexpr uint64_t kSeed = 161803;
@@ -225,4 +225,4 @@ TEST_F(Topk8, ImpossiblePayloadsAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::topk8_test

@@ -12,7 +12,7 @@
 #include "tests/compress/encode_decode.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::topk_test {
 namespace {
 
 constexpr uint64_t kSeed = 2718;
@@ -182,4 +182,4 @@ TEST(Topk, ImpossiblePayloadsAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::topk_test

@@ -15,7 +15,7 @@
 #include "tests/conformance/named_shapes.h"
 #include "tests/support/case_count.h"
 
-namespace runnel {
+namespace runnel::backend_conformance_test {
 namespace {
 
 constexpr uint64_t kFirstSeed = 1;
@@ -318,4 +318,4 @@ INSTANTIATE_TEST_SUITE_P(Table, ConformanceTest, testing::ValuesIn(Rows()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::backend_conformance_test

@@ -17,7 +17,7 @@
 #include "tests/compress/test_tensors.h"
 #include "tests/conformance/codec_harness.h"
 
-namespace runnel::codec_conformance {
+namespace runnel::codec_conformance::codec_conformance_test {
 namespace {
 
 // One step of an int8 payload.
@@ -273,4 +273,4 @@ INSTANTIATE_TEST_SUITE_P(All, CodecConformance, testing::ValuesIn(ExampleCodecNa
                          });
 
 }  // namespace
-}  // namespace runnel::codec_conformance
+}  // namespace runnel::codec_conformance::codec_conformance_test

@@ -11,7 +11,7 @@
 #include "proto/base/model/number_format.h"
 #include "tests/conformance/codec_harness.h"
 
-namespace runnel::codec_conformance {
+namespace runnel::codec_conformance::codec_refusal_test {
 namespace {
 
 using testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST_P(CodecConformance, WhatIsNoScaledTensorIsRefused) {
 }
 
 }  // namespace
-}  // namespace runnel::codec_conformance
+}  // namespace runnel::codec_conformance::codec_refusal_test

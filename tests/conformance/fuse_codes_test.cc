@@ -11,7 +11,7 @@
 #include "kernels/models/graph_program.h"
 #include "tests/conformance/random_graph.h"
 
-namespace runnel::inference {
+namespace runnel::inference::fuse_codes_test {
 namespace {
 
 std::map<OpCode, int> CountsOf(const Program& program) {
@@ -72,4 +72,4 @@ TEST(FuseCodes, RandomGraphsKeepTheirBytes) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::fuse_codes_test

@@ -15,7 +15,7 @@
 #include "tests/kernels/integer_backends.h"
 #include "tests/support/case_count.h"
 
-namespace runnel::inference {
+namespace runnel::inference::graph_conformance_test {
 namespace {
 
 uint64_t Seeds(const std::string& backend) {
@@ -152,4 +152,4 @@ TEST(RandomGraph, HasEveryKind) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::graph_conformance_test

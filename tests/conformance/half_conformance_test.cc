@@ -18,7 +18,7 @@
 #include "tests/kernels/stage_harness.h"
 #include "tests/support/case_count.h"
 
-namespace runnel {
+namespace runnel::half_conformance_test {
 namespace {
 
 const uint64_t kCases = CaseCount(100);
@@ -346,4 +346,4 @@ TEST(HalfConformance, OtherBackendsAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::half_conformance_test

@@ -14,7 +14,7 @@
 #include "tests/kernels/integer_backends.h"
 #include "tests/support/case_count.h"
 
-namespace runnel {
+namespace runnel::integer_conformance_test {
 namespace {
 
 std::vector<OpCode> IntegerCodes() {
@@ -182,4 +182,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, IntegerConformanceTest, testing::ValuesIn(Con
                          [](const auto& info) { return TestNameOf(info.param); });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::integer_conformance_test

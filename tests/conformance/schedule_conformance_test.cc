@@ -14,7 +14,7 @@
 #include "tests/sim/hash_compute.h"
 #include "tests/sim/simulated_pipeline.h"
 
-namespace runnel {
+namespace runnel::schedule_conformance_test {
 namespace {
 
 constexpr int kStages = 6;
@@ -225,4 +225,4 @@ INSTANTIATE_TEST_SUITE_P(Table, ScheduleConformance, ::testing::ValuesIn(Schedul
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::schedule_conformance_test

@@ -16,7 +16,7 @@
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
 
-namespace runnel {
+namespace runnel::schedule_training_test {
 namespace {
 
 constexpr int64_t kMicroBatches = 4;
@@ -188,4 +188,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ScheduleTraining, ::testing::ValuesIn(Cases()),
                          });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::schedule_training_test

@@ -9,7 +9,7 @@
 #include "proto/transport/grpc/data/grpc_transport.h"
 #include "tests/conformance/transport_harness.h"
 
-namespace runnel {
+namespace runnel::transport_conformance_test {
 namespace {
 
 constexpr char kAnyPort[] = "127.0.0.1:0";
@@ -354,4 +354,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, TransportConformance, ::testing::ValuesIn(A
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::transport_conformance_test

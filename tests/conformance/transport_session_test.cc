@@ -10,7 +10,7 @@
 #include "proto/transport/link/link_session.h"
 #include "tests/conformance/transport_harness.h"
 
-namespace runnel {
+namespace runnel::transport_session_test {
 namespace {
 
 constexpr int kFrames = 150;  // of each kind
@@ -254,4 +254,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, SessionConformance, ::testing::ValuesIn(Row
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::transport_session_test

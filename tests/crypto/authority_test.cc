@@ -12,7 +12,7 @@
 #include "tests/crypto/fake_time.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::authority_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -192,4 +192,4 @@ TEST(IdentityFiles, AreKeptAndChecked) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::authority_test

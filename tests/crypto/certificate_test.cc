@@ -10,7 +10,7 @@
 #include "proto/crypto/sha256.h"
 #include "tests/crypto/fake_time.h"
 
-namespace runnel {
+namespace runnel::certificate_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(Secrets, AreDerivedAndCompared) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::certificate_test

@@ -12,7 +12,7 @@
 #include "tests/crypto/fake_time.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::join_door_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -167,4 +167,4 @@ TEST(JoinClient, NobodyThereIsSaid) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::join_door_test

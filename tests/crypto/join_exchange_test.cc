@@ -4,7 +4,7 @@
 #include "proto/crypto/certificate.h"
 #include "proto/crypto/join_token.h"
 
-namespace runnel {
+namespace runnel::join_exchange_test {
 namespace {
 
 TEST(JoinToken, IsATextThatReadsBack) {
@@ -60,4 +60,4 @@ TEST(JoinReply, ReadsBack) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::join_exchange_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::refusal_log_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -45,4 +45,4 @@ TEST(RefusalLog, BoundsDifferentTexts) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::refusal_log_test

@@ -13,7 +13,7 @@
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 
-namespace runnel {
+namespace runnel::codec_fuzz_test {
 namespace {
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
@@ -135,4 +135,4 @@ TEST(CodecFuzz, EncodersSurviveAnyState) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::codec_fuzz_test

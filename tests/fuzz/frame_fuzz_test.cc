@@ -14,7 +14,7 @@
 #include "proto/transport/link/frame_assembler.h"
 #include "proto/transport/link/link_session.h"
 
-namespace runnel {
+namespace runnel::frame_fuzz_test {
 namespace {
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
@@ -206,4 +206,4 @@ TEST(FrameFuzz, SessionsDeliverInOrderOnceWhateverComes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::frame_fuzz_test

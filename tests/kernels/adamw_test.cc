@@ -8,7 +8,7 @@
 #include "kernels/ir/optimizers/optimizer_step.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::adamw_test {
 namespace {
 
 constexpr double kBeta1 = 0.85, kBeta2 = 0.99, kEpsilon = 1e-6, kRate = 0.02, kDecay = 0.1;
@@ -69,4 +69,4 @@ TEST(AdamW, IsLibTorchs) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::adamw_test

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
@@ -10,7 +12,7 @@
 #include "kernels/backends/backend.h"
 #include "kernels/backends/host/loaded_backend.h"
 
-namespace runnel {
+namespace runnel::backends_test {
 namespace {
 
 TEST(Backends, TableIsOrderedAndFindsByName) {
@@ -116,6 +118,32 @@ TEST(BackendsDeathTest, WithoutADriverThereIsNoOpenCl) {
               "cpu,small,ref.* backend opencl: no OpenCL here: .*; take --backend cpu");
 }
 
+#ifdef RUNNEL_LOADS_OPENCL
+absl::Status WithOpenClLibrary(const std::string& library) {
+  BackendSettings settings;
+  settings.options = BackendOptions::Parse("opencl.library=" + library).value();
+  return MakeBackend("opencl", settings).status();
+}
+
+// Each death test is a process of its own: what is loaded stays.
+TEST(BackendsDeathTest, LibrariesThatAreNotOpenCl) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto ask = [](const std::string& library) {
+    std::fprintf(stderr, "%s", std::string(WithOpenClLibrary(library).message()).c_str());
+    std::exit(3);
+  };
+  EXPECT_EXIT(ask("/nowhere/libOpenCL.so"), testing::ExitedWithCode(3),
+              "no OpenCL here: no library of OpenCL can be loaded: /nowhere/libOpenCL.so "
+              ".cannot open shared object file.*opencl.library=PATH");
+  EXPECT_EXIT(ask("libm.so.6"), testing::ExitedWithCode(3), "libm.so.6 .has no clGetPlatformIDs");
+  // Of another architecture, or no library at all.
+  const std::string text = testing::TempDir() + "/libOpenCL.so";
+  std::ofstream(text) << "not a library";
+  EXPECT_EXIT(ask(text), testing::ExitedWithCode(3), "libOpenCL.so .file too short|invalid ELF");
+  EXPECT_EXIT(ask("libOpenCL.so.1"), testing::ExitedWithCode(3), "^$");
+}
+#endif
+
 #ifdef RUNNEL_LOADS_BACKENDS
 TEST(Backends, OneThatIsNotInstalledIsNamedWithItsPath) {
   EXPECT_FALSE(IsBackendInstalled("abacus"));
@@ -127,4 +155,4 @@ TEST(Backends, OneThatIsNotInstalledIsNamedWithItsPath) {
 #endif
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::backends_test

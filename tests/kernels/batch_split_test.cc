@@ -14,7 +14,7 @@
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::batch_split_test {
 namespace {
 
 using testing::HasSubstr;
@@ -251,4 +251,4 @@ TEST(SplitByProfile, TakesTheFastestSlicesUntilItsTimeIsOver) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::batch_split_test

@@ -11,7 +11,7 @@
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
-namespace runnel {
+namespace runnel::compiler_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -391,4 +391,4 @@ TEST(ProgramText, ListsInstructionsAndSizes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::compiler_test

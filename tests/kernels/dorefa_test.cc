@@ -18,7 +18,7 @@
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
-namespace runnel {
+namespace runnel::dorefa_test {
 namespace {
 
 using nlohmann::json;
@@ -254,4 +254,4 @@ TEST(Dorefa, EveryBackendTrainsMobileNetV2) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::dorefa_test

@@ -10,7 +10,7 @@
 #include "kernels/backends/backend.h"
 #include "tests/kernels/op_harness.h"
 
-namespace runnel {
+namespace runnel::fake_quantize_test {
 namespace {
 
 Instruction Of(OpCode code, std::vector<BufferIndex> inputs, BufferIndex output) {
@@ -131,4 +131,4 @@ TEST(FakeQuantize, WeightGradientIsTheDerivative) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::fake_quantize_test

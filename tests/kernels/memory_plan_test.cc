@@ -12,7 +12,7 @@
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::memory_plan_test {
 namespace {
 
 constexpr uint64_t kSeeds = 800;
@@ -158,4 +158,4 @@ TEST(MemoryPlan, MemoryIsReused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::memory_plan_test

@@ -9,7 +9,7 @@
 #include "tests/kernels/grid_training.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::mls_test {
 namespace {
 
 // All values of a format, from codes: exponent field, mantissa field.
@@ -147,4 +147,4 @@ TEST(Mls, LeNetLearnsOnBothBackends) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mls_test

@@ -18,7 +18,7 @@
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::niti_bytes_test {
 namespace {
 
 using Digests = std::map<std::string, std::string>;
@@ -219,4 +219,4 @@ INSTANTIATE_TEST_SUITE_P(SeveralProcessors, BytesTest, testing::ValuesIn(MixedBa
                          [](const auto& info) { return TestNameOf(info.param); });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::niti_bytes_test

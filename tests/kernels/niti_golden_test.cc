@@ -23,7 +23,7 @@
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::niti_golden_test {
 namespace {
 
 using nlohmann::json;
@@ -248,4 +248,4 @@ TEST_P(GoldenTest, LossGradientIsTheGoldenOne) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::niti_golden_test

@@ -11,7 +11,7 @@
 #include "kernels/ir/recipe.h"
 #include "partition/zoo/zoo.h"
 
-namespace runnel {
+namespace runnel::op_code_test {
 namespace {
 
 TEST(OpTraits, CountsOperandsAndMarksThoseThatAreReadAndWritten) {
@@ -95,4 +95,4 @@ TEST(OpTraits, FitEveryProgramOfTheZoo) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::op_code_test

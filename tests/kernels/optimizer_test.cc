@@ -11,7 +11,7 @@
 #include "proto/base/random.h"
 #include "tests/kernels/op_harness.h"
 
-namespace runnel {
+namespace runnel::optimizer_test {
 namespace {
 
 constexpr int64_t kCount = 1003;
@@ -175,4 +175,4 @@ INSTANTIATE_TEST_SUITE_P(Table, EveryOptimizer, ::testing::ValuesIn(Steps()), []
 });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::optimizer_test

@@ -16,7 +16,7 @@
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::recipe_test {
 namespace {
 
 using testing::AllOf;
@@ -253,4 +253,4 @@ TEST(CommutePools, LeavesAloneWhatOthersReadOrNormalise) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::recipe_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/kernels/op_harness.h"
 
-namespace runnel {
+namespace runnel::ref_gradient_test {
 namespace {
 
 class Draw {
@@ -279,4 +279,4 @@ TEST(RefGradient, SoftmaxCrossEntropy) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::ref_gradient_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/kernels/op_harness.h"
 
-namespace runnel {
+namespace runnel::ref_ops_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -380,4 +380,4 @@ TEST(RefBackend, SaysWhatIsNotBound) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::ref_ops_test

@@ -8,7 +8,7 @@
 #include "tests/conformance/named_shapes.h"
 #include "tests/kernels/op_harness.h"
 
-namespace runnel {
+namespace runnel::ref_shapes_test {
 namespace {
 
 using ::testing::Pointwise;
@@ -156,4 +156,4 @@ TEST(RefLinear, IsItsDefinitionOnNamedShapes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::ref_shapes_test

@@ -13,7 +13,7 @@
 #include "tests/kernels/random_model.h"
 #include "tests/support/case_count.h"
 
-namespace runnel {
+namespace runnel::rescale_bytes_test {
 namespace {
 
 // VGG-11's layers with an eighth of its channels.
@@ -252,4 +252,4 @@ TEST(Rescale, AWrongGuessIsFound) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::rescale_bytes_test

@@ -9,7 +9,7 @@
 #include "partition/zoo/zoo.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::rounded_storage_test {
 namespace {
 
 Program Compile(const ModelSpec& model, int first, int last, int64_t batch, bool stores_halves,
@@ -160,4 +160,4 @@ TEST(RoundedStorage, ProgramsOfIntegersAreTheSame) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::rounded_storage_test

@@ -14,7 +14,7 @@
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::sbm_test {
 namespace {
 
 using nlohmann::json;
@@ -152,4 +152,4 @@ TEST(Sbm, LeNetLearnsOnBothBackends) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::sbm_test

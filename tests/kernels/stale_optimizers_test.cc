@@ -8,7 +8,7 @@
 #include "kernels/ir/optimizers/optimizer_step.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::stale_optimizers_test {
 namespace {
 
 constexpr double kRate = 0.05;
@@ -91,4 +91,4 @@ TEST(NadamStale, StepByHand) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::stale_optimizers_test

@@ -20,7 +20,7 @@
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/torch_oracle.h"
 
-namespace runnel {
+namespace runnel::torch_model_test {
 namespace {
 
 constexpr uint64_t kSeed = 20240607;
@@ -389,4 +389,4 @@ INSTANTIATE_TEST_SUITE_P(Zoo, CutTest,
                                          "resnet18"));
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::torch_model_test

@@ -7,7 +7,7 @@
 #include "tests/kernels/grid_training.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::ui8_test {
 namespace {
 
 // Slow and in double, with another rule for halves than the code's: by the two neighbours.
@@ -168,4 +168,4 @@ TEST(Ui8, LeNetLearnsOnBothBackends) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::ui8_test

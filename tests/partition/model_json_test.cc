@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 
-namespace runnel {
+namespace runnel::model_json_test {
 namespace {
 
 using ::testing::AllOf;
@@ -111,4 +111,4 @@ TEST(ModelFor, FollowsTheData) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::model_json_test

@@ -15,7 +15,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 
-namespace runnel {
+namespace runnel::onnx_test {
 namespace {
 
 using ::testing::AllOf;
@@ -349,4 +349,4 @@ TEST(Npz, HoldsAnArrayATensor) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::onnx_test

@@ -7,7 +7,7 @@
 #include "predictor/cost/measured_cost.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::plan_builder_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -326,4 +326,4 @@ TEST_F(PlanBuilder, RefusesWhatCannotRun) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::plan_builder_test

@@ -10,7 +10,7 @@
 #include "tests/partition/random_networks.h"
 #include "tests/partition/slow_searches.h"
 
-namespace runnel {
+namespace runnel::planner_test {
 namespace {
 
 // By how much a search may be worse that has more to look at.
@@ -85,4 +85,4 @@ TEST(Planner, ManyDevicesAndLayers) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::planner_test

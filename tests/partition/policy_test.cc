@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "predictor/cost/measured_cost.h"
 
-namespace runnel {
+namespace runnel::policy_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -212,4 +212,4 @@ TEST(Policy, UnknownNameListsThePolicies) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::policy_test

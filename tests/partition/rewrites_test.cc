@@ -5,7 +5,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 
-namespace runnel {
+namespace runnel::rewrites_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST(Head, WhatMakesNoSenseIsNamed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::rewrites_test

@@ -14,7 +14,7 @@
 #include "predictor/cost/measured_cost.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::runnel_policy_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -507,4 +507,4 @@ TEST(RunnelPolicy, NeedsCosts) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::runnel_policy_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "partition/schedule.h"
 
-namespace runnel {
+namespace runnel::schedule_property_test {
 namespace {
 
 struct Conditions {
@@ -217,4 +217,4 @@ TEST(ScheduleProperty, OrderIsAFunctionOfThePlanAlone) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::schedule_property_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::schedule_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -104,4 +104,4 @@ TEST(Schedule, UnknownNameListsTheSchedules) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::schedule_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/partition/reference_pipeline.h"
 
-namespace runnel {
+namespace runnel::simulator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -272,4 +272,4 @@ TEST(Simulator, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::simulator_test

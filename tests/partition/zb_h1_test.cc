@@ -11,7 +11,7 @@
 #include "partition/schedule.h"
 #include "partition/simulator.h"
 
-namespace runnel {
+namespace runnel::zb_h1_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -110,4 +110,4 @@ TEST(ZbH1, BusyShareBeside1F1B) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::zb_h1_test

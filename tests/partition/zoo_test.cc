@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace runnel {
+namespace runnel::zoo_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -257,4 +257,4 @@ TEST(Zoo, UnknownNameListsTheModels) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::zoo_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::adapt_mlp_test {
 namespace {
 
 LinearLayer Random(int inputs, int outputs, std::mt19937& random) {
@@ -127,4 +127,4 @@ TEST(AdaptMlp, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::adapt_mlp_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::baselines_test {
 namespace {
 
 TEST(Baselines, FlopsLineThroughPointsOnALine) {
@@ -31,4 +31,4 @@ TEST(Baselines, SumAndRatio) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::baselines_test

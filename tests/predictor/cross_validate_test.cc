@@ -10,7 +10,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
 
-namespace runnel {
+namespace runnel::cross_validate_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -224,4 +224,4 @@ TEST(Predictions, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::cross_validate_test

@@ -12,7 +12,7 @@
 #include "predictor/profiles/sub_models.h"
 #include "proto/base/plan/layer_range.h"
 
-namespace runnel {
+namespace runnel::device_mixture_test {
 namespace {
 
 constexpr int64_t kBatch = 16;
@@ -370,4 +370,4 @@ TEST(InformativeRanges, GreedyByWhatIsLeft) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::device_mixture_test

@@ -6,7 +6,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
 
-namespace runnel {
+namespace runnel::features_test {
 namespace {
 
 double Of(const WorkVector& work, Work kind) { return work[static_cast<size_t>(kind)]; }
@@ -108,4 +108,4 @@ TEST(SubModels, LimitAndSample) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::features_test

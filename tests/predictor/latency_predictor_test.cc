@@ -7,7 +7,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
 
-namespace runnel {
+namespace runnel::latency_predictor_test {
 namespace {
 
 constexpr int64_t kMaxMacs = int64_t{1} << 50;
@@ -121,4 +121,4 @@ TEST(LatencyPredictor, BadReportsChangeNothing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::latency_predictor_test

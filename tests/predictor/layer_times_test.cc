@@ -7,7 +7,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/fit/cholesky.h"
 
-namespace runnel {
+namespace runnel::layer_times_test {
 namespace {
 
 ModelWork MobileNet() { return *ModelWork::Create(*MakeModel("mobilenet_v2"), 16); }
@@ -113,4 +113,4 @@ TEST(LayerTimes, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::layer_times_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::mlp_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(Mlp, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mlp_test

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::network_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -111,4 +111,4 @@ TEST(NetworkFile, DamagedFilesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::network_file_test

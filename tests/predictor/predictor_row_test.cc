@@ -13,7 +13,7 @@
 #include "predictor/run/mlp_row.h"
 #include "proto/base/plan/layer_range.h"
 
-namespace runnel {
+namespace runnel::predictor_row_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -199,4 +199,4 @@ TEST(PredictorRow, NamesAreThoseOfTheTable) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::predictor_row_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::profile_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(ProfileFile, DamagedFilesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::profile_file_test

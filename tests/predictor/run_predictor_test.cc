@@ -10,7 +10,7 @@
 #include "predictor/profiles/sub_models.h"
 #include "proto/base/plan/layer_range.h"
 
-namespace runnel {
+namespace runnel::run_predictor_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST(RunPredictor, AProfileThatLacksALayerIsNamed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_predictor_test

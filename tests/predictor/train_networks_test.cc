@@ -10,7 +10,7 @@
 #include "predictor/profiles/sub_models.h"
 #include "predictor/train/cross_validate_torch.h"
 
-namespace runnel {
+namespace runnel::train_networks_test {
 namespace {
 
 // Devices of three families whose kinds of work cost differently.
@@ -111,4 +111,4 @@ TEST(TrainNetworks, CrossValidatesBothRows) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::train_networks_test

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "predictor/networks/adapt_mlp.h"
 
-namespace runnel {
+namespace runnel::train_torch_test {
 namespace {
 
 // Devices of a made-up world: log seconds = speed + work's logarithm + a term of both.
@@ -154,4 +154,4 @@ TEST(TrainTorch, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::train_torch_test

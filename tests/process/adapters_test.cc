@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::adapters_test {
 namespace {
 
 using nlohmann::json;
@@ -148,4 +148,4 @@ TEST_F(Adapters, BadInputIsOneLine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::adapters_test

@@ -22,7 +22,7 @@
 #include "proto/transport/grpc/security/join_secret.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::bad_input_test {
 namespace {
 
 using ::testing::AllOf;
@@ -430,4 +430,4 @@ TEST(BadInput, AWorkerOfAnotherProtocolVersionIsRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::bad_input_test

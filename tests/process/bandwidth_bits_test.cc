@@ -7,7 +7,7 @@
 #include "proto/transport/control/control.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::bandwidth_bits_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -130,4 +130,4 @@ TEST(BandwidthBits, FamiliesMayBeGivenAndBadOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::bandwidth_bits_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::central_lost_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -152,4 +152,4 @@ TEST(CentralLost, ResumesInAnotherPlace) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::central_lost_test

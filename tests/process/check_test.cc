@@ -10,7 +10,7 @@
 #include "kernels/backends/backend.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::check_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -49,4 +49,4 @@ TEST(Check, SaysWhyWhatIsNotThereIsNot) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::check_test

@@ -6,7 +6,7 @@
 #include "kernels/backends/backend.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::co_schedule_test {
 namespace {
 
 using ::testing::AllOf;
@@ -121,4 +121,4 @@ TEST(CoSchedule, AListingSaysWhatItCannotList) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::co_schedule_test

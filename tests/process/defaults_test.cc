@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::defaults_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(Defaults, CodecsThatAreGivenStay) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::defaults_test

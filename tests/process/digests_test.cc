@@ -16,7 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::digests_test {
 namespace {
 
 using nlohmann::json;
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Golden, Digest, ::testing::ValuesIn(Rows()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::digests_test

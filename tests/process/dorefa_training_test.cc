@@ -10,7 +10,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::dorefa_training_test {
 namespace {
 
 using nlohmann::json;
@@ -71,4 +71,4 @@ TEST(DorefaTraining, AFileMaySayTheRecipe) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::dorefa_training_test

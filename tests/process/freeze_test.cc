@@ -10,7 +10,7 @@
 #include "proto/base/model/initial_state.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::freeze_test {
 namespace {
 
 using nlohmann::json;
@@ -119,4 +119,4 @@ TEST(Freeze, BadInputIsOneLine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::freeze_test

@@ -11,7 +11,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::halves_test {
 namespace {
 
 using nlohmann::json;
@@ -127,4 +127,4 @@ TEST(Numbers, AreEncodedAndDecoded) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::halves_test

@@ -9,7 +9,7 @@
 #include "tests/kernels/dsp_device/device_double.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::hexagon_device_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -113,4 +113,4 @@ INSTANTIATE_TEST_SUITE_P(Failures, DeviceFailureTest, testing::ValuesIn(kFailure
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::hexagon_device_test

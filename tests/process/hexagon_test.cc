@@ -15,7 +15,7 @@
 #include "kernels/backends/hexagon/hexagon_backend.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::hexagon_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST_F(HexagonTraining, AfterALostDspAmongSeveralProcessorsTheCpuGoesOn) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::hexagon_test

@@ -15,7 +15,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::integer_training_test {
 namespace {
 
 using nlohmann::json;
@@ -281,4 +281,4 @@ TEST(IntegerTraining, LayersAreMeasuredForAPlan) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::integer_training_test

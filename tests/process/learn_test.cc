@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::learn_test {
 namespace {
 
 using nlohmann::json;
@@ -146,4 +146,4 @@ TEST_F(Learn, BadInputIsOneLine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::learn_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::members_test {
 namespace {
 
 using nlohmann::json;
@@ -150,4 +150,4 @@ TEST(Members, NobodyElseGivesOrders) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::members_test

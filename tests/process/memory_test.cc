@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::memory_test {
 namespace {
 
 using ::testing::AllOf;
@@ -110,4 +110,4 @@ TEST(Memory, AWorkerThatTheSystemKillsIsNamed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::memory_test

@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::moving_test {
 namespace {
 
 // Lets a process run for a part of the time only, as a hot or busy device does: stops it and lets
@@ -165,4 +165,4 @@ TEST(Ftpipehd, BeginsWithTheEvenCut) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Moving, ::testing::Values("sync_1f1b", "zb_h1"));
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::moving_test

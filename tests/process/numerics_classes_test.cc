@@ -7,7 +7,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::numerics_classes_test {
 namespace {
 
 using nlohmann::json;
@@ -68,4 +68,4 @@ TEST(NumericsClasses, OfAMixedRunAreNamedByStageAndComparedByReplay) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::numerics_classes_test

@@ -14,7 +14,7 @@
 #include "kernels/backends/backend.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::opencl_test {
 namespace {
 
 using ::testing::AllOf;
@@ -410,4 +410,4 @@ TEST_F(OpenClTraining, ADeviceThatComputesWrongIsRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::opencl_test

@@ -12,7 +12,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::optimizer_test {
 namespace {
 
 using nlohmann::json;
@@ -112,4 +112,4 @@ INSTANTIATE_TEST_SUITE_P(Tables, OptimizerRuns, ::testing::ValuesIn(Rows()), [](
 });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::optimizer_test

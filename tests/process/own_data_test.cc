@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::own_data_test {
 namespace {
 
 using ::testing::AllOf;
@@ -274,4 +274,4 @@ TEST_F(OwnData, WhatIsWrongIsOneLine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::own_data_test

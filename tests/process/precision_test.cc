@@ -10,7 +10,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::precision_test {
 namespace {
 
 using nlohmann::json;
@@ -118,4 +118,4 @@ TEST(Precision, TurnsOfAFileOfLossesAreShown) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::precision_test

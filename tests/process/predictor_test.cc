@@ -13,7 +13,7 @@
 #include "predictor/profiles/profile_folder.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::predictor_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -327,4 +327,4 @@ TEST(Predictor, WrongFlags) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::predictor_test

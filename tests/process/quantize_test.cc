@@ -9,7 +9,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::quantize_test {
 namespace {
 
 using nlohmann::json;
@@ -155,4 +155,4 @@ TEST_F(Quantize, AModelOfIntegersIsRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::quantize_test

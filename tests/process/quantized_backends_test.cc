@@ -10,7 +10,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::quantized_backends_test {
 namespace {
 
 using nlohmann::json;
@@ -148,4 +148,4 @@ TEST_F(QuantizedOpenCl, TheProfileNamesItsKernels) {
 #endif
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::quantized_backends_test

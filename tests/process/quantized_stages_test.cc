@@ -11,7 +11,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::quantized_stages_test {
 namespace {
 
 using nlohmann::json;
@@ -174,4 +174,4 @@ TEST_F(QuantizedStages, ABackendThatDoesNotComputeIntegersEndsInOneLine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::quantized_stages_test

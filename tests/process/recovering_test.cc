@@ -14,7 +14,7 @@
 #include "tests/central/data/data_scratch.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::recovering_test {
 namespace {
 
 using nlohmann::json;
@@ -277,4 +277,4 @@ TEST(RecoveringDialled, TheRunGoesOnWithoutIt) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::recovering_test

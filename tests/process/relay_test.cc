@@ -15,7 +15,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/transport/closed_port.h"
 
-namespace runnel {
+namespace runnel::relay_test {
 namespace {
 
 using nlohmann::json;
@@ -145,4 +145,4 @@ TEST(Relay, ARelayedWorkerThatIsKilledIsTheOneThatIsLost) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::relay_test

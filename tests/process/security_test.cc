@@ -33,7 +33,7 @@
 #include "tests/process/process.h"
 #include "tests/transport/control_recorders.h"
 
-namespace runnel {
+namespace runnel::security_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -416,4 +416,4 @@ TEST(LoopbackCluster, AWorkerWithoutTheUsersSecretIsRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::security_test

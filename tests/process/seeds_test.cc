@@ -9,7 +9,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::seeds_test {
 namespace {
 
 using nlohmann::json;
@@ -48,4 +48,4 @@ TEST(Seeds, AWrongListIsOneLine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::seeds_test

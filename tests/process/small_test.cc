@@ -6,7 +6,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::small_test {
 namespace {
 
 // clang-format off
@@ -36,4 +36,4 @@ TEST(Small, RefusesByNameWhatItDoesNotOffer) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::small_test

@@ -15,7 +15,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/transport/tcp_proxy.h"
 
-namespace runnel {
+namespace runnel::staying_test {
 namespace {
 
 using nlohmann::json;
@@ -138,4 +138,4 @@ TEST_F(Staying, ACutControlConnectionCostsNothing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::staying_test

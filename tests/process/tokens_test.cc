@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
-namespace runnel {
+namespace runnel::tokens_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -171,4 +171,4 @@ TEST_F(Tokens, WhatDoesNotFitIsOneLine) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::tokens_test

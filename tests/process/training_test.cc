@@ -18,7 +18,7 @@
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
-namespace runnel {
+namespace runnel::training_test {
 namespace {
 
 using nlohmann::json;
@@ -420,4 +420,4 @@ TEST(Training, DialledWorkersTakePart) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::training_test

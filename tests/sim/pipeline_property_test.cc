@@ -9,7 +9,7 @@
 #include "tests/sim/hash_compute.h"
 #include "tests/sim/simulated_pipeline.h"
 
-namespace runnel {
+namespace runnel::pipeline_property_test {
 namespace {
 
 struct Scenario {
@@ -197,4 +197,4 @@ TEST(PipelineProperty, ActionsAreThoseOfTheSchedule) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::pipeline_property_test

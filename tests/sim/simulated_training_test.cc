@@ -14,7 +14,7 @@
 #include "tests/worker/stage/staleness_replay.h"
 #include "worker/stage/stage_executor.h"
 
-namespace runnel {
+namespace runnel::simulated_training_test {
 namespace {
 
 class SimulatedTraining : public ::testing::TestWithParam<std::string> {};
@@ -152,4 +152,4 @@ INSTANTIATE_TEST_SUITE_P(Codecs, SimulatedTraining,
                          });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::simulated_training_test

@@ -1,8 +1,8 @@
 """Every header compiles alone: one line per header that does not, exit code 1 if any.
 
-A header that some compiled source includes *first* is proven by the build itself and not compiled
-again. What passed is remembered by content (of the header and of all of ours that it pulls in), so
-a second run compiles only what changed.
+Alone is what the build has before each source: the few headers that it compiles once for all of
+them. What passed is remembered by content (of the header and of all of ours that it pulls in), so a
+second run compiles only what changed.
 
     python3 tests/tidy/headers.py --build build/dev [--root FOLDER] [--compiler g++]
 """
@@ -24,22 +24,22 @@ import scan
 import tidy
 
 CACHE_NAME = "tidy_headers.passed"
+# The target whose sources have the headers that are compiled once, and nothing else.
+LIBRARY_HEADERS = "library_headers.dir"
 JOBS = 2
 
 
 class Flags:
-    """Include folders of the build and the headers that its sources prove."""
+    """What a source of a library is compiled with, and the include folders of the whole build."""
 
-    def __init__(self, root, build):
-        self.folders, self.proven = [], set()
+    def __init__(self, build):
+        self.folders, self.options = [], ["-std=c++20"]
         commands = build / "compile_commands.json"
-        entries = json.loads(commands.read_text()) if commands.exists() else []
-        for entry in entries:
+        for entry in json.loads(commands.read_text()) if commands.exists() else []:
             words = shlex.split(entry.get("command", "")) or entry["arguments"]
             self._add_folders(words)
-            if "-o" in words:
-                built = pathlib.Path(entry["directory"], words[words.index("-o") + 1])
-                self._add_proven(root, pathlib.Path(entry["directory"], entry["file"]), built)
+            if LIBRARY_HEADERS in entry["command"].split(" -o ")[-1]:
+                self.options = words[1:words.index("-o")]
 
     def _add_folders(self, words):
         for at, word in enumerate(words):
@@ -51,21 +51,8 @@ class Flags:
             if found and found not in self.folders:
                 self.folders.append(found)
 
-    def _add_proven(self, root, source, built):
-        # A source newer than its object, or without one, proves nothing yet.
-        if not source.exists() or not built.exists():
-            return
-        if built.stat().st_mtime < source.stat().st_mtime:
-            return
-        found = scan.includes(source.read_text(encoding="utf-8", errors="replace"))
-        if not found:
-            return
-        header = root / found[0][2]
-        if header.exists() and built.stat().st_mtime >= header.stat().st_mtime:
-            self.proven.add(found[0][2])
-
     def words(self, root):
-        found = ["-I", str(root)]
+        found = [*self.options, "-w", "-I", str(root)]
         for option, folder in self.folders:
             found += [option, folder]
         return found
@@ -103,14 +90,13 @@ def compile_alone(root, header, command):
 
 def check(root, build, compiler):
     """(counts as text, findings)."""
-    flags = Flags(root, build)
+    flags = Flags(build)
     headers = [path for path in tidy.all_files(root) if path.endswith(house.HEADERS)
                and not tidy.fits(path, house.FOREIGN_HEADERS + house.DATA)]
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", *flags.words(root), "-"]
+    command = [compiler, *flags.words(root), "-fsyntax-only", "-x", "c++", "-"]
     cache = build / CACHE_NAME
     passed = set(cache.read_text().split()) if cache.exists() else set()
-    keys = {header: content_key(root, flags, header, command) for header in headers
-            if header not in flags.proven}
+    keys = {header: content_key(root, flags, header, command) for header in headers}
     waiting = [header for header in keys if keys[header] not in passed]
     findings = []
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
@@ -123,8 +109,7 @@ def check(root, build, compiler):
                 findings.append(tidy.Finding(header, 1, f"does not compile alone ({error})", fix))
     build.mkdir(parents=True, exist_ok=True)
     cache.write_text("\n".join(sorted(keys.values())) + "\n")
-    counts = (f"{len(headers)} headers, {len(headers) - len(keys) - len(findings)} proven by the "
-              f"build, {len(waiting)} compiled, {len(findings)} findings")
+    counts = f"{len(headers)} headers, {len(waiting)} compiled, {len(findings)} findings"
     return counts, findings
 
 

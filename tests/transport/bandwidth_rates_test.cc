@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "proto/transport/link/bandwidth.h"
 
-namespace runnel {
+namespace runnel::bandwidth_rates_test {
 namespace {
 
 constexpr double kPacketBytes = 1448;      // of TCP's payload
@@ -214,4 +214,4 @@ TEST(BandwidthRates, AFastLinkIsAsFastAsItsReader) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::bandwidth_rates_test

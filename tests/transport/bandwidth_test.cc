@@ -10,7 +10,7 @@
 #include "tests/support/in_process/simulated.h"
 #include "proto/transport/link/round_trip.h"
 
-namespace runnel {
+namespace runnel::bandwidth_test {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -299,4 +299,4 @@ TEST(BandwidthMeter, FindsTheRateOfASimulatedLinkInEachDirection) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::bandwidth_test

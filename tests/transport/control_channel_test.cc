@@ -11,7 +11,7 @@
 #include "tests/support/in_process/loopback_control.h"
 #include "tests/transport/control_recorders.h"
 
-namespace runnel {
+namespace runnel::control_channel_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -352,4 +352,4 @@ TEST(LoopbackControl, BreakIsSeenByBothEnds) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::control_channel_test

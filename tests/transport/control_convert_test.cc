@@ -15,7 +15,7 @@
 #include "proto/transport/control/model_convert.h"
 #include "tests/transport/control_messages.h"
 
-namespace runnel {
+namespace runnel::control_convert_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -564,4 +564,4 @@ TEST(ControlConvert, LayersThatMoveAreFinite) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::control_convert_test

@@ -18,7 +18,7 @@
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/http2_strangers.h"
 
-namespace runnel {
+namespace runnel::control_grpc_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -448,4 +448,4 @@ TEST(ControlGrpc, WorkerLeavesACentralThatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::control_grpc_test

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "proto/transport/link/frame.h"
 
-namespace runnel {
+namespace runnel::control_parts_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -261,4 +261,4 @@ TEST(ControlParts, EachKindHasALargestSize) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::control_parts_test

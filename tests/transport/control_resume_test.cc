@@ -11,7 +11,7 @@
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/tcp_proxy.h"
 
-namespace runnel {
+namespace runnel::control_resume_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -394,4 +394,4 @@ TEST(PortProbe, SilenceIsNoAnswer) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::control_resume_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::control_session_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST(ControlSession, ThePeerIsToldNowAndThen) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::control_session_test

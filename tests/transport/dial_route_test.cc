@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::dial_route_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -69,4 +69,4 @@ TEST_F(DialRouteTest, AfterAWhileStraightIsTriedAgain) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::dial_route_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/transport/test_frames.h"
 
-namespace runnel {
+namespace runnel::frame_assembler_test {
 namespace {
 
 using Progress = FrameAssembler::Progress;
@@ -148,4 +148,4 @@ TEST_F(FrameAssemblerTest, ASteadyStreamAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::frame_assembler_test

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::frame_test {
 namespace {
 
 using Bytes64 = std::array<std::byte, kFrameHeaderBytes>;
@@ -128,4 +128,4 @@ TEST(Frame, SealedPayloadsCheck) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::frame_test

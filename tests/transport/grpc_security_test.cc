@@ -24,7 +24,7 @@
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/test_frames.h"
 
-namespace runnel {
+namespace runnel::grpc_security_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -379,4 +379,4 @@ TEST_F(JoinSecret, AFileThatIsNotOursIsNotRead) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::grpc_security_test

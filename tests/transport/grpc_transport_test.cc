@@ -19,7 +19,7 @@
 #include "tests/transport/child_process.h"
 #include "tests/transport/test_frames.h"
 
-namespace runnel {
+namespace runnel::grpc_transport_test {
 namespace {
 
 constexpr char kAnyPort[] = "127.0.0.1:0";
@@ -336,4 +336,4 @@ TEST(GrpcTransport, TheHostsOfTheSystemAreNoAddresses) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::grpc_transport_test

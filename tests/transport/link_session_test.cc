@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/transport/test_frames.h"
 
-namespace runnel {
+namespace runnel::link_session_test {
 namespace {
 
 constexpr FrameKind kActivation = FrameKind::kActivation;
@@ -302,4 +302,4 @@ TEST(LinkSession, TheOwnerMayCallBackWhileItTakesAFrame) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_session_test

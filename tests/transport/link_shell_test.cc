@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::link_shell_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -457,4 +457,4 @@ TEST(FrameLimits, ProbesHaveOneOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_shell_test

@@ -7,7 +7,7 @@
 #include "tests/support/in_process/virtual_loop.h"
 #include "proto/transport/link/link_shell.h"
 
-namespace runnel {
+namespace runnel::link_silence_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -121,4 +121,4 @@ TEST_F(LinkSilence, AProcessThatWasStoppedBlamesNobody) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_silence_test

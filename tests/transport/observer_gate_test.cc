@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::observer_gate_test {
 namespace {
 
 class Observer final : public ConnectionObserver {
@@ -83,4 +83,4 @@ TEST(ObserverGate, ClosedWaitsForWhoeverIsInside) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::observer_gate_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::pacer_test {
 namespace {
 
 LinkShaping Shaping(double megabits_per_second, double delay_ms) {
@@ -74,4 +74,4 @@ TEST(Pacer, TimesNeverDescend) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::pacer_test

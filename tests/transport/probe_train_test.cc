@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::probe_train_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -58,4 +58,4 @@ TEST(ProbeTrain, ATrainThatLacksPiecesCountsForNothingAndTheNextOneCounts) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::probe_train_test

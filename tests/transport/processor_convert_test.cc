@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::processor_convert_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(ProcessorConvert, AListIsBounded) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::processor_convert_test

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "proto/transport/relay/relay_hello.h"
 
-namespace runnel {
+namespace runnel::relay_book_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -116,4 +116,4 @@ TEST(RelayHelloTest, IsWhatWasSaid) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::relay_book_test

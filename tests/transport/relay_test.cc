@@ -29,7 +29,7 @@
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/test_frames.h"
 
-namespace runnel {
+namespace runnel::relay_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -437,4 +437,4 @@ TEST_F(LinkTest, WhoCannotBeDialledIsRelayedAndACutLegResumes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::relay_test

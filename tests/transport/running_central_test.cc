@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::running_central_test {
 namespace {
 
 using ::testing::AllOf;
@@ -80,4 +80,4 @@ TEST(RunningCentral, WhatLiesThereIsNotBelieved) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::running_central_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::send_window_test {
 namespace {
 
 constexpr int64_t kPiece = 16 << 10;
@@ -74,4 +74,4 @@ TEST(SendWindow, APieceBeyondTheWindowLeavesAlone) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::send_window_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::silence_watch_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -107,4 +107,4 @@ TEST_F(SilenceWatchTest, AConnectionIsDeadOnce) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::silence_watch_test

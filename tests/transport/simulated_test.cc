@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/transport/test_frames.h"
 
-namespace runnel {
+namespace runnel::simulated_test {
 namespace {
 
 constexpr char kAnyPort[] = "127.0.0.1:0";
@@ -190,4 +190,4 @@ TEST(SimulatedNetwork, ConnectionsOfANodeBreakOnDemand) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::simulated_test

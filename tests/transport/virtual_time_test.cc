@@ -4,7 +4,7 @@
 #include "tests/support/in_process/simulated_control.h"
 #include "tests/support/in_process/virtual_loop.h"
 
-namespace runnel {
+namespace runnel::virtual_time_test {
 namespace {
 
 TEST(VirtualLoop, TasksRunInOrderAndTimersAtTheirTime) {
@@ -231,4 +231,4 @@ TEST(SimulatedNetworkFaults, DamagedFramesEndTheirConnection) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::virtual_time_test

@@ -14,7 +14,7 @@
 #include "proto/transport/control/control_fields.h"
 #include "tests/transport/control_messages.h"
 
-namespace runnel {
+namespace runnel::wire_message_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -136,4 +136,4 @@ TEST(WireMessage, LimitsAreThoseOfTheCode) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::wire_message_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::backend_choice_test {
 namespace {
 
 TEST(BackendChoice, TheFastestIsTakenAndAllTimesAreSaid) {
@@ -36,4 +36,4 @@ TEST(BackendChoice, WhatCannotIsSaidAndNotTaken) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::backend_choice_test

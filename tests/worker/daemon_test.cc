@@ -15,7 +15,7 @@
 #include "tests/support/scratch.h"
 #include "tests/transport/control_recorders.h"
 
-namespace runnel {
+namespace runnel::daemon_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -314,4 +314,4 @@ TEST_F(DaemonTest, ListensWhereItsControlConnectionIs) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::daemon_test

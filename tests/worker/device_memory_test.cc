@@ -11,7 +11,7 @@
 #include "tests/kernels/device_backend.h"
 #include "worker/stage/stage_executor.h"
 
-namespace runnel {
+namespace runnel::device_memory_test {
 namespace {
 
 constexpr int64_t kSamples = 2;
@@ -153,4 +153,4 @@ TEST(DeviceBackendDeathTest, MemoryIsThereOnlyWhileItIsMapped) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::device_memory_test

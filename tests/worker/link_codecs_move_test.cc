@@ -9,7 +9,7 @@
 #include "tests/base/codecs.h"
 #include "worker/link_codecs.h"
 
-namespace runnel {
+namespace runnel::link_codecs_move_test {
 namespace {
 
 constexpr uint64_t kSeed = 5;
@@ -111,4 +111,4 @@ TEST(LinkCodecsMove, TheStateFollowsItsBoundary) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_codecs_move_test

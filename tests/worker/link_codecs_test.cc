@@ -11,7 +11,7 @@
 #include "proto/base/training/recipe_family.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::link_codecs_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -342,4 +342,4 @@ TEST(LinkCodecs, ClippedActivationsTakeNoPushFurtherOut) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_codecs_test

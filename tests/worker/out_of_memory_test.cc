@@ -15,7 +15,7 @@
 #include "worker/core/backend_arithmetic.h"
 #include "worker/core/worker_core.h"
 
-namespace runnel {
+namespace runnel::out_of_memory_test {
 namespace {
 
 using ::testing::AllOf;
@@ -187,4 +187,4 @@ TEST_F(OutOfMemoryTest, AStateThatIsTooLargeForAMessageReachesCentralAsAReason) 
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::out_of_memory_test

@@ -17,7 +17,7 @@
 #include "tests/worker/cluster.h"
 #include "tests/worker/stage/staleness_replay.h"
 
-namespace runnel {
+namespace runnel::pipeline_test {
 namespace {
 
 RunSettings Settings(const std::string& schedule, int64_t workers) {
@@ -270,4 +270,4 @@ TEST(Pipeline, SynchronousSchedulesEqualThePlainLoopOnAnyNumberOfStages) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::pipeline_test

@@ -4,7 +4,7 @@
 #include "tests/support/scratch.h"
 #include "worker/membership/central_lives.h"
 
-namespace runnel {
+namespace runnel::rejoin_policy_test {
 namespace {
 
 TEST(RejoinPolicy, PausesGrowUntilCentralTakesTheWorker) {
@@ -53,4 +53,4 @@ TEST(CentralLives, AWorkerThatIsStartedAgainObeysNoEarlierLife) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::rejoin_policy_test

@@ -11,7 +11,7 @@
 #include "tests/support/in_process/loopback_control.h"
 #include "tests/transport/control_recorders.h"
 
-namespace runnel {
+namespace runnel::service_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST_F(ServiceTest, OnceIsForOneRun) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::service_test

@@ -17,7 +17,7 @@
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
 
-namespace runnel {
+namespace runnel::side_values_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -249,4 +249,4 @@ TEST(SideValues, StagesHaveRoomForThem) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::side_values_test

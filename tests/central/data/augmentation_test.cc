@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::augmentation_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -156,4 +156,4 @@ TEST(SamplePlacement, FavoursNothing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::augmentation_test

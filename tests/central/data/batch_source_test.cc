@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::batch_source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -174,4 +174,4 @@ TEST(BatchSource, TestsInTheDataSetsOrder) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::batch_source_test

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/data/data_scratch.h"
 
-namespace runnel {
+namespace runnel::cifar10_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -122,4 +122,4 @@ TEST(RealCifar10, UnpacksAndLoads) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::cifar10_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::class_filter_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -54,4 +54,4 @@ TEST(ClassFilter, WhatMakesNoSenseIsNamed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::class_filter_test

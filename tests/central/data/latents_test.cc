@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::latents_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -184,4 +184,4 @@ TEST(MixedOrder, OfOneKindItIsThatOfAnyRun) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::latents_test

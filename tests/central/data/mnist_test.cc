@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/data/data_scratch.h"
 
-namespace runnel {
+namespace runnel::mnist_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -176,4 +176,4 @@ TEST(RealMnist, LoadsWhole) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mnist_test

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/data/data_scratch.h"
 
-namespace runnel {
+namespace runnel::own_data_test {
 namespace {
 
 using ::testing::AllOf;
@@ -401,4 +401,4 @@ TEST(Picture, DamageNeverCrashes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::own_data_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/data/linear_model.h"
 
-namespace runnel {
+namespace runnel::synthetic_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -188,4 +188,4 @@ TEST(Datasets, TheTableSaysWhatNeedsADataDir) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::synthetic_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/data/data_scratch.h"
 
-namespace runnel {
+namespace runnel::ucihar_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -152,4 +152,4 @@ TEST(RealUciHar, UnpacksAndLoads) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::ucihar_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/data/data_scratch.h"
 
-namespace runnel {
+namespace runnel::wikitext2_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -126,4 +126,4 @@ TEST_F(Wikitext2Words, RefusesMoreWordsThanTokensCanNumber) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::wikitext2_test

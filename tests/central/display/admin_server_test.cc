@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::admin_server_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -198,4 +198,4 @@ TEST(AdminServer, StartsAndStopsManyTimes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::admin_server_test

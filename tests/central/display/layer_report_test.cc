@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace runnel {
+namespace runnel::layer_report_test {
 namespace {
 
 using nlohmann::json;
@@ -78,4 +78,4 @@ TEST(LayerReport, PathsAreCheckedBeforeTheWork) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::layer_report_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::metric_text_test {
 namespace {
 
 constexpr Metric kShare = {"runnel_stage_busy_ratio", "Share of time at work.", "stage"};
@@ -39,4 +39,4 @@ TEST(MetricText, WhatIsNotKnownIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::metric_text_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::progress_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -203,4 +203,4 @@ TEST(FormatDuration, Reads) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::progress_test

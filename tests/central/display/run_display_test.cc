@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/display/shown_runs.h"
 
-namespace runnel {
+namespace runnel::run_display_test {
 namespace {
 
 // Series and values of /metrics, as `display` shows them.
@@ -177,4 +177,4 @@ TEST_F(DisplayedRun, ProcessorsAreInformation) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_display_test

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/display/shown_runs.h"
 
-namespace runnel {
+namespace runnel::run_history_test {
 namespace {
 
 TEST(LossCurve, KeepsTheWholeRunAndItsExtremes) {
@@ -122,4 +122,4 @@ TEST(RunHistory, TheLastTwoPlans) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_history_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::timeline_test {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -45,4 +45,4 @@ TEST(Timeline, ALongRunStaysShortAndEven) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::timeline_test

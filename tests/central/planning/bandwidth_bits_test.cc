@@ -20,7 +20,7 @@
 #include "proto/base/training/codec_schedule.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::bandwidth_bits_test {
 namespace {
 
 BitSwitches BitSwitchesOf(absl::string_view model) { return (*FindModel(model))->bit_switches; }
@@ -341,4 +341,4 @@ TEST(BandwidthBits, ErrorsNameWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::bandwidth_bits_test

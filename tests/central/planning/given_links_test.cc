@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::given_links_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST_F(GivenLinksTest, ErrorsNameWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::given_links_test

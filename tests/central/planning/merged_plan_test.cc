@@ -4,7 +4,7 @@
 #include "partition/zoo/zoo.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::merged_plan_test {
 namespace {
 
 std::vector<DeviceFacts> Devices(const std::vector<int>& lost, int count = 3) {
@@ -82,4 +82,4 @@ TEST(MergedPlan, DevicesAreFoundByTheirNames) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::merged_plan_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::plan_maker_test {
 namespace {
 
 using ::testing::AllOf;
@@ -242,4 +242,4 @@ TEST(PlanMaker, APolicyThatKnowsNothingOfMemoryIsChecked) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::plan_maker_test

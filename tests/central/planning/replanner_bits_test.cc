@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::replanner_bits_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(ReplannerBits, RunnelMovesLayersAndBitsTogether) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::replanner_bits_test

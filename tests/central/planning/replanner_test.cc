@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 
-namespace runnel {
+namespace runnel::replanner_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -575,4 +575,4 @@ TEST(PredictedReplanner, ShortlyBeforeTheEndMeasuringIsNotWorthIt) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::replanner_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::run_planner_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -337,4 +337,4 @@ TEST(RunPlanner, AnEvenCutFollowsWhoIsThere) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_planner_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 
-namespace runnel {
+namespace runnel::what_if_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST_F(WhatIfTest, ErrorsNameWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::what_if_test

@@ -15,7 +15,7 @@
 #include "tests/central/sample_model.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::checkpoint_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -326,4 +326,4 @@ TEST(ModelSha256, OldDigestsCountWhileTheDefaultsAreTheSame) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::checkpoint_test

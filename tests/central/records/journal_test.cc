@@ -10,7 +10,7 @@
 #include "tests/base/codecs.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::journal_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -332,4 +332,4 @@ TEST(JournalWriter, DevicesWork) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::journal_test

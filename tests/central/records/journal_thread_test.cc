@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::journal_thread_test {
 namespace {
 
 RunStarted Start() {
@@ -116,4 +116,4 @@ TEST(JournalThread, GivesUpAfterItsTries) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::journal_thread_test

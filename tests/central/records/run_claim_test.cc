@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::run_claim_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -95,4 +95,4 @@ TEST(RunClaim, AFolderOfAnOlderReleaseAndADamagedOne) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_claim_test

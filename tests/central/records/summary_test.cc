@@ -7,7 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::summary_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -224,4 +224,4 @@ TEST(Summary, DashIsStandardOutput) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::summary_test

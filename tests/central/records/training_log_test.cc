@@ -14,7 +14,7 @@
 #include "proto/process/atomic_file.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::training_log_test {
 namespace {
 
 using ::testing::AllOf;
@@ -190,4 +190,4 @@ TEST_F(TrainingLogTest, SaysWhatItCannotTake) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::training_log_test

@@ -11,7 +11,7 @@
 #include "proto/crypto/sha256.h"
 #include "tests/central/sample_model.h"
 
-namespace runnel {
+namespace runnel::weights_test {
 namespace {
 
 std::vector<float> Values(const TensorData& tensor) {
@@ -222,4 +222,4 @@ TEST(WeightsSha256, EveryPartCounts) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::weights_test

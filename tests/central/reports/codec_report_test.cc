@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::codec_report_test {
 namespace {
 
 // Each look takes a millisecond.
@@ -77,4 +77,4 @@ TEST(CodecReport, UnknownCodecsAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::codec_report_test

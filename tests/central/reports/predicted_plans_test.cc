@@ -11,7 +11,7 @@
 #include "predictor/profiles/profile_folder.h"
 #include "predictor/profiles/sub_models.h"
 
-namespace runnel {
+namespace runnel::predicted_plans_test {
 namespace {
 
 std::vector<DeviceTask> TasksIn(const std::string& folder) {
@@ -78,4 +78,4 @@ TEST(PredictedPlans, EveryRowIsJudgedOnEveryRotation) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::predicted_plans_test

@@ -14,7 +14,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"
 
-namespace runnel {
+namespace runnel::scenario_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -425,4 +425,4 @@ TEST(Simulate, MedianErrorLooksAtTheDecidingCellsOnly) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::scenario_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::recovery_times_test {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -38,4 +38,4 @@ TEST(RecoveryTimes, EachPhaseCountsFromTheOneBefore) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::recovery_times_test

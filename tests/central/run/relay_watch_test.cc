@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::relay_watch_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -46,4 +46,4 @@ TEST(RelayWatchTest, SaysEachLinkOnceAndMarksStagesAndMembers) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::relay_watch_test

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::run_setup_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -141,4 +141,4 @@ TEST(RunSetup, ErrorsNameTheFlag) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_setup_test

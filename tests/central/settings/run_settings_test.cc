@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/sample_model.h"
 
-namespace runnel {
+namespace runnel::run_settings_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -284,4 +284,4 @@ TEST(RunSettings, CheckNamesFlagValueAndRule) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::run_settings_test

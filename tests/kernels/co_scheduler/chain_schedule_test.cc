@@ -11,7 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::chain_schedule_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -152,4 +152,4 @@ TEST(ChainSchedule, NothingToRunTakesNoTime) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::chain_schedule_test

@@ -10,7 +10,7 @@
 #include "kernels/ir/co_scheduler/chain_schedule.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::gradient_placement_test {
 namespace {
 
 using ::testing::Each;
@@ -183,4 +183,4 @@ TEST(GradientPlacement, NothingToPlaceEndsWithTheInputGradients) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::gradient_placement_test

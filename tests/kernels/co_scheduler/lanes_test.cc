@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backends/lost_backend.h"
 
-namespace runnel {
+namespace runnel::lanes_test {
 namespace {
 
 TEST(Lanes, TasksOfOneProcessorRunInTheirOrderAndOfTwoAtTheSameTime) {
@@ -124,4 +124,4 @@ TEST(LaneRun, MemoryThatEndsIsTheCallersToHandle) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::lanes_test

@@ -16,7 +16,7 @@
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
-namespace runnel {
+namespace runnel::mixed_backend_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -231,4 +231,4 @@ TEST(MixedBackend, OneProcessorAloneRunsAsEver) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mixed_backend_test

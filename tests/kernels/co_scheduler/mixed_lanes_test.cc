@@ -17,7 +17,7 @@
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel {
+namespace runnel::mixed_lanes_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -335,4 +335,4 @@ TEST(MixedLanes, WhatAProcessorWroteStaysThere) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::mixed_lanes_test

@@ -16,7 +16,7 @@
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
-namespace runnel {
+namespace runnel::cpu_fp32_fusion_test {
 namespace {
 
 struct Trained {
@@ -209,4 +209,4 @@ TEST(RecomputedLayers, KeepWhatEntersThem) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::cpu_fp32_fusion_test

@@ -23,7 +23,7 @@
 #include "tests/kernels/random_model.h"
 #include "tests/support/case_count.h"
 
-namespace runnel {
+namespace runnel::cpu_fp32_rule_test {
 namespace {
 
 const char kFile[] = RUNNEL_SOURCE_DIR "/tests/golden/fp32_rule.json";
@@ -149,4 +149,4 @@ TEST(NumericsClass, HasTheRulesNumber) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::cpu_fp32_rule_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/cpu/cpu_int8_harness.h"
 #include "tests/kernels/cpu/int8_packed.h"
 
-namespace runnel::cpu {
+namespace runnel::cpu::cpu_int8_conv_test {
 namespace {
 
 constexpr int32_t kRubbish = 0x5A5A5A5A;
@@ -278,4 +278,4 @@ INSTANTIATE_TEST_SUITE_P(Rows, Int8Conv,
                          });
 
 }  // namespace
-}  // namespace runnel::cpu
+}  // namespace runnel::cpu::cpu_int8_conv_test

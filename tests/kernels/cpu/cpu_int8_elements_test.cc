@@ -16,7 +16,7 @@
 #include "kernels/ir/arithmetic/integer_math.h"
 #include "tests/kernels/cpu/cpu_int8_harness.h"
 
-namespace runnel::cpu {
+namespace runnel::cpu::cpu_int8_elements_test {
 namespace {
 
 class Int8Elements : public testing::TestWithParam<const Int8Kernels*> {
@@ -141,4 +141,4 @@ TEST(ThreadPool, ItemsAreNotDividedBeforehand) {
 }
 
 }  // namespace
-}  // namespace runnel::cpu
+}  // namespace runnel::cpu::cpu_int8_elements_test

@@ -15,7 +15,7 @@
 #include "kernels/backends/hexagon/emulated_session.h"
 #include "proto/base/model/number_format.h"
 
-namespace runnel::hexagon {
+namespace runnel::hexagon::hexagon_counts_test {
 namespace {
 
 enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
@@ -248,4 +248,4 @@ INSTANTIATE_TEST_SUITE_P(Layers, HexagonCounts, testing::ValuesIn(kRows), [](con
 });
 
 }  // namespace
-}  // namespace runnel::hexagon
+}  // namespace runnel::hexagon::hexagon_counts_test

@@ -17,7 +17,7 @@
 #include "tests/support/scratch.h"
 #include "worker/measure/backend_check.h"
 
-namespace runnel::hexagon {
+namespace runnel::hexagon::hexagon_device_test {
 namespace {
 
 using ::testing::AllOf;
@@ -371,4 +371,4 @@ INSTANTIATE_TEST_SUITE_P(Faults, RunningFaultTest, ::testing::ValuesIn(kRunningF
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace runnel::hexagon
+}  // namespace runnel::hexagon::hexagon_device_test

@@ -16,7 +16,7 @@
 #include "kernels/backends/hexagon/memory_budget.h"
 #include "kernels/backends/hexagon/packed_sizes.h"
 
-namespace runnel::hexagon {
+namespace runnel::hexagon::hexagon_regions_test {
 namespace {
 
 // With slack, one region.
@@ -376,4 +376,4 @@ TEST(HexagonRegions, AProgramPacksNoMoreThanItMust) {
 }
 
 }  // namespace
-}  // namespace runnel::hexagon
+}  // namespace runnel::hexagon::hexagon_regions_test

@@ -14,7 +14,7 @@
 #include "kernels/backends/lost_backend.h"
 #include "tests/kernels/op_harness.h"
 
-namespace runnel::hexagon {
+namespace runnel::hexagon::hexagon_session_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -233,4 +233,4 @@ TEST(HexagonSession, AProgramThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace runnel::hexagon
+}  // namespace runnel::hexagon::hexagon_session_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel::inference {
+namespace runnel::inference::allocation_test {
 namespace {
 
 TEST(Allocation, APassOfAGraphMakesNone) {
@@ -45,4 +45,4 @@ TEST(Allocation, APassOfAGraphMakesNone) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::allocation_test

@@ -6,7 +6,7 @@
 #include "proto/base/random.h"
 #include "tests/kernels/inference/golden.h"
 
-namespace runnel::inference {
+namespace runnel::inference::calibration_test {
 namespace {
 
 using nlohmann::json;
@@ -127,4 +127,4 @@ TEST(Requantize, AFactorHas31BitsAndOneRounding) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::calibration_test

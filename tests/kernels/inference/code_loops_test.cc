@@ -15,7 +15,7 @@
 #include "kernels/models/graph/factor.h"
 #include "proto/base/random.h"
 
-namespace runnel::inference {
+namespace runnel::inference::code_loops_test {
 namespace {
 
 using cpu::CodeAddition;
@@ -287,4 +287,4 @@ INSTANTIATE_TEST_SUITE_P(Rows, CodeLoopsTest, testing::ValuesIn(SupportedCodeLoo
                          [](const auto& row) { return std::string(row.param->name); });
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::code_loops_test

@@ -11,7 +11,7 @@
 #include "kernels/backends/cpu/codes/code_product.h"
 #include "proto/base/random.h"
 
-namespace runnel::cpu {
+namespace runnel::cpu::depthwise_codes_test {
 namespace {
 
 constexpr int64_t kBatch = 2;
@@ -138,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(Rows, DepthwiseCodesTest, testing::ValuesIn(SupportedCo
                          [](const auto& row) { return std::string(row.param->name); });
 
 }  // namespace
-}  // namespace runnel::cpu
+}  // namespace runnel::cpu::depthwise_codes_test

@@ -11,7 +11,7 @@
 #include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel::inference {
+namespace runnel::inference::executor_test {
 namespace {
 
 // The first state with batch norms that have seen something.
@@ -282,4 +282,4 @@ TEST(Int8Models, ProductsWithZerosAreTheGoldenOnes) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::executor_test

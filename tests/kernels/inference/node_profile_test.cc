@@ -11,7 +11,7 @@
 #include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel::inference {
+namespace runnel::inference::node_profile_test {
 namespace {
 
 struct Made {
@@ -185,4 +185,4 @@ TEST(WinogradChoice, TakesWhatIsFaster) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::node_profile_test

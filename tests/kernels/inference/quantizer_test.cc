@@ -11,7 +11,7 @@
 #include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
-namespace runnel::inference {
+namespace runnel::inference::quantizer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -200,4 +200,4 @@ TEST(Int8Graph, OneFromOutsideIsChecked) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::quantizer_test

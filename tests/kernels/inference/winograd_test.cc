@@ -9,7 +9,7 @@
 #include "tests/kernels/inference/golden.h"
 #include "tests/kernels/inference/run_graph.h"
 
-namespace runnel::inference {
+namespace runnel::inference::winograd_test {
 namespace {
 
 using nlohmann::json;
@@ -198,4 +198,4 @@ TEST(Winograd, ConvolutionsAreTheGoldenOnesOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::inference::winograd_test

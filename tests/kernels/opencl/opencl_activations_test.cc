@@ -17,7 +17,7 @@
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/half_floats.h"
 
-namespace runnel::opencl {
+namespace runnel::opencl::opencl_activations_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -217,4 +217,4 @@ TEST_F(OpenClActivationsTest, TheNumericsClassTells) {
 }
 
 }  // namespace
-}  // namespace runnel::opencl
+}  // namespace runnel::opencl::opencl_activations_test

@@ -24,7 +24,7 @@
 #include "tests/kernels/opencl/uneven_conv.h"
 #include "tests/kernels/program_bench.h"
 
-namespace runnel::opencl {
+namespace runnel::opencl::opencl_codes_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -327,4 +327,4 @@ TEST(CodePairsOfGraphs, AllProductsGiveCodes) {
 }
 
 }  // namespace
-}  // namespace runnel::opencl
+}  // namespace runnel::opencl::opencl_codes_test

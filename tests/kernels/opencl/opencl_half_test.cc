@@ -19,7 +19,7 @@
 #include "tests/kernels/program_bench.h"
 #include "tests/kernels/stage_harness.h"
 
-namespace runnel::opencl {
+namespace runnel::opencl::opencl_half_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -240,4 +240,4 @@ TEST_F(OpenClHalfTest, TheNumericsClassTells) {
 }
 
 }  // namespace
-}  // namespace runnel::opencl
+}  // namespace runnel::opencl::opencl_half_test

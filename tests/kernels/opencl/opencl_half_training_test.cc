@@ -12,7 +12,7 @@
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
-namespace runnel::opencl {
+namespace runnel::opencl::opencl_half_training_test {
 namespace {
 
 // Makes again what batch normalisations give.
@@ -207,4 +207,4 @@ TEST_F(OpenClHalfTrainingTest, BoundaryTensorsAreFp32WithTheValuesOfHalves) {
 }
 
 }  // namespace
-}  // namespace runnel::opencl
+}  // namespace runnel::opencl::opencl_half_training_test

@@ -20,7 +20,7 @@
 #include "tests/kernels/opencl/uneven_conv.h"
 #include "tests/support/scratch.h"
 
-namespace runnel::opencl {
+namespace runnel::opencl::opencl_test {
 namespace {
 
 using ::testing::AllOf;
@@ -394,4 +394,4 @@ TEST(ProductPlanTest, SlicesGiveEachUnitWorkAndStayIn32Bits) {
 }
 
 }  // namespace
-}  // namespace runnel::opencl
+}  // namespace runnel::opencl::opencl_test

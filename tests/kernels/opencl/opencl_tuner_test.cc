@@ -16,7 +16,7 @@
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/opencl_faults.h"
 
-namespace runnel::opencl {
+namespace runnel::opencl::opencl_tuner_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -201,4 +201,4 @@ TEST_F(OpenClTunerTest, AChoiceIsWhatPreparedProgramsTake) {
 }
 
 }  // namespace
-}  // namespace runnel::opencl
+}  // namespace runnel::opencl::opencl_tuner_test

@@ -14,7 +14,7 @@
 #include "tests/kernels/small/exact_model.h"
 #include "tests/support/case_count.h"
 
-namespace runnel::small {
+namespace runnel::small::primitives_test {
 namespace {
 
 const auto kShapes = static_cast<int>(CaseCount(200));
@@ -351,4 +351,4 @@ TEST(Numbers, HalvesAreRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace runnel::small
+}  // namespace runnel::small::primitives_test

@@ -17,7 +17,7 @@
 #include "partition/zoo/zoo.h"
 #include "tests/support/case_count.h"
 
-namespace runnel::small {
+namespace runnel::small::small_products_test {
 namespace {
 
 const auto kShapes = static_cast<int>(CaseCount(200));
@@ -255,4 +255,4 @@ TEST(SmallMemory, ResNet8AndDsCnnAtBatchOne) {
 }
 
 }  // namespace
-}  // namespace runnel::small
+}  // namespace runnel::small::small_products_test

@@ -9,7 +9,7 @@
 #include "tests/support/scratch.h"
 #include "worker/energy/training_use.h"
 
-namespace runnel {
+namespace runnel::energy_counter_test {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -170,4 +170,4 @@ TEST(TrainingUse, ACounterThatFellSilentIsReplacedByTheModel) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::energy_counter_test

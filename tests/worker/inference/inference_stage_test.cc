@@ -20,7 +20,7 @@
 #include "worker/inference/graph_convert.h"
 #include "worker/inference/inference_profile.h"
 
-namespace runnel {
+namespace runnel::inference_stage_test {
 namespace {
 
 using inference::Int8Graph;
@@ -355,4 +355,4 @@ TEST(InferenceProfile, GraphsForTimingFitEveryModel) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::inference_stage_test

@@ -15,7 +15,7 @@
 #include "worker/core/backend_arithmetic.h"
 #include "worker/measure/backend_verdicts.h"
 
-namespace runnel {
+namespace runnel::backend_check_test {
 namespace {
 
 using ::testing::AllOf;
@@ -203,4 +203,4 @@ TEST(LostBackend, TheMarkTravelsWithTheStatus) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::backend_check_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::device_description_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -27,4 +27,4 @@ TEST(DeviceDescription, NamesHostProcessorsAndProgram) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::device_description_test

@@ -12,7 +12,7 @@
 #include "partition/zoo/zoo.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::measurement_store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TEST(DefaultStateFolder, TakesTheFirstThatIsSet) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::measurement_store_test

@@ -15,7 +15,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/processor_time.h"
 
-namespace runnel {
+namespace runnel::profiler_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST(ProcessorTime, CountsFromResumeToPause) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::profiler_test

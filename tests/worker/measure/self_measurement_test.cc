@@ -9,7 +9,7 @@
 #include "partition/zoo/zoo.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::self_measurement_test {
 namespace {
 
 using ::testing::Contains;
@@ -168,4 +168,4 @@ TEST_F(SelfMeasurementTest, APingIsAnsweredAtOnce) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::self_measurement_test

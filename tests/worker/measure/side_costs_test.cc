@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
 
-namespace runnel {
+namespace runnel::side_costs_test {
 namespace {
 
 TEST(SideCosts, TheDearestCodecCounts) {
@@ -52,4 +52,4 @@ TEST(SideCosts, SaysWhyTheTransportCannotBeMeasured) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::side_costs_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::device_identity_test {
 namespace {
 
 using ::testing::MatchesRegex;
@@ -62,4 +62,4 @@ TEST(DeviceIdentity, ADamagedFileIsWrittenAnew) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::device_identity_test

@@ -9,7 +9,7 @@
 #include "tests/support/scratch.h"
 #include "worker/membership/certificate_keeper.h"
 
-namespace runnel {
+namespace runnel::membership_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -95,4 +95,4 @@ TEST_F(MembershipTest, AnotherDevicesCertificateIsNotTaken) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::membership_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::replica_sender_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -95,4 +95,4 @@ TEST(PieceHead, RefusesWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::replica_sender_test

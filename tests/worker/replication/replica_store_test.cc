@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::replica_store_test {
 namespace {
 
 constexpr auto kOwn = ReplicaSource::kOwn;
@@ -125,4 +125,4 @@ TEST(ReplicaStore, SaysWhichLayerIsMissing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::replica_store_test

@@ -7,7 +7,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 
-namespace runnel {
+namespace runnel::replica_stream_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST(ReplicaStream, LayersThatTheModelHasNot) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::replica_stream_test

@@ -12,7 +12,7 @@
 #include "proto/base/model/initial_state.h"
 #include "tests/support/in_process/loopback.h"
 
-namespace runnel {
+namespace runnel::stage_replication_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -173,4 +173,4 @@ TEST_F(StageReplicationTest, ACopyThatOvertakesACommitDropsNothing) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::stage_replication_test

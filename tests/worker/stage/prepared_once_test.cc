@@ -14,7 +14,7 @@
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
 
-namespace runnel {
+namespace runnel::prepared_once_test {
 namespace {
 
 constexpr int64_t kSamples = 4;
@@ -109,4 +109,4 @@ TEST(PreparedOnce, OnSeveralProcessors) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::prepared_once_test

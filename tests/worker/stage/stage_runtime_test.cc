@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/base/codecs.h"
 
-namespace runnel {
+namespace runnel::stage_runtime_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -276,4 +276,4 @@ TEST(StageRuntime, ALossThatIsNotFiniteEndsTheStage) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::stage_runtime_test

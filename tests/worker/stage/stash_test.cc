@@ -4,7 +4,7 @@
 #include "kernels/backends/host/host_memory.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::stash_test {
 namespace {
 
 MicroBatch Place(int64_t sequence) {
@@ -132,4 +132,4 @@ TEST(Stash, RefusesWhatTheDeviceHasNoMemoryFor) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::stash_test

@@ -7,7 +7,7 @@
 #include "kernels/ir/recipe.h"
 #include "partition/zoo/zoo.h"
 
-namespace runnel {
+namespace runnel::work_energy_test {
 namespace {
 
 Program Compile(const std::string& model, const std::string& recipe, int64_t batch) {
@@ -76,4 +76,4 @@ TEST(WorkEnergy, EightBitsCostLess) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::work_energy_test

@@ -11,7 +11,7 @@
 #include "proto/process/atomic_file.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::tuning_store_test {
 namespace {
 
 using ::testing::AllOf;
@@ -97,4 +97,4 @@ TEST_F(TuningStoreTest, WithoutAFolderNothingIsKept) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::tuning_store_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/plan/layer_range.h"
 
-namespace runnel {
+namespace runnel::layer_profile_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -82,4 +82,4 @@ TEST(LayerProfile, LayersTakeTogetherWhatTheirPartTook) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::layer_profile_test

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::link_rates_test {
 namespace {
 
 constexpr double kMbps = 125'000;  // bytes a second
@@ -266,4 +266,4 @@ TEST(LinkRates, ARadioStaysOne) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_rates_test

@@ -7,7 +7,7 @@
 #include "proto/base/training/dials/dials.h"
 #include "proto/base/training/dials/gradient_bits.h"
 
-namespace runnel {
+namespace runnel::plateau_bits_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -162,4 +162,4 @@ TEST(GradientBitsSetting, RuleOrSchedule) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::plateau_bits_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace runnel {
+namespace runnel::progressive_precision_test {
 namespace {
 
 using nlohmann::json;
@@ -152,4 +152,4 @@ TEST(ProgressivePrecision, StatesAndArgumentsThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::progressive_precision_test

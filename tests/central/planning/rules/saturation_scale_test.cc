@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/training/dials/loss_scale.h"
 
-namespace runnel {
+namespace runnel::saturation_scale_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -90,4 +90,4 @@ TEST(LossScale, IsTheLastChangeElseTheSettings) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::saturation_scale_test

@@ -10,7 +10,7 @@
 #include "proto/process/atomic_file.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::best_checkpoint_test {
 namespace {
 
 class BestCheckpointTest : public ::testing::Test {
@@ -92,4 +92,4 @@ TEST_F(BestCheckpointTest, WithoutFilesThereIsNone) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::best_checkpoint_test

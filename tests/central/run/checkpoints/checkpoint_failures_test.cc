@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 
-namespace runnel {
+namespace runnel::checkpoint_failures_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(CheckpointFailures, OneThatIsLeftOutIsNoFailure) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::checkpoint_failures_test

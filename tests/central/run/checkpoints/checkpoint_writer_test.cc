@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::checkpoint_writer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -122,4 +122,4 @@ TEST_F(CheckpointWriterTest, AnErrorIsToldAndTheNextIsTried) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::checkpoint_writer_test

@@ -7,7 +7,7 @@
 #include "proto/base/training/dials/gradient_bits.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::barrier_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -143,4 +143,4 @@ TEST_F(BarrierTest, AnEvaluationOfOtherSamplesIsAnError) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::barrier_test

@@ -7,7 +7,7 @@
 #include "tests/central/run/machines/machine_effects.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::coordinator_losses_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -133,4 +133,4 @@ TEST_F(CoordinatorLosses, WhereNothingMovesTheRunEndsAndSaysWhatItWaitsFor) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_losses_test

@@ -2,7 +2,7 @@
 
 #include "tests/central/run/machines/training_cluster.h"
 
-namespace runnel {
+namespace runnel::coordinator_members_test {
 namespace {
 
 using ::testing::Contains;
@@ -252,4 +252,4 @@ TEST(CoordinatorMembers, TheListSaysWhatEachDoes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_members_test

@@ -12,7 +12,7 @@
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::coordinator_move_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -269,4 +269,4 @@ TEST(CoordinatorMove, StopAskedForWhileLayersMoveIsHeardAtOnce) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_move_test

@@ -11,7 +11,7 @@
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::coordinator_probe_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -171,4 +171,4 @@ TEST_F(ProbingCluster, StopIsHeardWhileAPathIsMeasured) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_probe_test

@@ -13,7 +13,7 @@
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::coordinator_profile_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -299,4 +299,4 @@ TEST(CoordinatorProfile, OfFewLayersAllRangesAreMeasured) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_profile_test

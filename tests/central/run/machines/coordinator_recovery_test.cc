@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/training_cluster.h"
 
-namespace runnel {
+namespace runnel::coordinator_recovery_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -449,4 +449,4 @@ TEST(CoordinatorRecovery, AWorkerThatGoesOnLosingItsBackendEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_recovery_test

@@ -3,7 +3,7 @@
 
 #include "tests/central/run/machines/training_cluster.h"
 
-namespace runnel {
+namespace runnel::coordinator_replication_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST(CoordinatorReplication, LostWhileItHandsOverWhatItHas) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_replication_test

@@ -3,7 +3,7 @@
 
 #include "tests/central/run/machines/training_cluster.h"
 
-namespace runnel {
+namespace runnel::coordinator_second_choice_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -172,4 +172,4 @@ TEST(CoordinatorSpare, AMoveThatDoesNotUseItGoesOnWithoutIt) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_second_choice_test

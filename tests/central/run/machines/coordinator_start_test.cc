@@ -13,7 +13,7 @@
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::coordinator_start_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -249,4 +249,4 @@ TEST_F(CoordinatorStart, WithAllOfThemItBeginsAtOnce) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_start_test

@@ -9,7 +9,7 @@
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::coordinator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -433,4 +433,4 @@ TEST(Coordinator, AWorkerThatLeavesAfterItsLastStateIsNotMissed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::coordinator_test

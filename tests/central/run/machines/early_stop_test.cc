@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace runnel {
+namespace runnel::early_stop_test {
 namespace {
 
 TEST(EarlyStopTest, CountsEvaluationsSinceTheBest) {
@@ -60,4 +60,4 @@ TEST(EarlyStopTest, NeverWithoutPatience) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::early_stop_test

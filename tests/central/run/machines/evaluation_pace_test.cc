@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::evaluation_pace_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST_F(EvaluationPaceTest, CountsWhatAStageOnTheSameProcessorLost) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::evaluation_pace_test

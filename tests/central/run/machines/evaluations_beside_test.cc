@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::evaluations_beside_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST_F(EvaluationsBesideTest, WhatIsLaterThanTheBarrierOfARecoveryIsForgotten) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::evaluations_beside_test

@@ -10,7 +10,7 @@
 #include "proto/base/model/initial_state.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::move_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -241,4 +241,4 @@ TEST_F(MoveTest, APlanThatDoesNotFitTheModelIsNotBegun) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::move_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::program_lists_test {
 namespace {
 
 using ::testing::AllOf;
@@ -160,4 +160,4 @@ TEST_F(ProcessorsTest, APlanSaysWhatComputesAndWhy) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::program_lists_test

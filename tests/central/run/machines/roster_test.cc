@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::roster_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -340,4 +340,4 @@ TEST_F(TwoLocalsTest, OneThatWasDrainedIsStartedAgainLast) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::roster_test

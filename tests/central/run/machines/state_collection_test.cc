@@ -8,7 +8,7 @@
 #include "proto/base/model/initial_state.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::state_collection_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST_F(StateCollectionTest, PartsThatAreNotTheModelAreAnError) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::state_collection_test

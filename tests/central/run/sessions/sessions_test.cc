@@ -12,7 +12,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 
-namespace runnel {
+namespace runnel::sessions_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -106,4 +106,4 @@ TEST(HeadClasses, AnotherEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::sessions_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::local_workers_test {
 namespace {
 
 using ::testing::AllOf;
@@ -63,4 +63,4 @@ TEST_F(LocalWorkersTest, AnEndInOrderIsNoNews) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::local_workers_test

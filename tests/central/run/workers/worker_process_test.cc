@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scratch.h"
 
-namespace runnel {
+namespace runnel::worker_process_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -209,4 +209,4 @@ TEST(FindWorkerBinary, EnvironmentThenBeside) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::worker_process_test

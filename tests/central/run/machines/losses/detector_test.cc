@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::detector_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -361,4 +361,4 @@ TEST(StandstillTest, EndsWhatWaitsForWhatNeverComes) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::detector_test

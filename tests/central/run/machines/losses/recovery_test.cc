@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::recovery_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -200,4 +200,4 @@ TEST(Recovery, ASlowPathIsKnownBeforeTheFirstState) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::recovery_test

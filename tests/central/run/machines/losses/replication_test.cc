@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::replication_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -152,4 +152,4 @@ TEST_F(ReplicationTest, WhatIsLaterThanTheStepThatTheRunIsAtIsVoid) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::replication_test

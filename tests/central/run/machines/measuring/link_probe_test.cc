@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::link_probe_test {
 namespace {
 
 using ::testing::Each;
@@ -214,4 +214,4 @@ TEST_F(LinkProbeTest, WhoLeavesIsSkipped) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::link_probe_test

@@ -11,7 +11,7 @@
 #include "tests/central/run/machines/machine_effects.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::measurement_test {
 namespace {
 
 using ::testing::Each;
@@ -316,4 +316,4 @@ TEST_F(MeasurementTest, WrongAnswersAreErrors) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::measurement_test

@@ -8,7 +8,7 @@
 #include "tests/central/run/machines/machine_effects.h"
 #include "tests/central/scripted_planner.h"
 
-namespace runnel {
+namespace runnel::measuring_test {
 namespace {
 
 using ::testing::Contains;
@@ -138,4 +138,4 @@ TEST_F(MeasuringTest, NothingIsLeftOfWhatIsCancelled) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::measuring_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
 
-namespace runnel {
+namespace runnel::medium_probe_test {
 namespace {
 
 constexpr double kMbps = 10;
@@ -162,4 +162,4 @@ TEST_F(MediumProbeTest, FastPathsAreNotProbed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::medium_probe_test
