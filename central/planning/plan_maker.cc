@@ -146,6 +146,7 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.caps = inputs_.caps;
   request.barrier_every = inputs_.barrier_every;
   request.barrier_pause_seconds = cluster.barrier_pause_seconds;
+  request.noise_ratio = cluster.noise_ratio;
   request.looks_ahead = inputs_.looks_ahead;
   request.raised_looks_ahead = inputs_.raised_looks_ahead;
   if (!cluster.times.empty()) AddDeviceCosts(cluster, request);
