@@ -108,7 +108,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
                                            const std::vector<DeviceTimes>& times) {
   std::vector<int> numbers;
   const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
-  cluster_ = MeasuredCluster();
+  cluster_ = {.noise_ratio = cluster_.noise_ratio};
   std::vector<bool> usable;
   for (size_t i = 0; i < devices.size(); ++i) {
     // One that was lost again, or came when the others had been measured.

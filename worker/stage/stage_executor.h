@@ -125,7 +125,6 @@ class StageExecutor final : public StageEngine {
     std::optional<CompiledStage> programs;
     std::unique_ptr<Memory> gradients;
     std::vector<std::unique_ptr<Memory>> free_scratch;
-    int64_t memory_bytes_before = 0;
     RangeTally range;  // counts in place of the stage's
   };
 

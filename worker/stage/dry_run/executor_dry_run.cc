@@ -16,7 +16,6 @@ absl::Status StageExecutor::BeginDryRun() {
     if (IsTrainable(tensor.spec.role) && !HasSlots(tensor.spec) && !tensor.spec.frozen)
       return absl::UnimplementedError("a dry run of weights that are no floats");
   }
-  const int64_t bytes_before = *memory_bytes_;
   std::optional<CompiledStage> programs;
   if (programs_.steps_in_backward()) {
     RUNNEL_ASSIGN_OR_RETURN(programs, CompiledStage::Create(options_, optimizer_.optimizer,
@@ -34,7 +33,6 @@ absl::Status StageExecutor::BeginDryRun() {
     dry->programs = std::exchange(programs_, *std::move(programs));
     *memory_bytes_ += programs_.memory_bytes();
   }
-  dry->memory_bytes_before = bytes_before;
   dry_run_ = std::move(dry);
   return absl::OkStatus();
 }
@@ -43,10 +41,11 @@ absl::Status StageExecutor::EndDryRun() {
   const std::unique_ptr<DryRun> dry = std::move(dry_run_);
   trained_grid_bits_ = dry->trained_grid_bits;
   if (dry->programs.has_value()) {
+    *memory_bytes_ -= programs_.memory_bytes() + programs_.layout().gradient_bytes +
+                      static_cast<int64_t>(free_scratch_.size()) * programs_.scratch_bytes();
     std::swap(gradients_, dry->gradients);
     std::swap(free_scratch_, dry->free_scratch);
     std::swap(programs_, *dry->programs);
-    *memory_bytes_ = dry->memory_bytes_before;
   }
   RUNNEL_ASSIGN_OR_RETURN(const Mapping statistics,
                           Mapping::Of(*statistics_, MapAccess::kReadWrite));

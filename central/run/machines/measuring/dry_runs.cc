@@ -10,6 +10,28 @@
 #include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
+
+// Of a micro-batch over all links, there and back: once as it is, once encoded. Rates that were not
+// measured count for nothing.
+double LinkSeconds(const std::vector<StageStatus>& stages) {
+  const auto seconds = [](int64_t bytes, int64_t frames, double bytes_per_second) {
+    if (frames == 0 || bytes_per_second <= 0) return 0.0;
+    return static_cast<double>(bytes) / static_cast<double>(frames) / bytes_per_second;
+  };
+  double sum = 0;
+  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+    const Telemetry& above = stages[i].telemetry;
+    const Telemetry& below = stages[i + 1].telemetry;
+    sum += seconds(above.raw_bytes_down + above.bytes_down, above.frames_down,
+                   below.upstream_bytes_per_second);
+    sum += seconds(below.raw_bytes_up + below.bytes_up, below.frames_up,
+                   above.downstream_bytes_per_second);
+  }
+  return sum;
+}
+
+}  // namespace
 
 bool DryRuns::Begin(const BarrierReport& report, int64_t now_ns, const ActivePlan& active,
                     RunEffects& effects) {
@@ -53,8 +75,6 @@ bool DryRuns::IsDue(const BarrierReport& report, double loss, const std::string&
   return options_.from_step > 0 || IsAffordable(report, now_ns);
 }
 
-// Passes follow each other through all stages: each takes about as many periods as there are stages,
-// and the first estimate is `first_margin` times that.
 bool DryRuns::IsAffordable(const BarrierReport& report, int64_t now_ns) const {
   const int64_t steps = report.step - since_.step;
   if (steps == 0) return false;
@@ -64,9 +84,11 @@ bool DryRuns::IsAffordable(const BarrierReport& report, int64_t now_ns) const {
       step_seconds * static_cast<double>(options_.stop_step) /
       static_cast<double>(batching_.FirstSequence(options_.stop_step).value());
   double seconds = last() != nullptr ? last()->seconds : 0;
+  // One pass after the other goes through all stages, of which none takes longer than a period.
   if (seconds == 0) {
-    seconds = options_.first_margin * kDryPasses * static_cast<double>(options_.micro_batches) *
-              static_cast<double>(report.stages.size()) * micro_batch_seconds;
+    const double computed = static_cast<double>(report.stages.size()) * micro_batch_seconds;
+    seconds = static_cast<double>(options_.micro_batches) *
+              (kDryPasses * computed + LinkSeconds(report.stages));
   }
   const double run_seconds = step_seconds * static_cast<double>(options_.stop_step);
   return spent_seconds_ + seconds <= options_.most_share * run_seconds;

@@ -30,8 +30,6 @@ struct DryRunOptions {
   double most_share = 0.005;  // of the run's time, for all of them
   int64_t micro_batches = 4;  // of one
   int64_t least_step = 200;   // before the first one, with from_step 0
-  // The first one is taken to last so many times its computation: exact tensors are large on links.
-  double first_margin = 2;
 };
 
 class DryRuns {

@@ -94,18 +94,31 @@ TEST_F(DryRunsTest, AgainWithOtherCodecsAndNeverWithoutALoss) {
   EXPECT_TRUE(Begins(80));
 }
 
-// 3 stages, 8 passes, twice the time: 24 s of 0.5 % of the run.
+// 3 stages, 8 passes, half a second a micro-batch: 12 s of 0.5 % of the run.
 TEST_F(DryRunsTest, WithinAShareOfTheRun) {
-  Make({.from_step = 0, .stop_step = 4790});
+  Make({.from_step = 0, .stop_step = 2390});
   EXPECT_FALSE(Begins(100));
   EXPECT_FALSE(Begins(400)) << "too dear";
-  Make({.from_step = 0, .stop_step = 4810});
+  Make({.from_step = 0, .stop_step = 2410});
   EXPECT_FALSE(Begins(100)) << "too early";
   ASSERT_TRUE(Begins(500));
-  Ends(0.02, 10);
-  EXPECT_TRUE(Begins(600, 0.4, 10)) << "20 s of 24";
-  Ends(0.02, 10);
-  EXPECT_FALSE(Begins(700, 0.1, 20)) << "30 s";
+  Ends(0.02, 5);
+  EXPECT_TRUE(Begins(600, 0.4, 5)) << "10 s of 12";
+  Ends(0.02, 5);
+  EXPECT_FALSE(Begins(700, 0.1, 10)) << "15 s";
+}
+
+// Exact tensors are large on slow links: 5 kB and 1 kB a frame at 10 kB/s, once a micro-batch.
+TEST_F(DryRunsTest, TheFirstEstimateKnowsTheLinks) {
+  for (const int64_t stop_step : {2870, 2890}) {
+    Make({.from_step = 0, .stop_step = stop_step});
+    active_.stages[0].telemetry.frames_down = 10;
+    active_.stages[0].telemetry.raw_bytes_down = 50'000;
+    active_.stages[0].telemetry.bytes_down = 10'000;
+    active_.stages[1].telemetry.upstream_bytes_per_second = 10'000;
+    EXPECT_FALSE(Begins(100));
+    EXPECT_EQ(Begins(500), stop_step == 2890) << "12 and 2.4 s";
+  }
 }
 
 TEST_F(DryRunsTest, IsGivenUpAndGoesOnFromACheckpoint) {
