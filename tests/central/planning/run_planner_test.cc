@@ -312,13 +312,15 @@ TEST(RunPlanner, CodecsAreChargedWhatTheyWereMeasuredToAdd) {
   settings.local_workers = 1;
   settings.workers = 1;
   settings.policy = "runnel";
-  settings.links = "4";
+  settings.links = "1";
+  settings.learning_budget = 1;
+  settings.bits = "bandwidth";
   RunSetup setup = SetUpRun(settings).value();
   ASSERT_TRUE(SetTrainingSamples(1000, setup).ok());
   const auto planner = MakeRunPlanner(setup, 1000).value();
   std::vector<DeviceFacts> devices(2);
   devices[0].is_local = true;
-  const std::vector<DeviceTimes> times(2, DeviceTimes::ByLayer(std::vector<double>(6, 0.02)));
+  const std::vector<DeviceTimes> times(2, DeviceTimes::ByLayer(std::vector<double>(6, 0.1)));
   const Plan plan = planner->FirstPlan(devices, times).value();
   const double by_table = NoiseByTable(plan, 0);
   ASSERT_GT(by_table, 0);

@@ -143,9 +143,13 @@ absl::Status DryRuns::CheckState(absl::string_view state) {
 std::string ToString(const NoiseMeasured& noise) {
   if (!std::isfinite(noise.added))
     return "what codecs add to the gradients' noise could not be measured: they are not finite";
-  return absl::StrFormat(
-      "%s add %.2g %% to the gradients' noise, by measurement (%.2g %% by the table of codecs)",
-      noise.codecs, 100 * noise.added, 100 * noise.by_table);
+  const auto percent = [](double share) {
+    return share < 0.1 ? absl::StrFormat("%.2g", 100 * share)
+                       : absl::StrFormat("%.0f", 100 * share);
+  };
+  return absl::StrCat(noise.codecs, " add ", percent(noise.added),
+                      " % to the gradients' noise, by measurement (", percent(noise.by_table),
+                      " % by the table of codecs)");
 }
 
 }  // namespace runnel
