@@ -1,5 +1,6 @@
 #include "central/run/machines/measuring/dry_runs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -83,7 +84,8 @@ bool DryRuns::IsAffordable(const BarrierReport& report, int64_t now_ns) const {
   const double micro_batch_seconds =
       step_seconds * static_cast<double>(options_.stop_step) /
       static_cast<double>(batching_.FirstSequence(options_.stop_step).value());
-  double seconds = last() != nullptr ? last()->seconds : 0;
+  double seconds = 0;
+  for (const auto& [step, noise] : measured_) seconds = std::max(seconds, noise.seconds);
   // One pass after the other goes through all stages, of which none takes longer than a period.
   if (seconds == 0) {
     const double computed = static_cast<double>(report.stages.size()) * micro_batch_seconds;
