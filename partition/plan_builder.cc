@@ -220,7 +220,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     cost.backward = choice.backward;
     cost.forward_works = !choice.forward.is_identity();
     cost.backward_works = !choice.backward.is_identity();
-    cost.noise = choice.noise;
+    cost.noise = choice.noise * request.noise_ratio;
     cost.lossy_directions = choice.lossy_directions;
     for (const LayerInfo& info : infos) {
       cost.down_bytes.push_back(choice.encoded_forward(info.output).value() + kFrameHeaderBytes);

@@ -59,6 +59,8 @@ struct PlanRequest {
   bool looks_ahead = false;              // PipelineModel
   bool raised_looks_ahead = false;
   double noise_budget = std::numeric_limits<double>::infinity();  // PipelineModel
+  // What codecs were measured to add to the gradients' noise, as a share of CodecChoice::noise.
+  double noise_ratio = 1;
   const CostModel* compute = nullptr;  // may be null for policies without needs_profile
   std::vector<int64_t> caps;           // one a stage instead of the schedule's; empty: none
   // Last layer of each stage of the current plan, for policies whose next plan depends on it; stage

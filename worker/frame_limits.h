@@ -18,6 +18,9 @@ struct StageFrameSizes {
     int64_t input = 0;  // first stage: bytes of the samples, else of an evaluation's activation
     int64_t activation = 0;  // most encoded bytes of the stage's input, over all epochs
     int64_t gradient = 0;    // most encoded bytes of the gradient of its output
+    // Not encoded, as a dry run's first passes send them.
+    int64_t raw_activation = 0;
+    int64_t raw_gradient = 0;
   };
   bool first_stage = false;
   int64_t labels_per_sample = 0;  // 0: none come, the loss is elsewhere

@@ -295,4 +295,22 @@ absl::Status LinkCodecs::RestoreStates(const std::vector<EncoderState>& states) 
   return absl::OkStatus();
 }
 
+absl::Status LinkCodecs::BeginDryRun() {
+  for (Ends& ends : ends_) {
+    ends.kept_encoder = std::move(ends.encoder);
+    ends.kept_encoder_of = ends.encoder_of;
+    if (ends.kept_encoder == nullptr) continue;
+    ends.encoder = ends.encoder_of->NewEncoder(ends.key);
+    RUNNEL_RETURN_IF_ERROR(ends.encoder->RestoreState(ends.kept_encoder->SaveState()));
+  }
+  return absl::OkStatus();
+}
+
+void LinkCodecs::EndDryRun() {
+  for (Ends& ends : ends_) {
+    ends.encoder = std::move(ends.kept_encoder);
+    ends.encoder_of = std::exchange(ends.kept_encoder_of, nullptr);
+  }
+}
+
 }  // namespace runnel

@@ -53,6 +53,11 @@ class LinkCodecs {
                                            BufferPool& pool) const;
   int64_t EvaluationBytes(const Shape& shape) const;
 
+  // In between the encoders are copies of those that trained, which come back at the end as they
+  // were. While the lane is empty. Errors as RestoreStates.
+  absl::Status BeginDryRun();
+  void EndDryRun();
+
   // Bytes of a boundary tensor in memory.
   int64_t TensorBytes(Direction direction, const Shape& shape) const {
     return BoundaryBytes(format_, shape, direction);
@@ -86,6 +91,9 @@ class LinkCodecs {
     std::unique_ptr<Encoder> encoder;
     const Codec* encoder_of = nullptr;
     Codecs receives;
+    // In a dry run: the encoder of training.
+    std::unique_ptr<Encoder> kept_encoder;
+    const Codec* kept_encoder_of = nullptr;
   };
   Ends& at(Direction direction) { return ends_[static_cast<int>(direction)]; }
   const Ends& at(Direction direction) const { return ends_[static_cast<int>(direction)]; }

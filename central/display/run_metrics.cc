@@ -102,6 +102,22 @@ void AddRecoveries(const std::vector<RecoverySummary>& recoveries, MetricText& t
   }
 }
 
+// The last measurement.
+void AddGradientNoise(const std::vector<NoiseSummary>& measured, MetricText& text) {
+  if (measured.empty()) return;
+  const NoiseSummary& last = measured.back();
+  text.Add({"runnel_gradient_noise_added_ratio",
+            "What codecs add to the gradients' noise, as a share of what mini-batches have."},
+           {}, last.added);
+  text.Add({"runnel_gradient_noise_table_ratio", "The same by the table of codecs."}, {},
+           last.by_table);
+  text.Add({"runnel_gradient_noise_scale_samples",
+            "Samples of a mini-batch whose gradient has as much noise as length; 0: not known."},
+           {}, last.scale_samples);
+  text.Add({"runnel_gradient_noise_step", "Step of the last measurement of codecs' noise."}, {},
+           AsDouble(last.step));
+}
+
 void AddReplication(const ReplicationSummary& replication, MetricText& text) {
   text.Add({"runnel_replicas_total", "Barriers whose state neighbours keep a copy of."}, {},
            AsDouble(replication.count));
@@ -226,6 +242,7 @@ std::string MetricsText(const ShownRun& run) {
   AddLinks(run.view, figures, text);
   AddRecoveries(run.view.recoveries, text);
   AddReplication(run.view.replication, text);
+  AddGradientNoise(run.view.gradient_noise, text);
   return text.Text();
 }
 

@@ -65,9 +65,10 @@ struct RunView {
   PeriodComparison period = {};  // the last report's comparison
   std::vector<RecoverySummary> recoveries = {};
   ReplicationSummary replication = {};
-  std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
-  std::vector<int64_t> stage_samples = {};       // that each has trained since the plan holds
-  std::vector<LinkView> links = {};              // of the plan
+  std::vector<NoiseSummary> gradient_noise = {};  // measurements so far
+  std::vector<StageSeconds> stage_seconds = {};   // by stage; empty: nothing is known
+  std::vector<int64_t> stage_samples = {};        // that each has trained since the plan holds
+  std::vector<LinkView> links = {};               // of the plan
   std::vector<WorkerView> workers = {};
 };
 

@@ -25,6 +25,10 @@ constexpr size_t kStarts = 3;
 // Single directions are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
+// Of a link, by the relative errors of its tensors. An error of an activation reaches a gradient
+// twice: by the loss and by the product with it.
+double NoiseOfErrors(double forward, double backward) { return 2 * forward + backward; }
+
 // Adds the link's codecs to `choices` if they are not there.
 absl::Status AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
                        std::vector<CodecChoice>& choices) {
@@ -216,8 +220,7 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
                           MeanRelativeError(choice.forward, Direction::kForward, epochs));
   RUNNEL_ASSIGN_OR_RETURN(const double up,
                           MeanRelativeError(choice.backward, Direction::kBackward, epochs));
-  // An error of an activation reaches a gradient twice: by the loss and by the product with it.
-  choice.noise = 2 * down + up;
+  choice.noise = NoiseOfErrors(down, up);
   choice.lossy_directions = (down > 0 ? 1 : 0) + (up > 0 ? 1 : 0);
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward,
                           MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
@@ -226,15 +229,39 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
   return choice;
 }
 
-std::string NoiseText(const Plan& plan, double noise) {
+std::string LossyCodecsText(const Plan& plan) {
   std::vector<std::string> ways;
   for (const auto& [codecs, way] : {std::pair(&LinkPlan::codec_forward, "forward"),
                                     std::pair(&LinkPlan::codec_backward, "back")}) {
     const std::string text = LossyBitsText(plan, codecs);
     if (!text.empty()) ways.push_back(absl::StrCat(text, " ", way));
   }
-  return absl::StrFormat("%s add about %.2g %% to the gradients' noise",
-                         absl::StrJoin(ways, " and "), 100 * noise);
+  return absl::StrJoin(ways, " and ");
+}
+
+std::string NoiseText(const Plan& plan, double noise) {
+  return absl::StrFormat("%s add about %.2g %% to the gradients' noise", LossyCodecsText(plan),
+                         100 * noise);
+}
+
+Plan PlanInEpoch(Plan plan, int64_t epoch) {
+  const auto only = [epoch](const CodecSchedule& codecs) {
+    return CodecSchedule(codecs.steps()[codecs.StepIn(epoch)].codec);
+  };
+  for (LinkPlan& link : plan.links) link = {only(link.codec_forward), only(link.codec_backward)};
+  return plan;
+}
+
+double NoiseByTable(const Plan& plan, int64_t epoch) {
+  double noise = 0;
+  for (const LinkPlan& link : PlanInEpoch(plan, epoch).links) {
+    const auto error = [](const CodecSchedule& codecs, Direction direction) {
+      return MeanRelativeError(codecs, direction, 1).value_or(0);
+    };
+    noise += NoiseOfErrors(error(link.codec_forward, Direction::kForward),
+                           error(link.codec_backward, Direction::kBackward));
+  }
+  return noise;
 }
 
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {

@@ -54,6 +54,15 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
 // about 2 % to the gradients' noise".
 std::string NoiseText(const Plan& plan, double noise);
 
+// The first words of NoiseText; empty: nothing is lost.
+std::string LossyCodecsText(const Plan& plan);
+
+// `plan` with the codecs of this epoch alone.
+Plan PlanInEpoch(Plan plan, int64_t epoch);
+
+// AddedNoise of the plan's codecs in this epoch by the table of codecs; codecs are known.
+double NoiseByTable(const Plan& plan, int64_t epoch);
+
 // Adds the codecs of `plan` to those that the request knows, so that PlacementOf finds them.
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request);
 

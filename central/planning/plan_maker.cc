@@ -146,6 +146,9 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.caps = inputs_.caps;
   request.barrier_every = inputs_.barrier_every;
   request.barrier_pause_seconds = cluster.barrier_pause_seconds;
+  request.noise_ratio = cluster.noise_ratio;
+  // A plan that was measured to add more is charged without end, so that another one takes its place.
+  if (codecs.follow_links) request.noise_budget = codecs.bits.noise_budget;
   request.looks_ahead = inputs_.looks_ahead;
   request.raised_looks_ahead = inputs_.raised_looks_ahead;
   if (!cluster.times.empty()) AddDeviceCosts(cluster, request);

@@ -83,6 +83,10 @@ class Planner {
   virtual absl::StatusOr<DeviceTimes> Characterise(int device,
                                                    const std::vector<double>& seconds) = 0;
 
+  // What the codecs of the plan that holds were measured to add to the gradients' noise: plans from
+  // now on are charged by it.
+  virtual void SetNoise(const NoiseMeasured& /*noise*/) {}
+
   // ---- for the journal
 
   // Figures of links at the first plan; none: nothing was known.

@@ -47,7 +47,7 @@ double Apart(double a, double b) {
 // they may lengthen.
 double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_seconds) {
   if (a.times.size() != b.times.size() || a.rates.size() != b.rates.size()) return kNeverAlike;
-  double apart = 0;
+  double apart = Apart(a.noise_ratio, b.noise_ratio);
   for (size_t i = 0; i < a.times.size(); ++i)
     apart = std::max(apart, Apart(a.times[i].Sum(), b.times[i].Sum()));
   for (size_t i = 0; i < a.rates.size(); ++i) {

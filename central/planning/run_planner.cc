@@ -1,6 +1,7 @@
 #include "central/planning/run_planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -14,6 +15,9 @@
 
 namespace runnel {
 namespace {
+
+// A measurement is not taken to say that codecs lose nothing, or everything.
+constexpr double kLeastNoiseRatio = 0.01;
 
 ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   ReplannerOptions options;
@@ -104,7 +108,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
                                            const std::vector<DeviceTimes>& times) {
   std::vector<int> numbers;
   const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
-  cluster_ = MeasuredCluster();
+  cluster_ = {.noise_ratio = cluster_.noise_ratio};
   std::vector<bool> usable;
   for (size_t i = 0; i < devices.size(); ++i) {
     // One that was lost again, or came when the others had been measured.
@@ -138,6 +142,12 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   const absl::StatusOr<double> even_period_s = EvenPeriodSeconds(inputs(), numbers, cluster);
   if (even_period_s.ok()) forecast_.even_samples_per_s = samples / *even_period_s;
   return plan;
+}
+
+void RunPlanner::SetNoise(const NoiseMeasured& noise) {
+  if (noise.by_table <= 0 || !std::isfinite(noise.added)) return;
+  cluster_.noise_ratio =
+      std::clamp(noise.added / noise.by_table, kLeastNoiseRatio, 1 / kLeastNoiseRatio);
 }
 
 std::string RunPlanner::Explanation() const {

@@ -45,6 +45,7 @@ class RunPlanner final : public Planner {
   BarrierDecision AtBarrier(const BarrierReport& report) override;
   absl::StatusOr<Plan> PlanForSurvivors(const BarrierReport& report) override;
   absl::StatusOr<DeviceTimes> Characterise(int device, const std::vector<double>& seconds) override;
+  void SetNoise(const NoiseMeasured& noise) override;
   PlanBandwidth AssumedBandwidth(const Plan& plan) const override;
   std::string Explanation() const override;
   double predicted_samples_per_s() const override { return forecast_.samples_per_s; }

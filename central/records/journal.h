@@ -143,6 +143,21 @@ struct EvaluationRecorded {
   friend bool operator==(const EvaluationRecorded&, const EvaluationRecorded&) = default;
 };
 
+// "gradient_noise": what codecs added to the noise of gradients, measured in a dry run at a barrier
+// (proto/base/training/gradient_noise.h).
+struct NoiseMeasured {
+  int64_t step = 0;
+  double added = 0;          // share of the noise that mini-batches have
+  double by_table = 0;       // what the table of codecs says of the same codecs
+  double scale_samples = 0;  // the gradient noise scale; 0: not known
+  int64_t micro_batches = 0;
+  double loss = 0;     // mean over the training since the barrier before
+  double seconds = 0;  // that training stood for it
+  std::string codecs;  // for people
+
+  friend bool operator==(const NoiseMeasured&, const NoiseMeasured&) = default;
+};
+
 // "worker_lost"
 struct WorkerLost {
   int64_t step = 0;  // last barrier before it
@@ -181,7 +196,7 @@ struct RunFinished {
 using JournalRecord =
     std::variant<RunStarted, RunResumed, LinksKnown, PlanDecided, TrainingChanged,
                  SubModelsMeasured, BarrierPassed, CheckpointWritten, EvaluationRecorded,
-                 WorkerLost, Recovered, RunStopped, RunFinished>;
+                 NoiseMeasured, WorkerLost, Recovered, RunStopped, RunFinished>;
 
 // One line without its end. InvalidArgument of the reader names what is wrong.
 std::string JournalLine(const JournalRecord& record);

@@ -150,6 +150,17 @@ struct Writer {
     json["accuracy"] = r.accuracy;
     json["loss"] = r.loss;
   }
+  void operator()(const NoiseMeasured& r) {
+    json["record"] = "gradient_noise";
+    json["step"] = r.step;
+    json["added"] = r.added;
+    json["by_table"] = r.by_table;
+    json["scale_samples"] = r.scale_samples;
+    json["micro_batches"] = r.micro_batches;
+    json["loss"] = r.loss;
+    json["seconds"] = r.seconds;
+    json["codecs"] = r.codecs;
+  }
   void operator()(const WorkerLost& r) {
     json["record"] = "worker_lost";
     json["step"] = r.step;
@@ -285,6 +296,19 @@ absl::StatusOr<JournalRecord> ReadEvaluation(JsonObject& object) {
   return r;
 }
 
+absl::StatusOr<JournalRecord> ReadNoise(JsonObject& object) {
+  NoiseMeasured r;
+  object.Read("step", r.step)
+      .Measurement("added", r.added)
+      .Read("by_table", r.by_table)
+      .Read("scale_samples", r.scale_samples)
+      .Read("micro_batches", r.micro_batches)
+      .Measurement("loss", r.loss)
+      .Read("seconds", r.seconds)
+      .Read("codecs", r.codecs);
+  return r;
+}
+
 absl::StatusOr<JournalRecord> ReadWorkerLost(JsonObject& object) {
   WorkerLost r;
   int32_t device = 0;
@@ -327,6 +351,7 @@ constexpr struct {
     {"barrier", ReadBarrier},
     {"checkpoint", ReadCheckpointWritten},
     {"evaluation", ReadEvaluation},
+    {"gradient_noise", ReadNoise},
     {"worker_lost", ReadWorkerLost},
     {"recovered", ReadRecovered},
     {"stopped", ReadStopped},

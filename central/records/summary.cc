@@ -73,6 +73,16 @@ Json ToJson(const ReplicationSummary& replication) {
               {"took_s", replication.took_s}, {"bytes", replication.bytes}};
 }
 
+Json ToJson(const NoiseSummary& noise) {
+  return Json{{"step", noise.step},
+              {"added", noise.added},
+              {"by_table", noise.by_table},
+              {"scale_samples", noise.scale_samples},
+              {"micro_batches", noise.micro_batches},
+              {"seconds", noise.seconds},
+              {"codecs", noise.codecs}};
+}
+
 Json ToJson(const TimelinePoint& point) {
   return Json{{"batches", point.batches}, {"seconds", point.seconds}};
 }
@@ -159,6 +169,7 @@ std::string SummaryToJson(const RunSummary& summary) {
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
+  if (!summary.gradient_noise.empty()) json["gradient_noise"] = ListToJson(summary.gradient_noise);
   if (summary.stopped_early) json["stopped_early"] = true;
   if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
   if (summary.precision.has_value())

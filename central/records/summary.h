@@ -131,6 +131,17 @@ struct EvaluationSummary {
   double loss = 0;
 };
 
+// A measurement of what codecs add to the gradients' noise (NoiseMeasured).
+struct NoiseSummary {
+  int64_t step = 0;
+  double added = 0;
+  double by_table = 0;
+  double scale_samples = 0;
+  int64_t micro_batches = 0;
+  double seconds = 0;
+  std::string codecs;
+};
+
 struct RunSummary {
   double accuracy = 0;         // of the last evaluation, in [0, 1]
   double loss = 0;             // of the last evaluation
@@ -169,6 +180,7 @@ struct RunSummary {
   std::vector<EvaluationSummary> evaluations;
   std::vector<RecoverySummary> recoveries;
   ReplicationSummary replication;
+  std::vector<NoiseSummary> gradient_noise;  // left out if there is none
   std::vector<TimelinePoint> timeline;
 };
 
@@ -179,7 +191,7 @@ struct RunSummary {
 // turns, levels[]}], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],
-// links[], stages[], evaluations[], recoveries[], replication {}, timeline[]; keys as the members
+// links[], stages[], evaluations[], recoveries[], replication {}, [gradient_noise[]], timeline[]; keys as the members
 // above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 

@@ -84,6 +84,11 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   // A plain loop beside a training is worth no recovery: its weights come again.
   options.recovers = !job.plan_only && !(job.evaluate_only && setup.plain_loop);
   options.replicate_every = setup.settings.replicate_every;
+  options.dry_runs.stop_step = job.stop_step;
+  const bool compares = !setup.plain_loop && !job.evaluate_only && !job.plan_only &&
+                        !setup.format.integer_parameters() && !setup.format.integer_boundaries();
+  if (compares) options.dry_runs.from_step = setup.settings.measure_noise;
+  options.dry_runs_state = job.dry_runs_state;
   options.layer_bytes = StateBytes(setup.model, setup.format).value();
   options.changes = job.changes;
   options.planner = job.planner;

@@ -91,7 +91,13 @@ void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation) {
   Check(log_->file.Append(row));
 }
 
+void RunRecord::AddNoise(const NoiseMeasured& noise) {
+  noise_.push_back({noise.step, noise.added, noise.by_table, noise.scale_samples,
+                    noise.micro_batches, noise.seconds, noise.codecs});
+}
+
 void RunRecord::GoBackTo(int64_t step) {
+  std::erase_if(noise_, [step](const NoiseSummary& one) { return one.step > step; });
   std::erase_if(evaluations_, [step](const EvaluationSummary& one) { return one.step > step; });
   if (!log_.has_value()) return;
   log_->last.step = std::min(log_->last.step, step);
@@ -157,6 +163,7 @@ RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages
   view.training_ns = clock_.training_ns();
   view.plan_ns = clock_.plan_ns();
   view.recoveries = recoveries_.summaries();
+  view.gradient_noise = noise_;
   view.stage_seconds = SecondsOf(stages);
   view.stage_samples = SamplesOf(stages);
   ProgressState& progress = view.progress;
@@ -195,6 +202,7 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   RunSummary summary;
   summary.evaluations = evaluations_;
   summary.recoveries = recoveries_.summaries();
+  summary.gradient_noise = noise_;
   summary.accuracy = evaluations_.empty() ? kNone : evaluations_.back().accuracy;
   summary.loss = evaluations_.empty() ? kNone : evaluations_.back().loss;
   summary.train_loss = epoch_loss_.last();

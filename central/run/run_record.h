@@ -44,7 +44,8 @@ class RunRecord {
   void AddBarrier(int64_t step, const std::vector<StageStatus>& stages);
   // Of a barrier, at any time after it.
   void AddEvaluation(const EvaluationRecorded& evaluation);
-  // Training goes on from the barrier at `step`: what was evaluated after it is void.
+  void AddNoise(const NoiseMeasured& noise);
+  // Training goes on from the barrier at `step`: what was evaluated or measured after it is void.
   void GoBackTo(int64_t step);
 
   // As it stands after the barrier at `step`.
@@ -88,6 +89,7 @@ class RunRecord {
   std::vector<PlanDecided> plans_;
   PlanBandwidth bandwidth_;  // of the last plan
   std::vector<EvaluationSummary> evaluations_;
+  std::vector<NoiseSummary> noise_;
   RecoveryTimes recoveries_;
   std::optional<Log> log_;
 };

@@ -51,6 +51,7 @@ struct TrainingJob {
   std::vector<TrainingChange> changes;
   std::optional<TrainingLog> log = {};
   EarlyStop early_stop = {};
+  std::string dry_runs_state = {};  // DryRuns' in a check-point, checked; empty: none
 };
 
 // What it came to.

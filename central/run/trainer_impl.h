@@ -171,6 +171,9 @@ class Trainer::Impl final : public CentralControlObserver {
     if (job_.evaluate_only) record_->clock().Start();
     feed_.feeder()->FeedEvaluation(effect.first, effect.micro_batches);
   }
+  void CarryOut(FeedDryRun effect) {
+    feed_.feeder()->FeedDryRun(effect.first, effect.training_first, effect.micro_batches);
+  }
   void CarryOut(Persist effect);
   void CarryOut(StateCollected effect);
   void CarryOut(LogLine effect) {
@@ -189,6 +192,7 @@ class Trainer::Impl final : public CentralControlObserver {
     record_->AddBarrier(barrier.step, Stages());
   }
   void Follow(const EvaluationRecorded& evaluation);
+  void Follow(const NoiseMeasured& noise) { record_->AddNoise(noise); }
   void Follow(const Recovered& recovered) {
     record_->GoBackTo(recovered.step);
     parts_.display->GoBackTo(recovered.step);

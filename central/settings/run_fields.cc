@@ -103,6 +103,14 @@ constexpr RunField kFields[] = {
      &S::learning_budget,
      {0}},
 
+    {{"measure-noise", SettingGroup::kLinks,
+      "first step of the measurements of what codecs add to the gradients' noise, by which plans "
+      "are "
+      "charged; 0: from 200 on, for at most 0.5 % of the run's time; -1: none",
+      "100"},
+     &S::measure_noise,
+     {-1}},
+
     {{"schedule", SettingGroup::kPlanning, "order of forwards, backwards and steps", "sync_1f1b"},
      &S::schedule,
      kText},

@@ -40,6 +40,9 @@ struct RunSettings {
   CodecSchedule codec_backward;
   // Most that codecs of --bits bandwidth may add to the gradients' noise, % of it.
   double learning_budget = kLearningBudgetPercent;
+  // Step from which on it is measured what codecs add to the gradients' noise; 0: when it costs
+  // little; -1: never.
+  int64_t measure_noise = 0;
   std::string bits;  // by epoch (compress/bit_schedule.h); empty: what the codecs say
   std::string recipe = "fp32";
   std::string backend = "auto";

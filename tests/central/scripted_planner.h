@@ -22,6 +22,9 @@ class ScriptedPlanner final : public Planner {
   // number.
   int layers = 0;
 
+  std::vector<NoiseMeasured> noise;  // it was told
+
+  void SetNoise(const NoiseMeasured& measured) override { noise.push_back(measured); }
   ProfileNeeds profile_needs() const override { return {}; }
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                  const std::vector<DeviceTimes>&) override {

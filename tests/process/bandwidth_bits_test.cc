@@ -114,6 +114,45 @@ TEST(BandwidthBits, BitsFollowWhatTheStagesMeasure) {
   EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
 }
 
+// Two dry runs, the second one with the weights and encoders that the first one saw, trained on:
+// codecs with state, batch norm, dropout, a last stage that steps in its backward.
+TEST(MeasuredNoise, ChangesNoWeightAndIsSaid) {
+  ScratchDir dir;
+  const std::string journal = dir / "journal.jsonl";
+  const Words run = {"train",
+                     "--quick",
+                     "--model",
+                     "ds_cnn",
+                     "--batch-size",
+                     "8",
+                     "--local-workers",
+                     "3",
+                     "--max-batches",
+                     "12",
+                     "--barrier-every",
+                     "4",
+                     "--eval-every",
+                     "-1",
+                     "--codec-forward",
+                     "amsgrad_mbq:3",
+                     "--codec-backward",
+                     "hadamard_ef:4"};
+  const std::string without = Weights(With(run, {"--measure-noise", "-1"}));
+  const nlohmann::json summary =
+      RunCentral(With(run, {"--measure-noise", "4", "--journal", journal}));
+  EXPECT_EQ(Text(summary, "weights_sha256"), without);
+  EXPECT_EQ(Weights({"replay", "--journal", journal}), without);
+  const auto noise = summary.find("gradient_noise");
+  ASSERT_TRUE(noise != summary.end() && !noise->empty()) << summary;
+  EXPECT_EQ(noise->front()["step"], 4);
+  EXPECT_GT(noise->front()["added"].get<double>(), 0.0001);
+  EXPECT_LT(noise->front()["added"].get<double>(), 2);
+  EXPECT_GT(noise->front()["by_table"].get<double>(), 0);
+  EXPECT_EQ(Text(noise->front(), "codecs"), "3 bits forward and 4 bits back");
+  EXPECT_EQ(Records(journal, "gradient_noise"), static_cast<int>(noise->size()));
+  EXPECT_FALSE(RunCentral(run).contains("gradient_noise")) << "too short a run";
+}
+
 TEST(BandwidthBits, FamiliesMayBeGivenAndBadOnesAreRefused) {
   const nlohmann::json summary =
       RunCentral(With(kRun, {"--policy", "runnel", "--replan", "off", "--codec-forward", "mbq:4",

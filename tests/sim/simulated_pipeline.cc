@@ -291,6 +291,11 @@ class Simulation {
     error_ = absl::InternalError("nobody asked for an evaluation");
   }
   void Carry(int, EvaluationDoneEffect) {}
+  void Carry(int i, BeginDryRunEffect) { NotAsked(i); }
+  void Carry(int i, CompareGradientEffect) { NotAsked(i); }
+  void Carry(int i, EndDryRunEffect) { NotAsked(i); }
+  void Carry(int i, DryRunDoneEffect) { NotAsked(i); }
+  void NotAsked(int) { error_ = absl::InternalError("nobody asked for a dry run"); }
 
   int64_t CodecLane(int i) {
     int64_t& free_ns = stages_[i].codec_free_ns;

@@ -73,6 +73,8 @@ auto Fields(const PrepareStage& m) {
 auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.changes); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence, m.weights_only); }
 auto Fields(const EvaluateRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
+auto Fields(const DryRunRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
+auto Fields(const DryRunDone& m) { return std::tie(m.generation, m.first, m.sums); }
 auto Fields(const Release&) { return std::tuple<>(); }
 auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }
 auto Fields(const StagePrepared& m) { return std::tie(m.generation, m.numerics_class); }

@@ -231,19 +231,19 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
                      {{Text(), 1, 2, Text(), Text(), Real(), Below(2) == 1, Real(), count()},
                       {Text(), 0, 0, "", Text(), Real(), true, Real(), count()}}},
                     Text()},
-      ProcessorList{Processors()}};
+      ProcessorList{Processors()},
+      DryRunDone{generation, sequence, {1 + Below(9), Real(), Real(), Real(), Real()}}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
 
 CentralMessage RandomControlMessages::FromCentral(size_t index) {
   const ModelSpec model = Model();
-  const Plan plan = PlanFor(model.layer_count());
   const Generation generation(static_cast<int32_t>(1 + Below(1000)));
   PrepareStage prepare;
-  prepare.plan = plan;
-  prepare.stage = static_cast<int>(plan.stages.size()) - 1;
-  prepare.plain_loop = plan.stages.size() == 1;
+  prepare.plan = PlanFor(model.layer_count());
+  prepare.stage = static_cast<int>(prepare.plan.stages.size()) - 1;
+  prepare.plain_loop = prepare.plan.stages.size() == 1;
   prepare.model = model;
   prepare.training = Settings();
   prepare.eval_samples = 1 + Below(1000);
@@ -302,7 +302,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Below(2) == 1,
                      Below(2) == 1,
                      Text()},
-      Awaiting{Below(9), 9}};
+      Awaiting{Below(9), 9},
+      DryRunRequest{generation, Sequence(1 + Below(1000000)), 1 + Below(9)}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

@@ -112,6 +112,7 @@ class WorkerCore {
   void On(const RunUntil& grant);
   void On(const SnapshotRequest& request);
   void On(const EvaluateRequest& request);
+  void On(const DryRunRequest& request);
   void On(const Replicate& request);
   void On(const CommitReplicas& commit) { replicas_.Commit(commit.id); }
   void On(const FetchLayers& request);

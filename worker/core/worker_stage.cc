@@ -160,6 +160,7 @@ StageEvents WorkerCore::Events(Generation generation) {
     SendTelemetry();
     Send(done);
   };
+  events.on_dry_run = [this](const DryRunDone& done) { Send(done); };
   events.on_first_backward = [this] { SendTelemetry(); };
   events.on_replicated = [this](const Replicated& replicated) { Send(replicated); };
   // The host is in the middle of something: it goes when the loop is back.
@@ -215,6 +216,15 @@ void WorkerCore::On(const EvaluateRequest& request) {
   if (IsAboutAnother(request.generation)) return;
   if (stage() == nullptr) return FailWithoutStage("evaluate");
   if (absl::Status status = stages_.current()->Evaluate(request.first, request.micro_batches);
+      !status.ok()) {
+    Failed(stages_.generation(), status);
+  }
+}
+
+void WorkerCore::On(const DryRunRequest& request) {
+  if (IsAboutAnother(request.generation)) return;
+  if (stage() == nullptr) return FailWithoutStage("run dry");
+  if (absl::Status status = stages_.current()->DryRun(request.first, request.micro_batches);
       !status.ok()) {
     Failed(stages_.generation(), status);
   }

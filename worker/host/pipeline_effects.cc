@@ -82,6 +82,12 @@ void PipelineHost::ReportWaiting() {
 }
 
 void PipelineHost::Carry(ForwardEffect effect) {
+  if (runtime_.runs_dry()) {
+    // A loss that is no number is for training to find.
+    return Compute(false, [this, effect = std::move(effect)] {
+      return engine_->Forward(effect.place, effect.input, effect.labels);
+    });
+  }
   Compute(true, [this, effect = std::move(effect)] { return Forward(effect); });
 }
 
@@ -105,7 +111,7 @@ absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& 
 }
 
 void PipelineHost::Carry(InputGradientEffect effect) {
-  Compute(true, [this, effect = std::move(effect)] {
+  Compute(!runtime_.runs_dry(), [this, effect = std::move(effect)] {
     return engine_->InputGradient(effect.place, effect.output_gradient);
   });
 }
@@ -144,7 +150,7 @@ void PipelineHost::Carry(EncodeEffect effect) {
   const MicroBatch place = effect.place;
   lanes_.Code([this, effect = std::move(effect)] { return Encode(effect); },
               [this, direction, place](absl::StatusOr<Payload> payload, int64_t took_ns) {
-                meter_.counts().codec_ns += took_ns;
+                if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
                 Pump(payload.ok() ? runtime_.Encoded(direction, place.sequence, place.samples,
                                                      *std::move(payload))
                                   : payload.status());
@@ -174,7 +180,7 @@ void PipelineHost::Carry(DecodeEffect effect) {
   const Sequence sequence = effect.place.sequence;
   lanes_.Code([this, effect = std::move(effect)] { return Decode(effect); },
               [this, direction, sequence](absl::StatusOr<Payload> tensor, int64_t took_ns) {
-                meter_.counts().codec_ns += took_ns;
+                if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
                 Pump(tensor.ok() ? runtime_.Decoded(direction, sequence, *std::move(tensor))
                                  : tensor.status());
               });
@@ -202,6 +208,39 @@ void PipelineHost::Carry(BarrierEffect effect) {
 void PipelineHost::Carry(EvaluationDoneEffect effect) {
   events_.on_evaluation(
       {generation_, effect.first, effect.loss_sum, effect.correct, effect.samples});
+}
+
+void PipelineHost::Carry(BeginDryRunEffect) {
+  Compute(false, [this]() -> absl::StatusOr<StageCompute::Output> {
+    RUNNEL_RETURN_IF_ERROR(engine_->BeginDryRun());
+    RUNNEL_RETURN_IF_ERROR(codecs_->BeginDryRun());
+    return StageCompute::Output();
+  });
+}
+
+void PipelineHost::Carry(CompareGradientEffect effect) {
+  Compute(false, [this, effect]() -> absl::StatusOr<StageCompute::Output> {
+    RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, /*step=*/false));
+    RUNNEL_RETURN_IF_ERROR(engine_->ReadGradients(comparison_.last));
+    if (effect.is_coded) {
+      comparison_.gradients.AddCoded(comparison_.last);
+    } else {
+      comparison_.gradients.AddExact(comparison_.last);
+    }
+    return StageCompute::Output();
+  });
+}
+
+void PipelineHost::Carry(EndDryRunEffect) {
+  Compute(false, [this]() -> absl::StatusOr<StageCompute::Output> {
+    codecs_->EndDryRun();
+    RUNNEL_RETURN_IF_ERROR(engine_->EndDryRun());
+    return StageCompute::Output();
+  });
+}
+
+void PipelineHost::Carry(DryRunDoneEffect effect) {
+  events_.on_dry_run({generation_, effect.first, std::exchange(comparison_, {}).gradients.sums()});
 }
 
 }  // namespace runnel

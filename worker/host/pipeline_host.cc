@@ -62,7 +62,10 @@ void PipelineHost::SetLimits() {
          .input = sizes.first_stage ? input.elements() * 4 : codecs_->EvaluationBytes(input),
          .activation = codecs_->MaxReceivedBytes(Direction::kForward, input),
          .gradient =
-             codecs_->MaxReceivedBytes(Direction::kBackward, engine_->output_shape(samples))});
+             codecs_->MaxReceivedBytes(Direction::kBackward, engine_->output_shape(samples)),
+         .raw_activation = codecs_->TensorBytes(Direction::kForward, input),
+         .raw_gradient =
+             codecs_->TensorBytes(Direction::kBackward, engine_->output_shape(samples))});
   }
   environment_.limits->Set(AllowedPayloads(sizes));
 }
@@ -116,6 +119,12 @@ absl::Status PipelineHost::RunUntil(Sequence limit) {
 
 absl::Status PipelineHost::Evaluate(Sequence first, int64_t micro_batches) {
   Pump(runtime_.Evaluate(first, micro_batches));
+  return absl::OkStatus();
+}
+
+absl::Status PipelineHost::DryRun(Sequence first, int64_t micro_batches) {
+  comparison_ = Comparison();
+  Pump(runtime_.DryRun(first, micro_batches));
   return absl::OkStatus();
 }
 

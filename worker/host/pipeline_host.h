@@ -16,6 +16,7 @@
 #include "worker/host/stage_meter.h"
 #include "worker/link_codecs.h"
 #include "worker/replication/stage_replication.h"
+#include "worker/stage/dry_run/gradient_comparison.h"
 #include "worker/stage/stage_engine.h"
 #include "worker/stage/stage_runtime.h"
 
@@ -33,6 +34,7 @@ class PipelineHost final : public StageHost {
   void ChangeTraining(const TrainingChange& change) override { engine_->ChangeTraining(change); }
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
+  absl::Status DryRun(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override;
   absl::Status Replicate(const ReplicaId& id) override;
   Telemetry telemetry() const override;
@@ -63,6 +65,10 @@ class PipelineHost final : public StageHost {
   void Carry(DecodeEffect effect);
   void Carry(BarrierEffect effect);
   void Carry(EvaluationDoneEffect effect);
+  void Carry(BeginDryRunEffect);
+  void Carry(CompareGradientEffect effect);
+  void Carry(EndDryRunEffect);
+  void Carry(DryRunDoneEffect effect);
 
   // Both run where tensors are coded.
   absl::StatusOr<Payload> Encode(const EncodeEffect& effect);
@@ -92,6 +98,12 @@ class PipelineHost final : public StageHost {
   NotFinite loss_from_ = NotFinite::kNothing;  // of a loss that is no finite number
   StageLinks links_;
   std::unique_ptr<StageReplication> replication_;
+  // Of the dry run that is under way; compute actions add to it.
+  struct Comparison {
+    GradientComparison gradients;
+    std::vector<float> last;  // gradient
+  };
+  Comparison comparison_;
   StageLanes lanes_;  // last: joined before what their tasks use goes
 };
 

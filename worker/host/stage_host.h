@@ -23,6 +23,7 @@ struct StageEvents {
   std::function<void()> on_ready;  // its links stand
   std::function<void(Sequence)> on_barrier;
   std::function<void(const EvaluationDone&)> on_evaluation;
+  std::function<void(const DryRunDone&)> on_dry_run;
   std::function<void()> on_first_backward;  // the first one of the stage is done
   std::function<void(const Replicated&)> on_replicated;
   std::function<void(const absl::Status&)> on_failed;  // at most once; nothing follows
@@ -41,6 +42,8 @@ class StageHost {
   virtual void ChangeTraining(const TrainingChange& change) = 0;
   virtual absl::Status RunUntil(Sequence limit) = 0;
   virtual absl::Status Evaluate(Sequence first, int64_t micro_batches) = 0;
+  // Only at a barrier. FailedPrecondition: the host has no links whose codecs it could measure.
+  virtual absl::Status DryRun(Sequence first, int64_t micro_batches) = 0;
   // Only at a barrier. Unavailable: the device that holds the state is lost.
   virtual absl::StatusOr<ModelState> TakeSnapshot() = 0;
   // Only at a barrier: copies the state into the store of replicas, and sends it to a neighbour

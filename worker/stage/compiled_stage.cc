@@ -14,7 +14,8 @@
 namespace runnel {
 
 absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& options,
-                                                    const Optimizer* optimizer, Backend& backend) {
+                                                    const Optimizer* optimizer, Backend& backend,
+                                                    bool keeps_gradients) {
   const TrainingSettings& training = options.training;
   const Recipe& recipe = *options.recipe;
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
@@ -28,8 +29,8 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
                             .optimizer = optimizer};
   RUNNEL_ASSIGN_OR_RETURN(programs.rescale, ParseRescale(training.rescale));
   RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(training.batch_split));
-  RUNNEL_ASSIGN_OR_RETURN(const CompileOptions compile,
-                          CompileOptionsFor(traits, recipe, programs));
+  RUNNEL_ASSIGN_OR_RETURN(CompileOptions compile, CompileOptionsFor(traits, recipe, programs));
+  if (keeps_gradients) compile.steps_in_backward = false;
   CompiledStage stage;
   stage.numerics_class_ = traits.numerics_class;
   stage.steps_in_backward_ = compile.steps_in_backward;

@@ -27,9 +27,12 @@ class CompiledStage {
     std::unique_ptr<Executable> executable;
   };
 
-  // `backend` outlives it. Errors as StageExecutor::Create.
+  // `backend` outlives it. keeps_gradients: weight-gradients are there behind a backward, and no
+  // backward takes a step, which is the default where they need not be. Errors as
+  // StageExecutor::Create.
   static absl::StatusOr<CompiledStage> Create(const StageExecutorOptions& options,
-                                              const Optimizer* optimizer, Backend& backend);
+                                              const Optimizer* optimizer, Backend& backend,
+                                              bool keeps_gradients = false);
 
   // InvalidArgument: there is no program for this size.
   absl::StatusOr<const Sized*> ForSamples(int64_t samples) const;

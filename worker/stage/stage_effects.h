@@ -76,10 +76,25 @@ struct EvaluationDoneEffect {
   int64_t correct;
   int64_t samples;
 };
+// Of a dry run (worker/stage/dry_run/stage_dry_run.h); but for the last all are compute effects.
+// From BeginDryRunEffect to EndDryRunEffect nothing that is computed or coded leaves a trace in the
+// stage's state.
+struct BeginDryRunEffect {};
+// The weight-gradient of the micro-batch, without a step; it is the exact one, or the same one's
+// with codecs.
+struct CompareGradientEffect {
+  MicroBatch place;
+  bool is_coded;
+};
+struct EndDryRunEffect {};
+struct DryRunDoneEffect {
+  Sequence first;
+};
 
 using Effect = std::variant<SendEffect, AcknowledgeEffect, ForwardEffect, InputGradientEffect,
                             WeightGradientEffect, EvaluateEffect, EncodeEffect, DecodeEffect,
-                            BarrierEffect, EvaluationDoneEffect>;
+                            BarrierEffect, EvaluationDoneEffect, BeginDryRunEffect,
+                            CompareGradientEffect, EndDryRunEffect, DryRunDoneEffect>;
 
 // Result of a compute effect.
 struct ComputeResult {

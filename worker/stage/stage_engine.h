@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +39,14 @@ class StageEngine : public StageCompute {
   virtual absl::StatusOr<ModelState> ExportState() const { return OnlyEvaluates(); }
   // Applies a change from the next micro-batch on.
   virtual void ChangeTraining(const TrainingChange&) {}
+
+  // Between them Forward, InputGradient and WeightGradient without a step leave no trace in the state
+  // and in what is counted. No micro-batch is in flight at either. Unimplemented: the stage's
+  // weight-gradients are no floats.
+  virtual absl::Status BeginDryRun() { return OnlyEvaluates(); }
+  virtual absl::Status EndDryRun() { return OnlyEvaluates(); }
+  // In a dry run, behind a WeightGradient: its result, one tensor after the other.
+  virtual absl::Status ReadGradients(std::vector<float>&) const { return OnlyEvaluates(); }
 
   // Of the backend that computes.
   virtual std::string numerics_class() const = 0;

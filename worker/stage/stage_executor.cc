@@ -44,6 +44,7 @@ StageExecutor::StageExecutor(StageExecutorOptions options, OptimizerChoice optim
       range_(numbers_.scales_loss() ? std::make_unique<RangeTally>() : nullptr) {}
 
 absl::Status StageExecutor::AllocateState(Backend* backend) {
+  backend_ = backend;
   allocate_ = [backend, total = memory_bytes_](int64_t bytes) {
     *total += bytes;
     return backend->Allocate(bytes);
@@ -120,7 +121,7 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.grid_bits = PrecisionAt(precision_, options_.changes, options_.training.run_steps,
                                   place.epoch, place.step);
   if (range_ == nullptr) return context;
-  context.range = range_.get();
+  context.range = dry_run_ != nullptr ? &dry_run_->range : range_.get();
   context.loss_scale =
       static_cast<double>(LossScaleAt(options_.training, options_.changes, place.step));
   return context;
@@ -134,7 +135,7 @@ GridBits StageExecutor::EvaluatedGridBits() const {
 }
 
 void StageExecutor::CountGradients(const Program& program, Part part) {
-  if (range_ == nullptr) return;
+  if (range_ == nullptr || dry_run_ != nullptr) return;
   for (const Instruction& instruction : program.part(part)) {
     if (RangeTally::MakesGradients(instruction.code))
       gradient_values_ += program.buffers[instruction.outputs[0]].shape.elements();
@@ -142,7 +143,7 @@ void StageExecutor::CountGradients(const Program& program, Part part) {
 }
 
 void StageExecutor::CountMacs(const Program& program, const GridBits& bits) {
-  if (!options_.recipe->family->grids.any()) return;
+  if (!options_.recipe->family->grids.any() || dry_run_ != nullptr) return;
   auto known = macs_.find(&program);
   if (known == macs_.end()) known = macs_.emplace(&program, ProgramMacs::OfTraining(program)).first;
   effective_macs_ = effective_macs_ + known->second.At(bits);

@@ -4,6 +4,7 @@
 // over the stage's own memory.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -65,6 +66,11 @@ class StageExecutor final : public StageEngine {
   absl::Status WeightGradient(const MicroBatch& place, bool step) override;
   absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
 
+  // Errors as Memory::Map and Backend::Allocate (dry_run/executor_dry_run.cc).
+  absl::Status BeginDryRun() override;
+  absl::Status EndDryRun() override;
+  absl::Status ReadGradients(std::vector<float>& gradients) const override;
+
   // All that have to do with the state: errors as Memory::Map.
   absl::Status ImportState(const ModelState& state) override;
   absl::Status DrawState() override;
@@ -111,6 +117,17 @@ class StageExecutor final : public StageEngine {
   Bindings StateBindings(const Memory& weights, const Memory& scratch) const;
   absl::StatusOr<MappedState> MapState(MapAccess access) const;
 
+  // What a dry run puts back at its end.
+  struct DryRun {
+    std::vector<std::byte> statistics;
+    std::optional<GridBits> trained_grid_bits;
+    // Where backwards take the step: those of training.
+    std::optional<CompiledStage> programs;
+    std::unique_ptr<Memory> gradients;
+    std::vector<std::unique_ptr<Memory>> free_scratch;
+    RangeTally range;  // counts in place of the stage's
+  };
+
   StageExecutorOptions options_;
   NumberFormat numbers_;  // of the recipe and the settings
   OptimizerChoice optimizer_;
@@ -120,6 +137,7 @@ class StageExecutor final : public StageEngine {
   bool forward_only_;  // all layers lie in ModelSpec::frozen_front
   std::unique_ptr<Stash> stash_;
   // The backend's memory.
+  Backend* backend_ = nullptr;
   Stash::AllocateFn allocate_;
   std::unique_ptr<Memory> slots_;  // of the optimizer
   std::unique_ptr<Memory> gradients_;
@@ -134,6 +152,7 @@ class StageExecutor final : public StageEngine {
   std::atomic<int64_t> gradient_values_ = 0;  // values that range_ was asked about
   // One, and one more for each weight-gradient that is deferred.
   std::vector<std::unique_ptr<Memory>> free_scratch_;
+  std::unique_ptr<DryRun> dry_run_;  // null: the stage trains
 };
 
 }  // namespace runnel

@@ -37,7 +37,8 @@ StageRuntime::StageRuntime(StageRuntimeOptions options)
       done_{limit_, limit_, limit_},
       sent_(limit_),
       version_(options_.batching.Locate(options_.first_sequence).step),
-      evaluation_(first_stage(), has_loss(), options_.eval_batch_size, options_.eval_samples) {}
+      evaluation_(first_stage(), has_loss(), options_.eval_batch_size, options_.eval_samples),
+      dry_run_(DryWays()) {}
 
 bool StageRuntime::Decodes(Direction direction) const {
   if (direction == Direction::kForward) {
@@ -54,6 +55,15 @@ bool StageRuntime::Encodes(Direction direction) const {
   return sends_gradients() && !options_.plan.links[options_.stage - 1].codec_backward.is_identity();
 }
 
+StageDryRun::Ways StageRuntime::DryWays() const {
+  StageDryRun::Ways ways{first_stage(), has_loss(), forward_only(), sends_gradients()};
+  for (const Direction direction : kDirections) {
+    ways.encodes[static_cast<int>(direction)] = Encodes(direction);
+    ways.decodes[static_cast<int>(direction)] = Decodes(direction);
+  }
+  return ways;
+}
+
 absl::Status StageRuntime::Fail(std::string what) {
   failed_ = true;
   effects_.clear();
@@ -66,7 +76,8 @@ absl::Status StageRuntime::RunUntil(Sequence limit) {
   if (failed_) return absl::OkStatus();
   if (limit.value() < limit_)
     return Fail(absl::StrCat("grant ", limit.value(), " is behind ", limit_));
-  if (evaluation_.under_way()) return Fail("grant during an evaluation");
+  if (evaluation_.under_way() || dry_run_.under_way())
+    return Fail("grant during an evaluation or a dry run");
   limit_ = limit.value();
   barrier_reported_ = false;
   Advance();
@@ -75,10 +86,21 @@ absl::Status StageRuntime::RunUntil(Sequence limit) {
 
 absl::Status StageRuntime::Evaluate(Sequence first, int64_t micro_batches) {
   if (failed_) return absl::OkStatus();
-  if (!barrier_reported_ || micro_batches < 1)
+  if (!barrier_reported_ || dry_run_.under_way() || micro_batches < 1)
     return Fail("evaluation away from a barrier, or of nothing");
   evaluation_.Begin(first, micro_batches);
   AdvanceEvaluation();
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::DryRun(Sequence first, int64_t micro_batches) {
+  if (failed_) return absl::OkStatus();
+  if (!barrier_reported_ || evaluation_.under_way() || dry_run_.under_way() || micro_batches < 1)
+    return Fail("dry run away from a barrier, or of nothing");
+  std::vector<MicroBatch> places;
+  for (int64_t i = 0; i < micro_batches; ++i)
+    places.push_back(options_.batching.Locate(Sequence(limit_ + i)));
+  dry_run_.Begin(first, std::move(places), effects_);
   return absl::OkStatus();
 }
 
@@ -88,12 +110,16 @@ absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64
                     : kind == FrameKind::kInput || kind == FrameKind::kEvalInput   ? first_stage()
                     : kind == FrameKind::kLabels || kind == FrameKind::kEvalLabels ? has_loss()
                     : kind == FrameKind::kEvalActivation                           ? !first_stage()
-                                                                                   : false;
+                    : kind == FrameKind::kDryInput                                 ? first_stage()
+                    : kind == FrameKind::kDryActivation                            ? !first_stage()
+                    : kind == FrameKind::kDryGradient ? !has_loss() && !forward_only()
+                    : kind == FrameKind::kDryLabels   ? has_loss()
+                                                      : false;
   if (!fits)
     return absl::InvalidArgumentError(
         absl::StrCat("frame kind ", static_cast<int>(kind), " does not belong here"));
   if (kind == FrameKind::kEvalInput || kind == FrameKind::kEvalLabels ||
-      kind == FrameKind::kEvalActivation) {
+      kind == FrameKind::kEvalActivation || IsDry(kind)) {
     return absl::OkStatus();
   }
   if (samples != options_.batching.Locate(sequence).samples) {
@@ -124,6 +150,10 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
   if (failed_) return absl::OkStatus();
   if (absl::Status status = CheckArrival(kind, sequence, samples); !status.ok()) {
     return Fail(std::string(status.message()));
+  }
+  if (IsDry(kind)) {
+    const absl::Status taken = dry_run_.Arrived(kind, sequence, std::move(payload), effects_);
+    return taken.ok() ? taken : Fail(std::string(taken.message()));
   }
   const MicroBatch place = options_.batching.Locate(sequence);
   switch (kind) {
@@ -169,6 +199,10 @@ void StageRuntime::Accept(Direction direction, MicroBatch place, Payload payload
 
 absl::Status StageRuntime::Decoded(Direction direction, Sequence sequence, Payload tensor) {
   if (failed_) return absl::OkStatus();
+  if (dry_run_.under_way()) {
+    dry_run_.Decoded(direction, std::move(tensor), effects_);
+    return absl::OkStatus();
+  }
   --codec_outstanding_;
   Accept(direction, options_.batching.Locate(sequence), std::move(tensor));
   Advance();
@@ -178,6 +212,10 @@ absl::Status StageRuntime::Decoded(Direction direction, Sequence sequence, Paylo
 absl::Status StageRuntime::Encoded(Direction direction, Sequence sequence, int64_t samples,
                                    Payload payload) {
   if (failed_) return absl::OkStatus();
+  if (dry_run_.under_way()) {
+    dry_run_.Encoded(direction, std::move(payload), effects_);
+    return absl::OkStatus();
+  }
   --codec_outstanding_;
   Send(direction, sequence, samples, std::move(payload));
   Advance();
@@ -209,6 +247,10 @@ void StageRuntime::Emit(Direction direction, const MicroBatch& place, Payload te
 
 absl::Status StageRuntime::ComputeDone(ComputeResult result) {
   if (failed_) return absl::OkStatus();
+  if (dry_run_.under_way()) {
+    dry_run_.Computed(std::move(result), effects_);
+    return absl::OkStatus();
+  }
   const Running finished = std::exchange(running_, Running::kNothing);
   // An evaluation may find an infinite loss: that is news, not the end.
   if (finished == Running::kForward && !std::isfinite(result.loss_sum)) {

@@ -19,6 +19,7 @@
 #include "proto/base/training/batching.h"
 #include "proto/transport/link/frame.h"
 #include "worker/stage/arrivals.h"
+#include "worker/stage/dry_run/stage_dry_run.h"
 #include "worker/stage/stage_effects.h"
 #include "worker/stage/stage_evaluation.h"
 
@@ -42,6 +43,8 @@ class StageRuntime {
   // nothing more. RunUntil: micro-batches below `limit` may run; a barrier. Grows.
   absl::Status RunUntil(Sequence limit);
   absl::Status Evaluate(Sequence first, int64_t micro_batches);
+  // The next micro-batches of the training, without a step; `first`: of the frames' own sequences.
+  absl::Status DryRun(Sequence first, int64_t micro_batches);
   // A data frame, in order within its kind (LinkSession's delivery).
   absl::Status Arrived(FrameKind kind, Sequence sequence, int64_t samples, Payload payload);
   absl::Status Decoded(Direction direction, Sequence sequence, Payload tensor);
@@ -71,9 +74,12 @@ class StageRuntime {
   int64_t version() const { return version_; }
   bool at_barrier() const { return barrier_reported_; }
   const LossCounters& loss() const { return loss_; }
-  int64_t evaluated() const { return evaluation_.evaluated(); }
+  // Grows with each micro-batch that is evaluated or runs dry.
+  int64_t evaluated() const { return evaluation_.evaluated() + dry_run_.passes(); }
+  bool runs_dry() const { return dry_run_.under_way(); }
 
  private:
+  StageDryRun::Ways DryWays() const;
   const StagePlan& plan() const { return options_.plan.stages[options_.stage]; }
   // The stage before gets no gradient; the acknowledgement of an activation, sent when its forward
   // begins, ends its micro-batch there.
@@ -113,6 +119,7 @@ class StageRuntime {
   std::map<int64_t, Payload> gradients_;  // by sequence
   LossCounters loss_;
   StageEvaluation evaluation_;
+  StageDryRun dry_run_;
 };
 
 }  // namespace runnel

@@ -35,6 +35,8 @@ struct MeasuredCluster {
   std::vector<double> profiled_sums = {};
   // Pause of computation at a barrier, from the last end to the first start; 0: not known.
   double barrier_pause_seconds = 0;
+  // PlanRequest
+  double noise_ratio = 1;
 };
 
 }  // namespace runnel

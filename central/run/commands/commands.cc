@@ -11,6 +11,7 @@
 #include "central/display/state_json.h"
 #include "central/planning/fixed_planner.h"
 #include "central/planning/what_if.h"
+#include "central/run/machines/measuring/dry_runs.h"
 #include "central/run/own_model.h"
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
@@ -284,6 +285,11 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   if (const auto seen = checkpoint.rules.find(std::string(EarlyStop::kName));
       seen != checkpoint.rules.end())
     RUNNEL_RETURN_IF_ERROR(job.early_stop.Restore(seen->second));
+  if (const auto noise = checkpoint.rules.find(std::string(DryRuns::kName));
+      noise != checkpoint.rules.end()) {
+    RUNNEL_RETURN_IF_ERROR(DryRuns::CheckState(noise->second));
+    job.dry_runs_state = noise->second;
+  }
   if (job.early_stop.is_due()) job.stop_step = checkpoint.step;
   const auto logs = TrainingLog::Files(settings.log, settings.tensorboard);
   if (!logs.empty()) {

@@ -95,6 +95,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.tensorboard.clear();
   settings.report.clear();
   settings.metrics_port.reset();
+  settings.measure_noise = -1;  // plans follow the journal
   settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));
   RUNNEL_ASSIGN_OR_RETURN(StartWeights start, StartOf(first.setup, context.logger));

@@ -33,6 +33,7 @@ void Feeder::Connect(Generation generation, const LinkTarget& first, const LinkT
   generation_ = generation;
   window_ = window;
   training_ = {first_sequence.value(), first_sequence.value(), first_sequence.value()};
+  dry_run_ = {};
   first_ = MakeLink(first);
   last_ = first == last ? nullptr : MakeLink(last);
 }
@@ -48,6 +49,13 @@ void Feeder::FeedEvaluation(Sequence first, int64_t micro_batches) {
   Pump();
 }
 
+void Feeder::FeedDryRun(Sequence first, Sequence training_first, int64_t micro_batches) {
+  dry_run_first_ = first.value();
+  dry_run_training_first_ = training_first.value();
+  dry_run_ = {first.value(), first.value(), first.value() + kDryPasses * micro_batches};
+  Pump();
+}
+
 int64_t Feeder::evaluated() const {
   if (first_ == nullptr) return 0;
   const LinkShell& link = last_ != nullptr ? *last_ : *first_;
@@ -58,6 +66,7 @@ int64_t Feeder::evaluated() const {
 void Feeder::Pump() {
   PumpTraining();
   PumpEvaluation();
+  PumpDryRun();
 }
 
 void Feeder::PumpTraining() {
@@ -81,6 +90,27 @@ void Feeder::PumpEvaluation() {
   while (evaluation_.inputs < evaluation_.limit &&
          evaluation_.inputs < evaluation_.labels - waiting() + window_) {
     SendEvaluation(evaluation_.inputs++, /*labels=*/false);
+  }
+}
+
+void Feeder::PumpDryRun() {
+  while (dry_run_.inputs < dry_run_.limit &&
+         first_->session().unacknowledged(FrameKind::kDryInput) < window_) {
+    SendDryRun(dry_run_.inputs++, /*labels=*/false);
+  }
+  while (dry_run_.labels < dry_run_.limit &&
+         last().session().unacknowledged(FrameKind::kDryLabels) < window_) {
+    SendDryRun(dry_run_.labels++, /*labels=*/true);
+  }
+}
+
+void Feeder::SendDryRun(int64_t sequence, bool labels) {
+  const int64_t trained = dry_run_training_first_ + (sequence - dry_run_first_) / kDryPasses;
+  const MicroBatch place = batching_.Locate(Sequence(trained));
+  if (labels) {
+    Send(last(), FrameKind::kDryLabels, sequence, place.samples, payloads_.TrainingLabels(place));
+  } else {
+    Send(*first_, FrameKind::kDryInput, sequence, place.samples, payloads_.TrainingSamples(place));
   }
 }
 

@@ -38,6 +38,8 @@ class Feeder {
   void FeedUntil(Sequence limit);
   // Micro-batches of the test set, in order, as evaluation sequences from `first`.
   void FeedEvaluation(Sequence first, int64_t micro_batches);
+  // Each of the micro-batches from training_first twice, as dry sequences from `first`.
+  void FeedDryRun(Sequence first, Sequence training_first, int64_t micro_batches);
   // Micro-batches of the last such evaluation, and those of them that the stage with the loss has
   // taken.
   int64_t evaluation_micro_batches() const { return evaluation_.limit - evaluation_first_; }
@@ -55,8 +57,10 @@ class Feeder {
   void Pump();
   void PumpTraining();
   void PumpEvaluation();
+  void PumpDryRun();
   void SendTraining(int64_t sequence, bool labels);
   void SendEvaluation(int64_t sequence, bool labels);
+  void SendDryRun(int64_t sequence, bool labels);
   void Send(LinkShell& link, FrameKind kind, int64_t sequence, int64_t samples, Payload payload);
 
   EventLoop* loop_;
@@ -71,6 +75,9 @@ class Feeder {
   Range training_;
   Range evaluation_;
   int64_t evaluation_first_ = 0;
+  Range dry_run_;
+  int64_t dry_run_first_ = 0;
+  int64_t dry_run_training_first_ = 0;
   std::unique_ptr<LinkShell> first_;
   std::unique_ptr<LinkShell> last_;  // null if one stage has both
 };

@@ -31,7 +31,11 @@ Coordinator::Coordinator(CoordinatorOptions options, const Batching& batching)
       replication_({options_.recovers ? options_.replicate_every : -1, options_.barriers.rule.every,
                     options_.layer_bytes}),
       recovery_({options_.recovers, options_.layer_bytes, options_.replicate_every >= 0},
-                options_.first_step, std::exchange(options_.initial_state, {})) {}
+                options_.first_step, std::exchange(options_.initial_state, {})),
+      dry_runs_(options_.dry_runs, batching) {
+  if (!dry_runs_.Restore(options_.dry_runs_state).ok() || dry_runs_.last() == nullptr) return;
+  options_.planner->SetNoise(*dry_runs_.last());
+}
 
 RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
 
@@ -144,11 +148,29 @@ void Coordinator::Evaluated(int64_t at, Generation generation,
 
 // Work at a barrier after the evaluation, in order.
 void Coordinator::GoOnAtBarrier() {
+  const bool is_last = barrier_.IsLast(step()) || is_to_end();
+  if (!is_last && barrier_.IsBarrier(step()) &&
+      dry_runs_.Begin(Report(), barrier_.reached_ns(), active_, effects_))
+    return;
   // First, so that a check-point of this barrier has it: the run that goes on from there trains as
   // this one does.
   AskTrainingRules();
-  if (barrier_.IsLast(step()) || is_to_end()) return CollectFinal();
+  if (is_last) return CollectFinal();
   CollectAtBarrier();
+}
+
+void Coordinator::Handle(int device, const DryRunDone& done) {
+  const std::optional<size_t> stage = active_.plan.StageOf(device);
+  if (!stage.has_value()) return;
+  const std::optional<NoiseMeasured> noise = dry_runs_.Add(*stage, done, active_);
+  if (!noise.has_value()) return;
+  effects_.push_back(
+      LogLine{Severity::kInfo, absl::StrCat("step ", step(), ": ", ToString(*noise))});
+  if (dry_runs_.last() != nullptr && dry_runs_.last()->step == step()) {
+    effects_.push_back(Persist{*noise});
+    options_.planner->SetNoise(*noise);
+  }
+  GoOnAtBarrier();
 }
 
 bool Coordinator::EvaluatesBesideHere() {
@@ -197,6 +219,8 @@ RuleStates Coordinator::RuleStatesAt(int64_t step) const {
   RuleStates states = options_.rules == nullptr ? RuleStates() : options_.rules->StatesAt(step);
   if (options_.early_stop.is_on())
     states[std::string(EarlyStop::kName)] = options_.early_stop.StateAt(step);
+  if (std::string noise = dry_runs_.StateAt(step); !noise.empty())
+    states[std::string(DryRuns::kName)] = std::move(noise);
   return states;
 }
 

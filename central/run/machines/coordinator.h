@@ -13,12 +13,13 @@
 //   Barrier       trains up to the next barrier and evaluates there; holds where the run is
 //   BarrierStates the whole model's state at a barrier, collected beside the others' work, and its
 //                 evaluations, where they are worth their price
+//   DryRuns       measures at barriers what codecs add to the gradients' noise
 //   Detector      finds lost workers, and the reason
 //   Replication   has stages keep their states of a barrier among themselves, while they train
 //   Recovery      brings training back after losses of workers
 //   ProgramLists  lists the instructions of a plan that is only shown
 //
-// At a barrier, in this order: evaluation, TrainingRules (what it proposes is journalled and goes
+// At a barrier, in this order: evaluation, DryRuns, TrainingRules (what it proposes is journalled and goes
 // out with the next grant), check-point, Planner (keep, measure first, or move).
 //
 // A machine knows nothing of the others: it is shown the ActivePlan and the Roster, appends its
@@ -54,6 +55,7 @@
 #include "central/run/machines/losses/recovery.h"
 #include "central/run/machines/losses/replication.h"
 #include "central/run/machines/losses/standstill.h"
+#include "central/run/machines/measuring/dry_runs.h"
 #include "central/run/machines/measuring/measuring.h"
 #include "central/run/machines/move.h"
 #include "central/run/machines/program_lists.h"
@@ -92,6 +94,8 @@ struct CoordinatorOptions {
   bool recovers = true;                // false: a lost worker ends the run
   std::vector<int64_t> layer_bytes{};  // bytes of the state, by layer
   int64_t replicate_every = -1;        // ReplicationOptions::every
+  DryRunOptions dry_runs;
+  std::string dry_runs_state = {};  // of a check-point; checked
   // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
   std::vector<TrainingChange> changes;
   TrainingRules* rules = nullptr;  // borrowed; null: nothing changes
@@ -147,7 +151,9 @@ class Coordinator {
   // Workers that dialled in and are there to stay.
   int64_t dialling_workers() const { return roster_.dialling_workers(); }
   const Batching& batching() const { return barrier_.batching(); }
-  bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
+  bool running() const {
+    return !ended() && (barrier_.training() || barrier_.evaluating() || dry_runs_.under_way());
+  }
   // Workers are waited for: those that the run begins with, or one that is started again.
   bool joining() const {
     return !ended() && (!roster_.complete() || gathering_.waits() || recovery_.waiting());
@@ -204,6 +210,7 @@ class Coordinator {
   void Handle(int device, const StageFailed& failed);
   void Handle(int device, const BarrierReached& reached);
   void Handle(int device, const EvaluationDone& done);
+  void Handle(int device, const DryRunDone& done);
   void Handle(int device, const Snapshot& snapshot);
   void Handle(int device, const Telemetry& telemetry);
   void Handle(int device, const Leaving&);
@@ -316,6 +323,7 @@ class Coordinator {
   Replication replication_;
   Recovery recovery_;
   ProgramLists program_lists_;
+  DryRuns dry_runs_;
   ActivePlan active_;
   RunCourse course_;
 };

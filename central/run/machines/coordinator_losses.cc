@@ -36,6 +36,7 @@ std::string Coordinator::PhaseText() const {
   if (move_.revocable()) return "stages are prepared";
   if (move_.under_way()) return "stages connect to each other";
   if (barrier_.evaluating()) return "the pipeline evaluates";
+  if (dry_runs_.under_way()) return "the noise of gradients is measured";
   if (states_.collection().under_way()) return "states are collected";
   return "the stages train";
 }

@@ -83,6 +83,7 @@ void Coordinator::GoBack() {
   DropChangesAfter(to, options_.changes);
   if (options_.rules != nullptr) options_.rules->GoBackTo(to);
   options_.early_stop.GoBackTo(to);
+  dry_runs_.GoBackTo(to);
   course_.GoBack();
 }
 

@@ -59,6 +59,12 @@ struct FeedEvaluation {
   Sequence first;
   int64_t micro_batches;
 };
+// Each of these micro-batches of the training twice, as dry sequences from `first`.
+struct FeedDryRun {
+  Sequence first;
+  Sequence training_first;
+  int64_t micro_batches;
+};
 // A record for the journal and for people: plans, barriers, evaluations, losses of workers.
 // Decisions (plans, changes of training, recoveries) are on the disk before the effects behind them
 // are carried out; other records are before the next decision and the next check-point.
@@ -115,9 +121,10 @@ struct RunEnded {
   bool stopped_by_user;
 };
 
-using RunEffect = std::variant<SendControl, CloseControl, ProbePort, SetTimer, AllowRelay,
-                               ConnectFeed, StopFeed, StartLocalWorker, FeedUntil, FeedEvaluation,
-                               Persist, StateCollected, RecoveryReached, LogLine, RunEnded>;
+using RunEffect =
+    std::variant<SendControl, CloseControl, ProbePort, SetTimer, AllowRelay, ConnectFeed, StopFeed,
+                 StartLocalWorker, FeedUntil, FeedEvaluation, FeedDryRun, Persist, StateCollected,
+                 RecoveryReached, LogLine, RunEnded>;
 using RunEffects = std::vector<RunEffect>;
 
 }  // namespace runnel

@@ -24,6 +24,7 @@
 #include "proto/base/plan/processor_facts.h"
 #include "proto/base/plan/program_listing.h"
 #include "proto/base/training/codec_id.h"
+#include "proto/base/training/gradient_noise.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 #include "proto/transport/link/link_target.h"
@@ -33,7 +34,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 22;
+inline constexpr int32_t kProtocolVersion = 23;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -200,6 +201,15 @@ struct EvaluationDone {
   int64_t samples = 0;
 };
 
+// From each stage: the dry run whose frames began at `first` is done. Sums of a gradient that is not
+// finite are not.
+struct DryRunDone {
+  Generation generation;
+  Sequence first;
+  GradientSums sums;
+  int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
+};
+
 // Where a value that is no finite number came from, as far as a stage can tell.
 enum class NotFinite : uint8_t {
   kNothing,     // there is none
@@ -242,7 +252,7 @@ using WorkerMessage =
     std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
                  Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
                  ProfileProgress, WayMeasured, ProbePiece, Leaving, Heartbeat, Replicated,
-                 ProgramReport, ProcessorList>;
+                 ProgramReport, ProcessorList, DryRunDone>;
 
 // ---- central -> worker
 
@@ -376,6 +386,15 @@ struct EvaluateRequest {
   int64_t micro_batches = 0;
 };
 
+// Send the next micro-batches of the training forth and back without a step, exactly and with the
+// codecs (worker/stage/dry_run/stage_dry_run.h); frames are counted from dry sequence `first`. Only
+// at a barrier.
+struct DryRunRequest {
+  Generation generation;
+  Sequence first;
+  int64_t micro_batches = 0;
+};
+
 // What would run on which processor of the device, if these layers were a stage of the plan of this
 // generation. Takes some seconds where costs are measured.
 struct ProgramRequest {
@@ -401,6 +420,6 @@ struct Release {};
 using CentralMessage =
     std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
                  EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan, ProbePiece,
-                 Replicate, CommitReplicas, RelayWanted, ProgramRequest, Awaiting>;
+                 Replicate, CommitReplicas, RelayWanted, ProgramRequest, Awaiting, DryRunRequest>;
 
 }  // namespace runnel

@@ -156,6 +156,13 @@ void ListFields(auto& list, EvaluationDone& done) {
   list("correct", done.correct)("samples", done.samples);
 }
 
+void ListFields(auto& list, DryRunDone& done) {
+  list("generation", done.generation)("first", done.first);
+  list("micro_batches", done.sums.micro_batches)("mean_square", done.sums.mean_square);
+  list("deviation", done.sums.deviation)("error_mean_square", done.sums.error_mean_square);
+  list("error_deviation", done.sums.error_deviation);
+}
+
 void ListFields(auto& list, Telemetry& telemetry) {
   list("generation", telemetry.generation)("energy_source", telemetry.energy_source);
   for (const FigureField& field : FigureFields())
@@ -225,6 +232,11 @@ void ListFields(auto& list, SnapshotRequest& request) {
 }
 
 void ListFields(auto& list, EvaluateRequest& request) {
+  list("first", request.first)("micro_batches", request.micro_batches);
+  list("generation", request.generation);
+}
+
+void ListFields(auto& list, DryRunRequest& request) {
   list("first", request.first)("micro_batches", request.micro_batches);
   list("generation", request.generation);
 }

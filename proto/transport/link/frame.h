@@ -31,8 +31,19 @@ enum class FrameKind : uint8_t {
   kProbeReport = 11,  // the measurement of a probe's receiver
   kRefusal = 12,      // last frame on a connection that its accepting end does not want; why
   kReplica = 13,      // a piece of a stage's state for its neighbour to keep; sequence: its number
+  // Of a dry run, with a sequence space of their own: what the first four of training are.
+  kDryInput = 14,
+  kDryActivation = 15,
+  kDryGradient = 16,
+  kDryLabels = 17,
 };
-inline constexpr int kMaxFrameKind = 13;
+inline constexpr int kMaxFrameKind = 17;
+
+// Frames of a dry run's micro-batch: exact, then through codecs.
+inline constexpr int kDryPasses = 2;
+inline constexpr bool IsDry(FrameKind kind) {
+  return kind >= FrameKind::kDryInput && kind <= FrameKind::kDryLabels;
+}
 
 // The kind of a boundary tensor in training.
 inline constexpr FrameKind KindOf(Direction direction) {

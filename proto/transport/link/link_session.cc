@@ -11,7 +11,7 @@ namespace {
 
 bool IsData(FrameKind kind) {
   return (kind >= FrameKind::kActivation && kind <= FrameKind::kEvalLabels) ||
-         kind == FrameKind::kReplica;
+         kind == FrameKind::kReplica || IsDry(kind);
 }
 
 // Whether data goes back to the sender of this kind, once for each of it.

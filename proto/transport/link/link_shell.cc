@@ -225,7 +225,8 @@ void LinkShell::Received(Frame frame) {
   if (!connected()) return AwaitGreeting(frame);
   redial_.Heard();
   silence_.Hear(loop_->clock().NowNanos());
-  incoming_.Add(frame.arrival);
+  // Rates are training's: plans must not depend on whether there was a dry run.
+  if (!IsDry(frame.header.kind)) incoming_.Add(frame.arrival);
   const bool probe =
       frame.header.kind == FrameKind::kProbe || frame.header.kind == FrameKind::kProbeReport;
   const absl::Status status = probe ? ReceivedProbe(frame) : session_.Received(std::move(frame));

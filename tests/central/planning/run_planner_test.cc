@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "central/planning/bandwidth_bits.h"
 #include "central/run/run_planning.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -301,6 +302,39 @@ TEST_F(ThreeHosts, OneThatComesBackIsUsedAgain) {
   if (std::holds_alternative<MeasureDevices>(decision)) decision = Ask();
   ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
   EXPECT_TRUE(std::get<ChangePlan>(decision).plan.Uses(1));
+}
+
+// What was measured of the plan's codecs stands for all of them, also when a plan is made anew.
+TEST(RunPlanner, CodecsAreChargedWhatTheyWereMeasuredToAdd) {
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.dataset = "synthetic_digits";
+  settings.local_workers = 1;
+  settings.workers = 1;
+  settings.policy = "runnel";
+  settings.links = "1";
+  settings.learning_budget = 1;
+  settings.bits = "bandwidth";
+  RunSetup setup = SetUpRun(settings).value();
+  ASSERT_TRUE(SetTrainingSamples(1000, setup).ok());
+  const auto planner = MakeRunPlanner(setup, 1000).value();
+  std::vector<DeviceFacts> devices(2);
+  devices[0].is_local = true;
+  const std::vector<DeviceTimes> times(2, DeviceTimes::ByLayer(std::vector<double>(6, 0.1)));
+  const Plan plan = planner->FirstPlan(devices, times).value();
+  const double by_table = NoiseByTable(plan, 0);
+  ASSERT_GT(by_table, 0);
+  const std::vector<StageStatus> none;
+  const auto noise_after = [&](double added) {
+    planner->SetNoise({.added = added, .by_table = by_table});
+    return NoiseByTable(
+        planner->PlanForSurvivors({10, plan, Sequence(), none, devices, times}).value(), 0);
+  };
+  EXPECT_EQ(noise_after(by_table), by_table);
+  EXPECT_GE(noise_after(by_table / 20), by_table);
+  EXPECT_EQ(noise_after(100 * by_table), 0);
+  EXPECT_EQ(noise_after(std::nan("")), 0) << "says nothing";
+  EXPECT_EQ(NoiseByTable(planner->FirstPlan(devices, times).value(), 0), 0) << "of a resumed run";
 }
 
 // A policy that weighs nothing cuts for those that are there.

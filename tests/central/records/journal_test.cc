@@ -68,6 +68,7 @@ std::vector<JournalRecord> OneOfEach() {
           BarrierPassed{100},
           CheckpointWritten{100, "/c/checkpoint-000000000100.runnel"},
           EvaluationRecorded{100, 0.75, 1.25},
+          NoiseMeasured{100, 0.02, 0.05, 320, 4, 1.5, 0.25, "4 bits forward"},
           WorkerLost{100, DeviceId(1), "phone", "connection reset"},
           Recovered{100, {"phone", "pi"}},
           Decided(1, 100),

@@ -250,6 +250,7 @@ TEST(RunSettings, CheckNamesFlagValueAndRule) {
       {[](auto& s) { s.training.milestone_factor = kNan; }, "--milestone-factor nan"},
       {[](auto& s) { s.link_mbps = -1; }, "--link-mbps -1: must be at least 0"},
       {[](auto& s) { s.learning_budget = -5; }, "--learning-budget -5: must be at least 0"},
+      {[](auto& s) { s.measure_noise = -2; }, "--measure-noise -2: must be at least -1"},
       {[](auto& s) { s.link_delay_ms = kNan; }, "--link-delay-ms nan"},
       {[](auto& s) { s.local_workers = -1; }, "--local-workers -1: must be at least 0"},
       {[](auto& s) { s.local_workers = 1 << 20; }, "--local-workers 1048576: must be at most 1024"},

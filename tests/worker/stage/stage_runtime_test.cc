@@ -69,6 +69,14 @@ std::string Names(StageRuntime& stage) {
     std::string operator()(const EvaluationDoneEffect& e) {
       return "V" + std::to_string(e.samples);
     }
+    std::string operator()(const BeginDryRunEffect&) { return "<"; }
+    std::string operator()(const CompareGradientEffect& e) {
+      return (e.is_coded ? "c" : "x") + std::to_string(e.place.sequence.value());
+    }
+    std::string operator()(const EndDryRunEffect&) { return ">"; }
+    std::string operator()(const DryRunDoneEffect& e) {
+      return "R" + std::to_string(e.first.value());
+    }
   };
   std::string names;
   for (const Effect& effect : stage.TakeEffects())
@@ -98,6 +106,96 @@ TEST(StageRuntime, MiddleStageSendsTheGradientBeforeItComputesTheWeightGradient)
   ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
   ASSERT_TRUE(stage.ComputeDone({}).ok());
   EXPECT_EQ(Names(stage), "S1 W!1 B2");
+}
+
+// Between them what Names calls "<" and ">": each micro-batch exactly, then through codecs.
+TEST(StageRuntime, RunsDryAtABarrier) {
+  StageRuntime stage = MakeStage(1, {3, 2, 1}, "stochastic:8");
+  ASSERT_TRUE(stage.Arrived(FrameKind::kDryActivation, Sequence(4), 10, Bytes(8)).ok()) << "early";
+  ASSERT_TRUE(stage.DryRun(Sequence(4), 1).ok());
+  EXPECT_EQ(Names(stage), "<");
+  EXPECT_TRUE(stage.runs_dry());
+  ASSERT_TRUE(stage.ComputeDone({}).ok());
+  EXPECT_EQ(Names(stage), "A4 F0/0");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(stage), "S4");
+  ASSERT_TRUE(stage.Arrived(FrameKind::kDryGradient, Sequence(4), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "A4 I0");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(stage), "S4 x0");
+  ASSERT_TRUE(stage.ComputeDone({}).ok());
+  EXPECT_EQ(Names(stage), "");
+  ASSERT_TRUE(stage.Arrived(FrameKind::kDryActivation, Sequence(5), 10, Bytes(4)).ok());
+  EXPECT_EQ(Names(stage), "A5 D0");
+  ASSERT_TRUE(stage.Decoded(Direction::kForward, Sequence(0), Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "F0/0");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(stage), "C0");
+  ASSERT_TRUE(stage.Encoded(Direction::kForward, Sequence(0), 10, Bytes(4)).ok());
+  EXPECT_EQ(Names(stage), "S5");
+  ASSERT_TRUE(stage.Arrived(FrameKind::kDryGradient, Sequence(5), 10, Bytes(4)).ok());
+  EXPECT_EQ(Names(stage), "A5 D0");
+  ASSERT_TRUE(stage.Decoded(Direction::kBackward, Sequence(0), Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "I0");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(stage), "C0 c0") << "the weight-gradient beside the encoder";
+  ASSERT_TRUE(stage.ComputeDone({}).ok());
+  EXPECT_EQ(Names(stage), "") << "the encoder is copied back when it has done its work";
+  ASSERT_TRUE(stage.Encoded(Direction::kBackward, Sequence(0), 10, Bytes(4)).ok());
+  EXPECT_EQ(Names(stage), "S5 >");
+  ASSERT_TRUE(stage.ComputeDone({}).ok());
+  EXPECT_EQ(Names(stage), "R4");
+  EXPECT_EQ(stage.version(), 0);
+  EXPECT_EQ(stage.forwards(), 0);
+  EXPECT_EQ(stage.evaluated(), 2);
+  ASSERT_TRUE(stage.RunUntil(Sequence(1)).ok());
+  ASSERT_TRUE(stage.Arrived(FrameKind::kActivation, Sequence(0), 10, Bytes(4)).ok());
+  EXPECT_EQ(Names(stage), "D0");
+}
+
+TEST(StageRuntime, RefusesWhatADryRunDoesNotWaitFor) {
+  const auto begun = [] {
+    StageRuntime stage = MakeStage(1, {3, 2, 1});
+    EXPECT_TRUE(stage.DryRun(Sequence(4), 1).ok());
+    return stage;
+  };
+  StageRuntime granted = begun();
+  EXPECT_FALSE(granted.RunUntil(Sequence(2)).ok());
+  StageRuntime twice = begun();
+  EXPECT_FALSE(twice.DryRun(Sequence(6), 1).ok());
+  StageRuntime gradient = begun();
+  EXPECT_FALSE(gradient.Arrived(FrameKind::kDryGradient, Sequence(4), 10, Bytes(8)).ok());
+  StageRuntime old = begun();
+  EXPECT_FALSE(old.Arrived(FrameKind::kDryActivation, Sequence(3), 10, Bytes(8)).ok());
+  StageRuntime labels = begun();
+  EXPECT_FALSE(labels.Arrived(FrameKind::kDryLabels, Sequence(4), 10, Bytes(8)).ok());
+  StageRuntime training = MakeStage(1, {3, 2, 1});
+  ASSERT_TRUE(training.RunUntil(Sequence(2)).ok());
+  EXPECT_FALSE(training.DryRun(Sequence(0), 1).ok());
+}
+
+// The stage with the loss gets labels and sends gradients; a frozen one runs forwards alone.
+TEST(StageRuntime, EndsOfThePipelineRunDry) {
+  StageRuntime last = MakeStage(1, {2, 1});
+  ASSERT_TRUE(last.DryRun(Sequence(0), 1).ok());
+  ASSERT_TRUE(last.ComputeDone({}).ok());
+  ASSERT_TRUE(last.Arrived(FrameKind::kDryActivation, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(last), "<");
+  ASSERT_TRUE(last.Arrived(FrameKind::kDryLabels, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(last), "A0 A0 F0/0");
+  ASSERT_TRUE(last.ComputeDone({}).ok());
+  EXPECT_EQ(Names(last), "I0");
+  ASSERT_TRUE(last.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(last), "S0 x0");
+  StageRuntime frozen = MakeStage(0, {2, 1, 1}, "identity", 1, {}, 2);
+  ASSERT_TRUE(frozen.DryRun(Sequence(0), 1).ok());
+  ASSERT_TRUE(frozen.ComputeDone({}).ok());
+  for (int64_t pass = 0; pass < kDryPasses; ++pass) {
+    ASSERT_TRUE(frozen.Arrived(FrameKind::kDryInput, Sequence(pass), 10, Bytes(8)).ok());
+    ASSERT_TRUE(frozen.ComputeDone({Bytes(8)}).ok());
+  }
+  ASSERT_TRUE(frozen.ComputeDone({}).ok());
+  EXPECT_EQ(Names(frozen), "< A0 F0/0 S0 A1 F0/0 S1 > R0");
 }
 
 // Of three stages the first two are frozen: a micro-batch is in flight until the next stage begins.

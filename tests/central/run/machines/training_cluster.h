@@ -74,11 +74,12 @@ class TrainingCluster {
   // LeNet has layers 0..5. Barriers at 40, 80 and 120, the end.
   explicit TrainingCluster(const Plan& first, int locals = 1, int64_t eval_samples = 0,
                            int64_t replicate_every = -1, bool checkpoints = false,
-                           const NumberFormat& format = {}) {
+                           const NumberFormat& format = {}, int64_t measure_noise = -1) {
     CoordinatorOptions options;
     options.format = format;
     options.replicate_every = replicate_every;
     options.collect_at_barriers = checkpoints;
+    options.dry_runs = {.from_step = measure_noise, .stop_step = 120};
     options.stage.model = model_;
     options.stage.training.dataset_samples = 1200;
     options.stage.training.batch_size = 10;
@@ -150,6 +151,7 @@ class TrainingCluster {
   std::vector<std::string> rule_back_;  // steps to which the training rule was taken back
   bool returns_ = true;                 // a local worker that is started again joins
   int64_t change_at_ = -1;
+  double noise_ = 1;  // variance of each stage's gradients
 
   // The last state: each layer was trained once with everything.
   void ExpectAllTrainedOnce() {
@@ -212,6 +214,8 @@ class TrainingCluster {
       log_ += " b" + std::to_string(barrier->step);
     if (const auto* e = std::get_if<EvaluationRecorded>(&persist.record))
       log_ += " e" + std::to_string(e->step);
+    if (const auto* noise = std::get_if<NoiseMeasured>(&persist.record))
+      log_ += " n" + std::to_string(noise->step);
     if (const auto* lost = std::get_if<WorkerLost>(&persist.record)) log_ += " lost-" + lost->name;
     if (const auto* recovered = std::get_if<Recovered>(&persist.record))
       log_ += " back" + std::to_string(recovered->step);
@@ -323,6 +327,10 @@ class TrainingCluster {
       if (snapshot->generation != generation) return;
       if (!central_hears_states_ && snapshot->sequence != Sequence(120)) return;
       reply(Snapshot{generation, snapshot->sequence, StateOf(worker)});
+    } else if (const auto* dry = std::get_if<DryRunRequest>(&send.message)) {
+      if (dry->generation != generation) return;
+      const GradientSums sums{dry->micro_batches, 5, 3 * noise_, 0, 3 * noise_ / 50};
+      reply(DryRunDone{generation, dry->first, sums, 1'000'000});
     } else if (const auto* evaluate = std::get_if<EvaluateRequest>(&send.message)) {
       const bool has_loss =
           worker.stage->stage + 1 == static_cast<int>(worker.stage->plan.stages.size());

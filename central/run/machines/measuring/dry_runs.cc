@@ -1,0 +1,157 @@
+#include "central/run/machines/measuring/dry_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "central/planning/bandwidth_bits.h"
+#include "central/run/machines/run_effects.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// Of a micro-batch over all links, there and back: once as it is, once encoded. Rates that were not
+// measured count for nothing.
+double LinkSeconds(const std::vector<StageStatus>& stages) {
+  const auto seconds = [](int64_t bytes, int64_t frames, double bytes_per_second) {
+    if (frames == 0 || bytes_per_second <= 0) return 0.0;
+    return static_cast<double>(bytes) / static_cast<double>(frames) / bytes_per_second;
+  };
+  double sum = 0;
+  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+    const Telemetry& above = stages[i].telemetry;
+    const Telemetry& below = stages[i + 1].telemetry;
+    sum += seconds(above.raw_bytes_down + above.bytes_down, above.frames_down,
+                   below.upstream_bytes_per_second);
+    sum += seconds(below.raw_bytes_up + below.bytes_up, below.frames_up,
+                   above.downstream_bytes_per_second);
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool DryRuns::Begin(const BarrierReport& report, int64_t now_ns, const ActivePlan& active,
+                    RunEffects& effects) {
+  if (options_.from_step < 0 || report.stages.empty()) return false;
+  if (report.plan.generation != since_.generation) {
+    since_ = {report.plan.generation, report.step, now_ns};
+    loss_.Restart();
+  }
+  const double loss = loss_.Mean(report.stages.back().telemetry);
+  const Sequence place = batching_.FirstSequence(report.step);
+  const int64_t epoch = batching_.Locate(place).epoch;
+  const std::string codecs = LossyCodecsText(PlanInEpoch(report.plan, epoch));
+  if (codecs.empty() || !IsDue(report, loss, codecs, now_ns)) return false;
+  tried_step_ = report.step;
+  measuring_ = {.step = report.step,
+                .by_table = NoiseByTable(report.plan, epoch),
+                .micro_batches = options_.micro_batches,
+                .loss = loss,
+                .codecs = codecs};
+  for (size_t i = 0; i < active.stages.size(); ++i) awaited_.insert(i);
+  first_ = Sequence(next_);
+  next_ += kDryPasses * options_.micro_batches;
+  begun_ns_ = now_ns;
+  sums_ = GradientSums();
+  SendToStages(active, DryRunRequest{active.plan.generation, first_, options_.micro_batches},
+               effects);
+  effects.push_back(FeedDryRun{first_, place, options_.micro_batches});
+  return true;
+}
+
+bool DryRuns::IsDue(const BarrierReport& report, double loss, const std::string& codecs,
+                    int64_t now_ns) {
+  const int64_t left = batching_.FirstSequence(options_.stop_step).value() -
+                       batching_.FirstSequence(report.step).value();
+  if (report.step == tried_step_ || left < options_.micro_batches) return false;
+  const NoiseMeasured* before = last();
+  const int64_t from = options_.from_step > 0 ? options_.from_step : options_.least_step;
+  if (before == nullptr ? report.step < from
+                        : before->codecs == codecs && !(loss <= before->loss / 2))
+    return false;
+  return options_.from_step > 0 || IsAffordable(report, now_ns);
+}
+
+bool DryRuns::IsAffordable(const BarrierReport& report, int64_t now_ns) const {
+  const int64_t steps = report.step - since_.step;
+  if (steps == 0) return false;
+  const double step_seconds =
+      static_cast<double>(now_ns - since_.ns) * 1e-9 / static_cast<double>(steps);
+  const double micro_batch_seconds =
+      step_seconds * static_cast<double>(options_.stop_step) /
+      static_cast<double>(batching_.FirstSequence(options_.stop_step).value());
+  double seconds = 0;
+  for (const auto& [step, noise] : measured_) seconds = std::max(seconds, noise.seconds);
+  // One pass after the other goes through all stages, of which none takes longer than a period.
+  if (seconds == 0) {
+    const double computed = static_cast<double>(report.stages.size()) * micro_batch_seconds;
+    seconds = static_cast<double>(options_.micro_batches) *
+              (kDryPasses * computed + LinkSeconds(report.stages));
+  }
+  const double run_seconds = step_seconds * static_cast<double>(options_.stop_step);
+  return spent_seconds_ + seconds <= options_.most_share * run_seconds;
+}
+
+std::optional<NoiseMeasured> DryRuns::Add(size_t stage, const DryRunDone& done,
+                                          const ActivePlan& active) {
+  if (done.generation != active.plan.generation || done.first != first_ ||
+      awaited_.erase(stage) == 0)
+    return std::nullopt;
+  sums_ += done.sums;
+  if (!awaited_.empty()) return std::nullopt;
+  measuring_.seconds = static_cast<double>(done.arrived_ns - begun_ns_) * 1e-9;
+  spent_seconds_ += measuring_.seconds;
+  // The pace is training's.
+  since_.ns += done.arrived_ns - begun_ns_;
+  const MicroBatch place = batching_.Locate(batching_.FirstSequence(measuring_.step));
+  const int64_t micro_batches_a_step =
+      batching_.FirstSequence(place.step + 1).value() - batching_.FirstSequence(place.step).value();
+  const GradientNoise noise = NoiseOf(sums_, micro_batches_a_step, place.samples);
+  measuring_.added = noise.added;
+  measuring_.scale_samples = noise.scale_samples;
+  if (std::isfinite(noise.added)) measured_[measuring_.step] = measuring_;
+  return measuring_;
+}
+
+// tried_step_ stays: what a dry run took down is not tried again at the same place.
+void DryRuns::GoBackTo(int64_t step) {
+  measured_.erase(measured_.upper_bound(step), measured_.end());
+  awaited_.clear();
+}
+
+std::string DryRuns::StateAt(int64_t step) const {
+  const auto behind = measured_.upper_bound(step);
+  return behind == measured_.begin() ? "" : JournalLine(std::prev(behind)->second);
+}
+
+absl::Status DryRuns::Restore(absl::string_view state) {
+  if (state.empty()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(JournalRecord record, ParseJournalLine(state));
+  const auto* noise = std::get_if<NoiseMeasured>(&record);
+  if (noise == nullptr) return absl::InvalidArgumentError("is no measurement of gradient noise");
+  spent_seconds_ = noise->seconds;
+  measured_[noise->step] = *noise;
+  return absl::OkStatus();
+}
+
+absl::Status DryRuns::CheckState(absl::string_view state) {
+  return DryRuns({}, Batching::Create(1, 1, 1, 1).value()).Restore(state);
+}
+
+std::string ToString(const NoiseMeasured& noise) {
+  if (!std::isfinite(noise.added))
+    return "what codecs add to the gradients' noise could not be measured: they are not finite";
+  const auto percent = [](double share) {
+    return share < 0.1 ? absl::StrFormat("%.2g", 100 * share)
+                       : absl::StrFormat("%.0f", 100 * share);
+  };
+  return absl::StrCat(noise.codecs, " add ", percent(noise.added),
+                      " % to the gradients' noise, by measurement (", percent(noise.by_table),
+                      " % by the table of codecs)");
+}
+
+}  // namespace runnel

@@ -1,0 +1,183 @@
+// When it is measured what codecs add to the gradients' noise, and what becomes of it.
+
+#include "central/run/machines/measuring/dry_runs.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/base/codecs.h"
+#include "tests/central/run/machines/training_cluster.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+Plan WithCodec(Plan plan, const char* codec) {
+  for (LinkPlan& link : plan.links) link.codec_forward = Codecs(codec);
+  return plan;
+}
+const Plan kLossy = WithCodec(PlanOf({0, 1, 2}, {1, 3, 5}), "eden:4");
+
+class DryRunsTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kSecond = 1'000'000'000;
+
+  void Make(const DryRunOptions& options) {
+    runs_.emplace(options, Batching::Create(1000, 10, 2, 1).value());
+    active_ = ActiveFor(kLossy);
+  }
+  // At a barrier; steps take a second each.
+  bool Begins(int64_t step, double loss = 1, int64_t seconds_off = 0) {
+    Telemetry& telemetry = active_.stages.back().telemetry;
+    telemetry.loss_sum += loss * static_cast<double>(step - at_);
+    telemetry.loss_samples += step - at_;
+    at_ = step;
+    now_ns_ = (step + seconds_off) * kSecond;
+    effects_.clear();
+    return runs_->Begin({step, active_.plan, Sequence(0), active_.stages, {}, {}}, now_ns_, active_,
+                        effects_);
+  }
+  // All stages report: `error` of a variance of 1.
+  std::optional<NoiseMeasured> Ends(double error, int64_t seconds = 0) {
+    std::optional<NoiseMeasured> noise;
+    for (const auto& [to, request] : MessagesOf<DryRunRequest>(effects_)) {
+      EXPECT_FALSE(noise.has_value());
+      const GradientSums sums{4, 1, 3, 0, 3 * error};
+      noise =
+          runs_->Add(static_cast<size_t>(to),
+                     {Generation(1), request.first, sums, now_ns_ + seconds * kSecond}, active_);
+    }
+    return noise;
+  }
+
+  std::optional<DryRuns> runs_;
+  ActivePlan active_;
+  RunEffects effects_;
+  int64_t at_ = 0;
+  int64_t now_ns_ = 0;
+};
+
+TEST_F(DryRunsTest, FromTheStepThatWasAskedForAndWhenTheLossHasHalved) {
+  Make({.from_step = 30, .stop_step = 900});
+  EXPECT_FALSE(Begins(20));
+  ASSERT_TRUE(Begins(40, 2));
+  ASSERT_EQ(MessagesOf<DryRunRequest>(effects_).size(), 3u);
+  const FeedDryRun feed = EffectsOf<FeedDryRun>(effects_)[0];
+  EXPECT_EQ(feed.training_first, Sequence(80));
+  const std::optional<NoiseMeasured> noise = Ends(0.02);
+  ASSERT_TRUE(noise.has_value());
+  EXPECT_NEAR(noise->added, 0.02, 1e-9);
+  EXPECT_GT(noise->by_table, 0);
+  EXPECT_EQ(noise->codecs, "4 bits forward");
+  EXPECT_THAT(ToString(*noise), HasSubstr("4 bits forward add 2 % to the gradients' noise"));
+  EXPECT_FALSE(Begins(40, 2)) << "done";
+  EXPECT_FALSE(Begins(60, 1.5));
+  ASSERT_TRUE(Begins(80, 0.9));
+  EXPECT_GT(EffectsOf<FeedDryRun>(effects_)[0].first, feed.first);
+  Ends(0.02);
+  EXPECT_FALSE(Begins(100, 0.5));
+  EXPECT_FALSE(Begins(899, 0.1)) << "the run ends before";
+}
+
+TEST_F(DryRunsTest, AgainWithOtherCodecsAndNeverWithoutALoss) {
+  Make({.from_step = 1, .stop_step = 900});
+  active_.plan = WithCodec(active_.plan, "identity");
+  EXPECT_FALSE(Begins(20));
+  active_.plan = WithCodec(active_.plan, "eden:4");
+  ASSERT_TRUE(Begins(40));
+  Ends(0.02);
+  EXPECT_FALSE(Begins(60));
+  active_.plan = WithCodec(active_.plan, "eden:5");
+  EXPECT_TRUE(Begins(80));
+}
+
+// 3 stages, 8 passes, half a second a micro-batch: 12 s of 0.5 % of the run.
+TEST_F(DryRunsTest, WithinAShareOfTheRun) {
+  Make({.from_step = 0, .stop_step = 2390});
+  EXPECT_FALSE(Begins(100));
+  EXPECT_FALSE(Begins(400)) << "too dear";
+  Make({.from_step = 0, .stop_step = 2410});
+  EXPECT_FALSE(Begins(100)) << "too early";
+  ASSERT_TRUE(Begins(500));
+  Ends(0.02, 5);
+  EXPECT_TRUE(Begins(600, 0.4, 5)) << "10 s of 12";
+  Ends(0.02, 5);
+  EXPECT_FALSE(Begins(700, 0.1, 10)) << "15 s";
+}
+
+// Exact tensors are large on slow links: 5 kB and 1 kB a frame at 10 kB/s, once a micro-batch.
+TEST_F(DryRunsTest, TheFirstEstimateKnowsTheLinks) {
+  for (const int64_t stop_step : {2870, 2890}) {
+    Make({.from_step = 0, .stop_step = stop_step});
+    active_.stages[0].telemetry.frames_down = 10;
+    active_.stages[0].telemetry.raw_bytes_down = 50'000;
+    active_.stages[0].telemetry.bytes_down = 10'000;
+    active_.stages[1].telemetry.upstream_bytes_per_second = 10'000;
+    EXPECT_FALSE(Begins(100));
+    EXPECT_EQ(Begins(500), stop_step == 2890) << "12 and 2.4 s";
+  }
+}
+
+TEST_F(DryRunsTest, IsGivenUpAndGoesOnFromACheckpoint) {
+  Make({.from_step = 1, .stop_step = 900});
+  ASSERT_TRUE(Begins(40));
+  ASSERT_TRUE(Ends(0.02).has_value());
+  ASSERT_TRUE(Begins(80, 0.4));
+  EXPECT_TRUE(runs_->under_way());
+  runs_->GoBackTo(60);
+  EXPECT_FALSE(runs_->under_way());
+  EXPECT_FALSE(Ends(0.5).has_value()) << "from before";
+  EXPECT_EQ(runs_->StateAt(20), "");
+  const std::string state = runs_->StateAt(60);
+  runs_->GoBackTo(20);
+  EXPECT_EQ(runs_->last(), nullptr);
+  Make({.from_step = 1, .stop_step = 900});
+  ASSERT_TRUE(runs_->Restore(state).ok());
+  EXPECT_NEAR(runs_->last()->added, 0.02, 1e-9);
+  EXPECT_FALSE(Begins(100)) << "the loss is as it was";
+  for (const char* bad : {"x", "{}", R"({"record":"barrier","version":2,"step":4})"})
+    EXPECT_FALSE(DryRuns::CheckState(bad).ok()) << bad;
+}
+
+TEST(CoordinatorDryRun, IsJournalledAndThePlannerIsToldBeforeItIsAsked) {
+  TrainingCluster cluster(kLossy, 1, 0, -1, true, {}, /*measure_noise=*/50);
+  cluster.planner().at_barrier = [&](const BarrierReport& report) {
+    EXPECT_EQ(cluster.planner().noise.size(), report.step < 80 ? 0u : 1u);
+    return KeepPlan{};
+  };
+  cluster.Settle();
+  cluster.ExpectAllTrainedOnce();
+  EXPECT_EQ(cluster.log(), " plan1 b40 c40 b80 n80 c80 b120 end120");
+  EXPECT_THAT(cluster.lines(),
+              HasSubstr("step 80: 4 bits forward add 2 % to the gradients' noise"));
+  ASSERT_EQ(cluster.planner().noise.size(), 1u);
+  EXPECT_NEAR(cluster.planner().noise[0].added, 0.02, 1e-9);
+}
+
+// The measurement is given up, training is not.
+TEST(CoordinatorDryRun, SurvivesALoss) {
+  for (const int64_t lost : {1, 2}) {
+    TrainingCluster cluster(kLossy, 1, 0, -1, false, {}, /*measure_noise=*/40);
+    cluster.When(At<DryRunRequest>(lost), [&] { cluster.Kill(lost); });
+    cluster.Settle();
+    cluster.ExpectAllTrainedOnce();
+    EXPECT_THAT(cluster.log(), HasSubstr(" b40 lost-w"));
+    EXPECT_THAT(cluster.log(), EndsWith(" b120 end120"));
+  }
+}
+
+TEST(CoordinatorDryRun, WhatIsNotFiniteIsSaidAndNotUsed) {
+  TrainingCluster cluster(kLossy, 1, 0, -1, false, {}, /*measure_noise=*/40);
+  cluster.noise_ = std::numeric_limits<double>::quiet_NaN();
+  cluster.Settle();
+  cluster.ExpectAllTrainedOnce();
+  EXPECT_EQ(cluster.log(), " plan1 b40 b80 b120 end120");
+  EXPECT_THAT(cluster.lines(), HasSubstr("could not be measured"));
+  EXPECT_TRUE(cluster.planner().noise.empty());
+}
+
+}  // namespace
+}  // namespace runnel
