@@ -58,6 +58,15 @@ absl::Status CheckLossScaleFlag(const RunSettings& settings) {
       "--loss-scale ", text, ": recipe ", settings.recipe, " scales no loss; take --recipe fp16"));
 }
 
+absl::Status CheckLabelSmoothingFlag(const RunSettings& settings) {
+  if (settings.training.label_smoothing == 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (!format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--label-smoothing ", settings.training.label_smoothing, ": recipe ", settings.recipe,
+      " has a loss of integers, which knows whole labels only; take --recipe fp32"));
+}
+
 absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
   const std::string& text = settings.training.batch_split;
   if (text == TrainingSettings().batch_split) return absl::OkStatus();
@@ -184,6 +193,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckRescaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckBatchSplitFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckLossScaleFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckLabelSmoothingFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckPredictorFlags(settings));

@@ -28,6 +28,7 @@ struct Case {
   const char* model;
   const char* recipe;
   std::string optimizer = "sgd";
+  double label_smoothing = 0;
 };
 std::vector<Case> Cases() {
   std::vector<Case> cases = {{"har_cnn", "fp32"}, {"mobilenet_v2", "fp32"}, {"lenet", "niti"}};
@@ -49,6 +50,7 @@ class Trainer {
     training_.eval_batch_size = 2;
     training_.learning_rate = 1e-4;  // batch norm over two samples diverges soon
     training_.optimizer = c.optimizer;
+    training_.label_smoothing = c.label_smoothing;
     batching_ = MakeBatching(training_).value();
     state_ = InitialState(model_, training_.seed, FormatOf(*recipe_->family, training_)).value();
   }

@@ -107,6 +107,7 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.sequence = place.sequence;
   context.step = place.step;
   context.step_labels = place.step_samples * programs_.labels_per_sample();
+  context.label_smoothing = options_.training.label_smoothing;
   context.accumulate = !place.first_in_step;
   context.learning_rate =
       StepRate(options_.training, place.epoch, place.step, options_.cap, options_.usual_cap);
