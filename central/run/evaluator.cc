@@ -145,7 +145,10 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
     running_ = nullptr;
   }
   RUNNEL_RETURN_IF_ERROR(outcome.status());
-  return EvaluationFigures{outcome->summary.accuracy, outcome->summary.loss, outcome->evaluation_s};
+  const RunSummary& summary = outcome->summary;
+  EvaluationFigures figures = {summary.accuracy, summary.loss, outcome->evaluation_s};
+  if (!summary.evaluations.empty()) figures.counts = summary.evaluations.back().counts;
+  return figures;
 }
 
 }  // namespace runnel

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "proto/base/figures/class_counts.h"
 #include "proto/base/ids.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
@@ -75,6 +76,7 @@ struct EvaluationDoneEffect {
   double loss_sum;
   int64_t correct;
   int64_t samples;
+  ClassCounts counts = {};
 };
 
 using Effect = std::variant<SendEffect, AcknowledgeEffect, ForwardEffect, InputGradientEffect,
@@ -87,6 +89,7 @@ struct ComputeResult {
                    // gradient, if any
   double loss_sum = 0;  // sum of losses at the stage with the loss
   int64_t correct = 0;
+  ClassCounts counts = {};  // of an evaluation
 };
 
 // Sums since the start, where the loss is.

@@ -10,6 +10,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "worker/stage/class_counter.h"
 #include "worker/stage/staleness.h"
 
 namespace runnel {
@@ -339,7 +340,29 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   update[Storage::kNewParameters] = next->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
   stash_->Publish();
-  return AggregateVersions(place);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Memory*> StageExecutor::EvaluatedWeights() {
+  if (options_.training.ema == 0) return &stash_->newest();
+  if (!are_averages_stale_) return averages_.get();
+  const StateLayout& layout = programs_.layout();
+  if (averages_ == nullptr) {
+    RUNNEL_ASSIGN_OR_RETURN(averages_, allocate_(layout.parameter_bytes));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights, Mapping::Of(stash_->newest(), MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping slots, Mapping::Of(*slots_, MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping to, Mapping::Of(*averages_, MapAccess::kReadWrite));
+  std::memcpy(to.data(), weights.data(), static_cast<size_t>(layout.parameter_bytes));
+  const size_t slot = numbers_.slots.size() - 1;
+  for (const StateTensor& tensor : layout.tensors) {
+    if (!HasSlots(tensor.spec)) continue;
+    std::memcpy(to.data() + tensor.offset_bytes, slots.data() + layout.SlotOffset(tensor, slot),
+                static_cast<size_t>(tensor.spec.shape.elements()) * sizeof(float));
+  }
+  are_averages_stale_ = false;
+  return averages_.get();
 }
 
 absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Payload input,
@@ -361,7 +384,11 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForwardEval, context, bindings));
-  if (programs_.has_loss()) return LossOutput(metrics, programs_.labels_per_sample());
+  if (programs_.has_loss()) {
+    Output loss = LossOutput(metrics, programs_.labels_per_sample());
+    loss.counts = CountClasses(program, output, labels);
+    return loss;
+  }
   return Output{std::move(output)};
 }
 

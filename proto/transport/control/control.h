@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "proto/base/figures/class_counts.h"
 #include "proto/base/figures/telemetry.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
@@ -33,7 +34,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 22;
+inline constexpr int32_t kProtocolVersion = 23;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -198,6 +199,7 @@ struct EvaluationDone {
   double loss_sum = 0;
   int64_t correct = 0;
   int64_t samples = 0;
+  ClassCounts counts = {};
 };
 
 // Where a value that is no finite number came from, as far as a stage can tell.
