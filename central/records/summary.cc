@@ -186,6 +186,10 @@ std::string SummaryToJson(const RunSummary& summary) {
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   if (!summary.evaluations.empty())
     AddClasses(summary.evaluations.back().counts, summary.class_names, json);
+  if (summary.test.has_value()) {
+    json["test"] = ToJson(*summary.test);
+    AddClasses(summary.test->counts, summary.class_names, json["test"]);
+  }
   if (summary.stopped_early) json["stopped_early"] = true;
   if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
   if (summary.precision.has_value())

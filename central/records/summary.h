@@ -118,6 +118,9 @@ struct EvaluationSummary {
 struct RunSummary {
   double accuracy = 0;  // of the last evaluation, in [0, 1]
   double loss = 0;      // of the last evaluation
+  // Of --validation-share: the test set, with the weights of the end. All other evaluations are of
+  // the validation samples.
+  std::optional<EvaluationSummary> test;
   std::vector<std::string> class_names;  // of the data set, for the counts of evaluations
   bool stopped_early = false;            // --early-stop ended the run
   double train_loss = 0;                 // mean over the samples of the last epoch
@@ -160,7 +163,7 @@ struct RunSummary {
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
 // dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits],
-// [top_5, classes[], confusion[][]], [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, effective_macs {},
+// [top_5, classes[], confusion[][]], [test {}], [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, effective_macs {},
 // turns, levels[]}], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],

@@ -130,6 +130,7 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
   training.state = std::move(job.state);
   training.changes = std::move(job.changes);
   training.evaluate_only = true;
+  training.on_test_set = parts_.on_test_set;
   TrainerParts parts{parts_.transport, parts_.control, parts_.clock,
                      parts_.logger,    &silent,        /*journal=*/nullptr};
   parts.enrolment = parts_.enrolment;

@@ -57,6 +57,7 @@ RunSettings WithoutTraining(RunSettings settings) {
   settings.report.clear();
   settings.metrics_port.reset();
   settings.early_stop = 0;
+  settings.validation_share = 0;
   settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained
   return settings;
 }

@@ -60,6 +60,7 @@ std::vector<std::string> ClassNames(const TrainingJob& job) {
 void AddDecided(const TrainingJob& job, const Coordinator& coordinator, TrainingOutcome& outcome) {
   const int64_t step = outcome.step;
   RunSummary& summary = outcome.summary;
+  outcome.changes = coordinator.ChangesAt(step);
   summary.class_names = ClassNames(job);
   summary.predicted_samples_per_s = job.planner->predicted_samples_per_s();
   summary.period = job.planner->period();
@@ -171,7 +172,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   const bool has_data = job_.data != nullptr;  // a job that only plans has none
   feed_.Open(
       {.train = has_data ? job_.data->train.get() : nullptr,
-       .test = has_data ? job_.data->test.get() : nullptr,
+       .test = has_data ? &job_.evaluated() : nullptr,
        .run_seed = setup().training.seed,
        .augmentation = setup().augmentation,
        .batch_size = setup().training.batch_size,

@@ -202,6 +202,11 @@ absl::Status CheckSettings(const RunSettings& settings) {
                                                    ": needs evaluations, --eval-every is ",
                                                    settings.eval_every));
   }
+  if (settings.validation_share > 0 && settings.eval_every < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--validation-share ", settings.validation_share,
+                                                   ": needs evaluations, --eval-every is ",
+                                                   settings.eval_every));
+  }
   return CheckTogether(settings);
 }
 

@@ -227,6 +227,16 @@ TEST(RunSettings, CheckNamesWhatLossesAveragesAndValidationCannotBe) {
          s.training.label_smoothing = 0.1;
        },
        "--label-smoothing 0.1: recipe niti has a loss of integers"},
+      {[](auto& s) { s.validation_share = 1; }, "--validation-share 1: must be below 1"},
+      {[](auto& s) { s.validation_share = -0.1; }, "--validation-share -0.1: must be at least 0"},
+      {[](auto& s) { s.validation_share = 0.1, s.eval_every = -1; },
+       "--validation-share 0.1: needs evaluations, --eval-every is -1"},
+  };
+  for (const auto& c : kCases) {
+    RunSettings settings;
+    c.change(settings);
+    EXPECT_THAT(std::string(CheckSettings(settings).message()), HasSubstr(c.message));
+  }
 }
 
 TEST(RunSettings, CheckNamesFlagValueAndRule) {
