@@ -17,6 +17,7 @@ RunSettings PlainLoopOf(RunSettings settings) {
   settings.workers = 0;
   settings.at_least.reset();
   settings.caps.clear();
+  settings.training.ema = 0;  // Run puts the averages in place of the weights
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.log.clear();
@@ -128,6 +129,7 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
   training.planner = &planner;
   training.first_step = training.stop_step = job.step;
   training.state = std::move(job.state);
+  TakeAverages(training.state);
   training.changes = std::move(job.changes);
   training.evaluate_only = true;
   training.on_test_set = parts_.on_test_set;

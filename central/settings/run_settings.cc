@@ -77,6 +77,16 @@ absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
                                                  " are not exact; only integer recipes split"));
 }
 
+absl::Status CheckEmaFlag(const RunSettings& settings) {
+  if (settings.training.ema == 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (!format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--ema ", settings.training.ema, ": recipe ",
+                                                 settings.recipe,
+                                                 " has integer weights, which have no average; "
+                                                 "take --recipe fp32"));
+}
+
 absl::Status CheckStalenessFlags(const RunSettings& settings) {
   const bool looks_ahead = settings.training.look_ahead > 0;
   const int64_t aggregate_every = settings.training.aggregate_every;
@@ -195,6 +205,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckLossScaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckLabelSmoothingFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckEmaFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckPredictorFlags(settings));
   if (settings.early_stop > 0 && settings.eval_every < 1) {

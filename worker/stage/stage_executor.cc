@@ -12,6 +12,7 @@
 #include "proto/base/training/dials/loss_scale.h"
 #include "worker/stage/class_counter.h"
 #include "worker/stage/staleness.h"
+#include "worker/stage/weight_average.h"
 
 namespace runnel {
 
@@ -83,6 +84,7 @@ absl::Status StageExecutor::ImportState(const ModelState& state) {
                                     options_.last_layer, numbers_, ZeroTensors::kLeftOut));
   RUNNEL_ASSIGN_OR_RETURN(const MappedState to, MapState(MapAccess::kReadWrite));
   for (const LayerState& layer : state.layers) to.WriteLayer(layer);
+  are_averages_stale_ = true;
   return absl::OkStatus();
 }
 
@@ -332,7 +334,8 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
   free_scratch_.push_back(std::move(entry.scratch));
   stash_->Pop();
-  if (!step || programs_.steps_in_backward()) return absl::OkStatus();
+  if (!step) return absl::OkStatus();
+  if (programs_.steps_in_backward()) return AverageWeights(place);
 
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
   Bindings update = StateBindings(stash_->newest(), *scratch);
@@ -340,6 +343,23 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   update[Storage::kNewParameters] = next->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
   stash_->Publish();
+  RUNNEL_RETURN_IF_ERROR(AggregateVersions(place));
+  return AverageWeights(place);
+}
+
+absl::Status StageExecutor::AverageWeights(const MicroBatch& place) {
+  if (options_.training.ema == 0) return absl::OkStatus();
+  are_averages_stale_ = true;
+  const float share = AverageShare(options_.training.ema, place.step);
+  const size_t slot = numbers_.slots.size() - 1;
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights, Mapping::Of(stash_->newest(), MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping slots, Mapping::Of(*slots_, MapAccess::kReadWrite));
+  const StateLayout& layout = programs_.layout();
+  for (const StateTensor& tensor : layout.tensors) {
+    if (!HasSlots(tensor.spec)) continue;
+    MoveAverage(share, reinterpret_cast<const float*>(weights.data() + tensor.offset_bytes),
+                tensor.spec.shape.elements(),
+                reinterpret_cast<float*>(slots.data() + layout.SlotOffset(tensor, slot)));
   }
   return absl::OkStatus();
 }
@@ -378,7 +398,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   context.step_labels = samples * programs_.labels_per_sample();
   context.grid_bits = EvaluatedGridBits();
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
-  Bindings bindings = StateBindings(stash_->newest(), *scratch);
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* weights, EvaluatedWeights());
+  Bindings bindings = StateBindings(*weights, *scratch);
   bindings[Storage::kInput] = Base(input);
   bindings[Storage::kOutput] = Base(output);
   bindings[Storage::kLabels] = Base(labels);

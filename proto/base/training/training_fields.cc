@@ -85,6 +85,14 @@ constexpr TrainingField kFields[] = {
      .flag = {"label-smoothing", SettingGroup::kTraining,
               "share of a label that the training loss spreads evenly over all classes; 0: none",
               "0.1"}},
+    {.name = "ema",
+     .member = &S::ema,
+     .range = {0, 1, true},
+     .flag =
+         {"ema", SettingGroup::kTraining,
+          "decay of a moving average of the weights over the steps; evaluations and exports take "
+          "the average; 0: there is none",
+          "0.999"}},
     {.name = "rate",
      .member = &S::rate,
      .floating_only = true,

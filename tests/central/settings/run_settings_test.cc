@@ -209,6 +209,7 @@ TEST(RunSettings, CheckAcceptsWhatIsRight) {
   all.training.optimizer = RunSettings().training.optimizer;
   all.training.loss_scale = RunSettings().training.loss_scale;
   all.training.label_smoothing = 0;
+  all.training.ema = 0;
   EXPECT_TRUE(CheckSettings(all).ok()) << CheckSettings(all);
   RunSettings plain;
   plain.local_workers = 0;
@@ -227,6 +228,12 @@ TEST(RunSettings, CheckNamesWhatLossesAveragesAndValidationCannotBe) {
          s.training.label_smoothing = 0.1;
        },
        "--label-smoothing 0.1: recipe niti has a loss of integers"},
+      {[](auto& s) { s.training.ema = 1; }, "--ema 1: must be below 1"},
+      {[](auto& s) {
+         s.recipe = "niti";
+         s.training.ema = 0.9;
+       },
+       "--ema 0.9: recipe niti has integer weights"},
       {[](auto& s) { s.validation_share = 1; }, "--validation-share 1: must be below 1"},
       {[](auto& s) { s.validation_share = -0.1; }, "--validation-share -0.1: must be at least 0"},
       {[](auto& s) { s.validation_share = 0.1, s.eval_every = -1; },
