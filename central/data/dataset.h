@@ -57,6 +57,8 @@ struct DatasetSplits {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;
   std::string note;  // what was left out, a line for people; empty: nothing
+  // Evaluated in place of the test; null: the test is.
+  std::unique_ptr<Dataset> validation = nullptr;
 };
 
 struct DatasetRow {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/settings/run_settings.h"
+#include "proto/base/figures/class_counts.h"
 #include "proto/base/plan/device_costs.h"
 #include "proto/base/plan/device_times.h"
 #include "proto/base/plan/layer_range.h"
@@ -139,6 +140,7 @@ struct EvaluationRecorded {
   int64_t step = 0;
   double accuracy = 0;  // in [0, 1]
   double loss = 0;
+  ClassCounts counts = {};  // for the summary: no line of a journal has them
 
   friend bool operator==(const EvaluationRecorded&, const EvaluationRecorded&) = default;
 };

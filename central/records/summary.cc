@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <numeric>
+
 #include "central/records/figure_json.h"
 #include "central/records/plan_json.h"
 #include "proto/base/training/recipe_family.h"
@@ -87,6 +89,29 @@ Json ToJson(const TimelinePoint& point) {
   return Json{{"batches", point.batches}, {"seconds", point.seconds}};
 }
 
+// "top_5", "classes" and "confusion", as far as they were counted.
+void AddClasses(const ClassCounts& counts, const std::vector<std::string>& names, Json& json) {
+  if (counts.labels == 0) return;
+  const auto share = [](int64_t part, int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  json["top_5"] = share(counts.among_five, counts.labels);
+  const size_t classes = names.size();
+  if (counts.confusion.size() != classes * classes) return;
+  Json rows = Json::array(), matrix = Json::array();
+  for (size_t c = 0; c < classes; ++c) {
+    const auto first = counts.confusion.begin() + static_cast<ptrdiff_t>(c * classes);
+    const std::vector<int64_t> row(first, first + static_cast<ptrdiff_t>(classes));
+    const int64_t labels = std::accumulate(row.begin(), row.end(), int64_t{0});
+    Json one{{"name", names[c]}, {"labels", labels}};
+    if (labels > 0) one["accuracy"] = share(row[c], labels);
+    rows.push_back(std::move(one));
+    matrix.push_back(row);
+  }
+  json["classes"] = std::move(rows);
+  json["confusion"] = std::move(matrix);
+}
+
 template <typename T>
 Json ListToJson(const std::vector<T>& rows) {
   Json list = Json::array();
@@ -170,6 +195,12 @@ std::string SummaryToJson(const RunSummary& summary) {
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   if (!summary.gradient_noise.empty()) json["gradient_noise"] = ListToJson(summary.gradient_noise);
+  if (!summary.evaluations.empty())
+    AddClasses(summary.evaluations.back().counts, summary.class_names, json);
+  if (summary.test.has_value()) {
+    json["test"] = ToJson(*summary.test);
+    AddClasses(summary.test->counts, summary.class_names, json["test"]);
+  }
   if (summary.stopped_early) json["stopped_early"] = true;
   if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
   if (summary.precision.has_value())

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/base/figures/class_counts.h"
 #include "proto/base/figures/figure_fields.h"
 #include "proto/base/plan/link_rate.h"
 #include "proto/base/plan/plan.h"
@@ -129,6 +130,7 @@ struct EvaluationSummary {
   int64_t step = 0;
   double accuracy = 0;
   double loss = 0;
+  ClassCounts counts = {};  // of the last one alone
 };
 
 // A measurement of what codecs add to the gradients' noise (NoiseMeasured).
@@ -143,10 +145,14 @@ struct NoiseSummary {
 };
 
 struct RunSummary {
-  double accuracy = 0;         // of the last evaluation, in [0, 1]
-  double loss = 0;             // of the last evaluation
-  bool stopped_early = false;  // --early-stop ended the run
-  double train_loss = 0;       // mean over the samples of the last epoch
+  double accuracy = 0;  // of the last evaluation, in [0, 1]
+  double loss = 0;      // of the last evaluation
+  // Of --validation-share: the test set, with the weights of the end. All other evaluations are of
+  // the validation samples.
+  std::optional<EvaluationSummary> test;
+  std::vector<std::string> class_names;  // of the data set, for the counts of evaluations
+  bool stopped_early = false;            // --early-stop ended the run
+  double train_loss = 0;                 // mean over the samples of the last epoch
   double samples_per_s = 0;
   // Of a processor, by central's own process between grants and barriers.
   double central_processor_share = 0;
@@ -187,7 +193,7 @@ struct RunSummary {
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
 // dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits],
-// [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, effective_macs {},
+// [top_5, classes[], confusion[][]], [test {}], [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, effective_macs {},
 // turns, levels[]}], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],

@@ -38,7 +38,7 @@ PrepareStage CommonOf(const TrainingJob& job) {
   stage.model = setup.model;
   stage.training = setup.training;
   const bool evaluates = settings.eval_every >= 0 && job.data != nullptr;
-  stage.eval_samples = evaluates ? job.data->test->size() : 0;
+  stage.eval_samples = evaluates ? job.evaluated().size() : 0;
   stage.recipe = settings.recipe;
   stage.backend = settings.backend;
   stage.shaping = {settings.link_mbps, settings.link_delay_ms};

@@ -17,6 +17,7 @@ RunSettings PlainLoopOf(RunSettings settings) {
   settings.workers = 0;
   settings.at_least.reset();
   settings.caps.clear();
+  settings.training.ema = 0;  // Run puts the averages in place of the weights
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.log.clear();
@@ -128,8 +129,10 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
   training.planner = &planner;
   training.first_step = training.stop_step = job.step;
   training.state = std::move(job.state);
+  TakeAverages(training.state);
   training.changes = std::move(job.changes);
   training.evaluate_only = true;
+  training.on_test_set = parts_.on_test_set;
   TrainerParts parts{parts_.transport, parts_.control, parts_.clock,
                      parts_.logger,    &silent,        /*journal=*/nullptr};
   parts.enrolment = parts_.enrolment;
@@ -145,7 +148,10 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
     running_ = nullptr;
   }
   RUNNEL_RETURN_IF_ERROR(outcome.status());
-  return EvaluationFigures{outcome->summary.accuracy, outcome->summary.loss, outcome->evaluation_s};
+  const RunSummary& summary = outcome->summary;
+  EvaluationFigures figures = {summary.accuracy, summary.loss, outcome->evaluation_s};
+  if (!summary.evaluations.empty()) figures.counts = summary.evaluations.back().counts;
+  return figures;
 }
 
 }  // namespace runnel

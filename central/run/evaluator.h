@@ -36,6 +36,7 @@ class Evaluator {
     const Clock* clock = nullptr;
     Logger* logger = nullptr;
     Enrolment enrolment = {};
+    bool on_test_set = false;  // although the data have validation samples
   };
   using DoneFn = std::function<void(int64_t step, Generation generation,
                                     const absl::StatusOr<EvaluationFigures>& figures)>;

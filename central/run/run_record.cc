@@ -83,7 +83,9 @@ void RunRecord::AddBarrier(int64_t step, const std::vector<StageStatus>& stages)
 }
 
 void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation) {
-  evaluations_.push_back({evaluation.step, evaluation.accuracy, evaluation.loss});
+  if (!evaluations_.empty()) evaluations_.back().counts = {};
+  evaluations_.push_back(
+      {evaluation.step, evaluation.accuracy, evaluation.loss, evaluation.counts});
   if (!log_.has_value()) return;
   LogRow row = RowAt(evaluation.step);
   row.test_accuracy = evaluation.accuracy;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/data/class_filter.h"
+#include "central/data/validation_split.h"
 #include "central/planning/rules/training_rules.h"
 #include "central/run/own_model.h"
 #include "central/settings/codec_settings.h"
@@ -144,11 +145,20 @@ absl::StatusOr<DatasetSplits> LoadDataset(const RunSettings& settings) {
   RUNNEL_ASSIGN_OR_RETURN(
       DatasetSplits data,
       runnel::LoadDataset(settings.dataset, settings.data_dir, settings.training.seed));
-  if (settings.classes.empty()) return data;
-  absl::StatusOr<DatasetSplits> kept = OfClasses(std::move(data), settings.classes);
-  if (kept.ok()) return kept;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--classes ", settings.classes, ": ", kept.status().message()));
+  if (!settings.classes.empty()) {
+    absl::StatusOr<DatasetSplits> kept = OfClasses(std::move(data), settings.classes);
+    if (!kept.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--classes ", settings.classes, ": ", kept.status().message()));
+    }
+    data = *std::move(kept);
+  }
+  if (settings.validation_share == 0) return data;
+  absl::StatusOr<DatasetSplits> split =
+      HoldBackValidation(std::move(data), settings.validation_share, settings.training.seed);
+  if (split.ok()) return split;
+  return absl::InvalidArgumentError(absl::StrCat("--validation-share ", settings.validation_share,
+                                                 ": ", split.status().message()));
 }
 
 SampleFacts FactsOf(const Dataset& data) { return {data.sample_shape(), data.classes()}; }

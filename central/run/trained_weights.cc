@@ -17,7 +17,9 @@ absl::StatusOr<ReadableCheckpoint> NewestCheckpoint(const std::string& directory
   return newest;
 }
 
-absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory, Logger* logger) {
+namespace {
+
+absl::StatusOr<Checkpoint> NewestOf(const std::string& directory, Logger* logger) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(directory, ignored)) return ReadCheckpoint(directory);
   const std::string final_path = (std::filesystem::path(directory) / "final.runnel").string();
@@ -36,6 +38,16 @@ absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory, Logger* l
   RUNNEL_RETURN_IF_ERROR(final.status());
   return resumable->checkpoint.step >= final->step ? std::move(resumable->checkpoint)
                                                    : *std::move(final);
+}
+
+}  // namespace
+
+absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory, Logger* logger) {
+  absl::StatusOr<Checkpoint> newest = NewestOf(directory, logger);
+  if (!newest.ok()) return newest;
+  TakeAverages(newest->state);
+  newest->settings.training.ema = newest->training.ema = 0;
+  return newest;
 }
 
 absl::Status CheckModel(const std::string& model_sha256, const RunSetup& setup,
@@ -57,6 +69,8 @@ RunSettings WithoutTraining(RunSettings settings) {
   settings.report.clear();
   settings.metrics_port.reset();
   settings.early_stop = 0;
+  settings.validation_share = 0;
+  settings.training.ema = 0;
   settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained
   return settings;
 }

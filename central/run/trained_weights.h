@@ -17,7 +17,7 @@ namespace runnel {
 absl::StatusOr<ReadableCheckpoint> NewestCheckpoint(const std::string& directory, Logger* logger);
 
 // The newest weights of a folder: the end of a run, if it is further than the last barrier. Of a file:
-// what it holds (best.runnel).
+// what it holds (best.runnel). Of a run with --ema their average.
 absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory, Logger* logger);
 
 // InvalidArgument: the zoo's model is not the one that was trained any more. `where`: what holds

@@ -47,9 +47,21 @@ int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_b
   return bytes;
 }
 
-// What planner, rules and replication came to at `step`.
-void AddDecided(const TrainingJob& job, const Coordinator& coordinator, int64_t step,
-                RunSummary& summary) {
+// Of classes that evaluations count.
+std::vector<std::string> ClassNames(const TrainingJob& job) {
+  std::vector<std::string> names;
+  const int64_t classes = job.setup->model.classes;
+  if (job.data == nullptr || classes > kMostConfusedClasses) return names;
+  for (int64_t c = 0; c < classes; ++c) names.push_back(job.data->test->class_name(c));
+  return names;
+}
+
+// What planner, rules and replication came to at the end.
+void AddDecided(const TrainingJob& job, const Coordinator& coordinator, TrainingOutcome& outcome) {
+  const int64_t step = outcome.step;
+  RunSummary& summary = outcome.summary;
+  outcome.changes = coordinator.ChangesAt(step);
+  summary.class_names = ClassNames(job);
   summary.predicted_samples_per_s = job.planner->predicted_samples_per_s();
   summary.period = job.planner->period();
   summary.searches = job.planner->searches();
@@ -161,7 +173,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   const bool has_data = job_.data != nullptr;  // a job that only plans has none
   feed_.Open(
       {.train = has_data ? job_.data->train.get() : nullptr,
-       .test = has_data ? job_.data->test.get() : nullptr,
+       .test = has_data ? &job_.evaluated() : nullptr,
        .run_seed = setup().training.seed,
        .augmentation = setup().augmentation,
        .batch_size = setup().training.batch_size,
@@ -180,7 +192,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   RUNNEL_RETURN_IF_ERROR(end_.status());
   TrainingOutcome& outcome = end_.outcome();
   outcome.summary = record_->Summarise(Stages(), outcome.step, outcome.state);
-  AddDecided(job_, *coordinator_, outcome.step, outcome.summary);
+  AddDecided(job_, *coordinator_, outcome);
   outcome.plans = record_->plans();
   outcome.programs = coordinator_->programs();
   outcome.plan = outcome.summary.plan;

@@ -47,11 +47,18 @@ struct TrainingJob {
   bool lists_programs = false;            // and its stages have said what they would run
   // Of no steps: for the figures, not for the state. By the stages, where there are several.
   bool evaluate_only = false;
+  // Evaluations look at the test set although there are validation samples.
+  bool on_test_set = false;
   // Decided before: up to first_step, or all that a replay knows.
   std::vector<TrainingChange> changes;
   std::optional<TrainingLog> log = {};
   EarlyStop early_stop = {};
   std::string dry_runs_state = {};  // DryRuns' in a check-point, checked; empty: none
+
+  // The samples of evaluations. Of a job with data.
+  const Dataset& evaluated() const {
+    return data->validation == nullptr || on_test_set ? *data->test : *data->validation;
+  }
 };
 
 // What it came to.
@@ -63,6 +70,7 @@ struct TrainingOutcome {
   ModelState state;                      // at the end; empty if only planned or evaluated
   double evaluation_s = 0;               // of a job that only evaluates, under the last plan
   int64_t step = 0;
+  std::vector<TrainingChange> changes;  // decided up to `step`
   bool stopped_by_user = false;
 };
 

@@ -46,6 +46,13 @@ constexpr RunField kFields[] = {
       "0-8", "all"},
      &S::classes,
      kAnyText},
+    {{"validation-share", SettingGroup::kData,
+      "share of the training samples, drawn by the seed, that evaluations, the best check-point "
+      "and "
+      "--early-stop look at in place of the test set, which is evaluated once, at the end; 0: none",
+      "0.1"},
+     &S::validation_share,
+     {0, 1, true}},
     {{"init-from", SettingGroup::kData,
       "weights to begin with: a folder of check-points, or onnx:FILE; by layer, name and shape, "
       "the rest is drawn",

@@ -58,6 +58,15 @@ absl::Status CheckLossScaleFlag(const RunSettings& settings) {
       "--loss-scale ", text, ": recipe ", settings.recipe, " scales no loss; take --recipe fp16"));
 }
 
+absl::Status CheckLabelSmoothingFlag(const RunSettings& settings) {
+  if (settings.training.label_smoothing == 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (!format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--label-smoothing ", settings.training.label_smoothing, ": recipe ", settings.recipe,
+      " has a loss of integers, which knows whole labels only; take --recipe fp32"));
+}
+
 absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
   const std::string& text = settings.training.batch_split;
   if (text == TrainingSettings().batch_split) return absl::OkStatus();
@@ -66,6 +75,16 @@ absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
   return absl::InvalidArgumentError(absl::StrCat("--batch-split ", text, ": the sums of recipe ",
                                                  settings.recipe,
                                                  " are not exact; only integer recipes split"));
+}
+
+absl::Status CheckEmaFlag(const RunSettings& settings) {
+  if (settings.training.ema == 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (!format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--ema ", settings.training.ema, ": recipe ",
+                                                 settings.recipe,
+                                                 " has integer weights, which have no average; "
+                                                 "take --recipe fp32"));
 }
 
 absl::Status CheckStalenessFlags(const RunSettings& settings) {
@@ -184,11 +203,18 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckRescaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckBatchSplitFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckLossScaleFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckLabelSmoothingFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckEmaFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckPredictorFlags(settings));
   if (settings.early_stop > 0 && settings.eval_every < 1) {
     return absl::InvalidArgumentError(absl::StrCat("--early-stop ", settings.early_stop,
+                                                   ": needs evaluations, --eval-every is ",
+                                                   settings.eval_every));
+  }
+  if (settings.validation_share > 0 && settings.eval_every < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--validation-share ", settings.validation_share,
                                                    ": needs evaluations, --eval-every is ",
                                                    settings.eval_every));
   }

@@ -26,8 +26,9 @@ struct RunSettings {
   std::string recompute;              // layers, as MarkRecomputed has them, or "off"; empty: none
   std::string dataset;                // empty: the model's default
   std::string data_dir;
-  std::string classes;    // whose samples are taken (central/data/class_filter.h); empty: all
-  std::string init_from;  // weights to begin with (StartOf); empty: drawn, or the model's own
+  std::string classes;          // whose samples are taken (central/data/class_filter.h); empty: all
+  std::string init_from;        // weights to begin with (StartOf); empty: drawn, or the model's own
+  double validation_share = 0;  // of the training samples, held back; 0: none
   int64_t local_workers = 1;
   int64_t workers = 0;              // daemons that dial in
   std::optional<int64_t> at_least;  // of these, with which training begins; none: all

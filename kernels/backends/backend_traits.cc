@@ -37,7 +37,8 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
       .rescales_in_products = traits.rescales_in_products,
       .stash = traits.stash,
       .batch_split = programs.batch_split,
-      .optimizer = programs.optimizer};
+      .optimizer = programs.optimizer,
+      .averages_weights = programs.averages_weights};
 }
 
 bool MeasuresSlices(const BackendTraits& traits, const Recipe& recipe, const BatchSplitRule& rule) {

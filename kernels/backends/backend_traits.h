@@ -75,6 +75,7 @@ struct StagePrograms {
   RescaleRule rescale = {};
   BatchSplitRule batch_split = {};
   const Optimizer* optimizer = nullptr;
+  bool averages_weights = false;
 };
 
 // How they are compiled for a backend. Unimplemented, one line that says what to take instead: it

@@ -51,6 +51,8 @@ struct CompileOptions {
   BatchSplitRule batch_split;
   // Recipes of floats. A row of Optimizers(); null: sgd.
   const Optimizer* optimizer = nullptr;
+  // Recipes of floats. Behind the optimizer's slots lies kAverageSlot, which no instruction touches.
+  bool averages_weights = false;
 };
 
 // The layout of the state of layers first_layer..last_layer; the same for programs with the same

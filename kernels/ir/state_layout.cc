@@ -65,7 +65,8 @@ StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, in
   StateLayout layout;
   NumberFormat numbers = recipe.numbers;
   numbers.keeps_scales = numbers.integer_parameters() && options.rescale.keeps();
-  numbers.slots = StepOf(options.optimizer).optimizer->slots();
+  const Optimizer& optimizer = *StepOf(options.optimizer).optimizer;
+  numbers.slots = options.averages_weights ? optimizer.slots_with_average() : optimizer.slots();
   for (int layer = first_layer; layer <= last_layer; ++layer) {
     for (const StateTensorSpec& spec : StateOf(infos[layer], numbers)) {
       if (spec.role == TensorRole::kExponent) {

@@ -21,6 +21,7 @@ enum class RandomPurpose : uint32_t {
   kNetworkSimulation = 8,
   kRounding = 9,
   kErrorRounding = 10,
+  kValidation = 11,
   kTest = 100,
 };
 

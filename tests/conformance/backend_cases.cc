@@ -254,6 +254,7 @@ void Maker::GlobalPool() {
 void Maker::Loss() {
   const int64_t samples = Pick(1, 20), classes = Pick(2, 100);
   const double terms = static_cast<double>(classes) + 60;
+  case_.context.label_smoothing = static_cast<double>(seed_ % 4) / 4;
   In(Floats(Storage::kOutput, {samples, classes}, 5));
   CaseOperand labels = Integers(Storage::kLabels, DType::kInt32, {samples});
   for (int64_t n = 0; n < samples; ++n) {

@@ -28,9 +28,20 @@ struct Case {
   const char* model;
   const char* recipe;
   std::string optimizer = "sgd";
+  double label_smoothing = 0;
+  double ema = 0;
 };
+
+// Of the weights, and of their average where there is one.
+std::string DigestsOf(ModelState state) {
+  const std::string weights = WeightsSha256(state);
+  TakeAverages(state);
+  return absl::StrCat(weights, " ", WeightsSha256(state));
+}
+
 std::vector<Case> Cases() {
-  std::vector<Case> cases = {{"har_cnn", "fp32"}, {"mobilenet_v2", "fp32"}, {"lenet", "niti"}};
+  std::vector<Case> cases = {
+      {"har_cnn", "fp32", "sgd", 0.1, 0.5}, {"mobilenet_v2", "fp32"}, {"lenet", "niti"}};
   for (const Optimizer& optimizer : Optimizers())
     cases.push_back({"lenet", "fp32", std::string(optimizer.choice.name)});
   return cases;
@@ -49,6 +60,8 @@ class Trainer {
     training_.eval_batch_size = 2;
     training_.learning_rate = 1e-4;  // batch norm over two samples diverges soon
     training_.optimizer = c.optimizer;
+    training_.label_smoothing = c.label_smoothing;
+    training_.ema = c.ema;
     batching_ = MakeBatching(training_).value();
     state_ = InitialState(model_, training_.seed, FormatOf(*recipe_->family, training_)).value();
   }
@@ -63,7 +76,7 @@ class Trainer {
       EXPECT_TRUE(result.ok()) << result.status();
       EXPECT_TRUE(result.ok() && std::isfinite(result->loss_sum));
     }
-    return WeightsSha256(executor->ExportState().value());
+    return DigestsOf(executor->ExportState().value());
   }
 
   // The layers cut evenly.
@@ -101,7 +114,7 @@ class Trainer {
     EXPECT_TRUE(result.ok()) << result.status();
     ModelState state;
     for (const auto& executor : executors) Merge(executor->ExportState().value(), state);
-    return WeightsSha256(state);
+    return DigestsOf(std::move(state));
   }
 
  private:

@@ -269,7 +269,8 @@ TEST(RefGradient, SoftmaxCrossEntropy) {
     }
     Tensor gradient = Zeros({batch, classes}), unused = Zeros({batch, classes});
     Tensor metrics = Zeros({16}, DType::kUInt8);
-    const StepContext context = {.step_labels = 3};
+    const StepContext context = {.step_labels = 3,
+                                 .label_smoothing = static_cast<double>(seed % 2) / 4};
     RUN_OK(OpCode::kSoftmaxCrossEntropy, {}, {&logits, &labels}, {&gradient, &metrics}, context);
     CheckGradient(logits, gradient, 1e-3f, 1e-6, [&] {
       RUN_OK(OpCode::kSoftmaxCrossEntropy, {}, {&logits, &labels}, {&unused, &metrics}, context);

@@ -344,6 +344,14 @@ TEST(RefLoss, HandComputed) {
   EXPECT_EQ(metrics.data<double>()[1], 1);
   RUN_OK(OpCode::kSoftmaxCrossEntropyEval, spec, {&logits, &labels}, {&metrics});
   EXPECT_NEAR(metrics.data<double>()[0], std::log(4.0), 1e-7);  // overwritten, not added
+  // Half of each label is spread over both classes: targets 0.75 and 0.25. Evaluations see whole ones.
+  const StepContext smoothed = {.step_labels = 4, .label_smoothing = 0.5};
+  RUN_OK(OpCode::kSoftmaxCrossEntropy, spec, {&logits, &labels}, {&gradient, &metrics}, smoothed);
+  EXPECT_THAT(gradient.values(), Pointwise(FloatNear(1e-7), {-0.125f, 0.125f, 0.0625f, -0.0625f}));
+  EXPECT_NEAR(metrics.data<double>()[0],
+              -0.75 * std::log(0.25) - 0.25 * std::log(0.75) + 0.25 * 1000, 1e-6);
+  RUN_OK(OpCode::kSoftmaxCrossEntropyEval, spec, {&logits, &labels}, {&metrics}, smoothed);
+  EXPECT_NEAR(metrics.data<double>()[0], std::log(4.0), 1e-7);
   for (int32_t bad : {-1, 2}) {
     labels.data<int32_t>()[1] = bad;
     const absl::Status status =

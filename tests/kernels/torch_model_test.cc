@@ -55,6 +55,7 @@ StepContext ContextOf(int64_t sequence, int64_t samples) {
   context.learning_rate = 0.05;
   context.momentum = 0.9;
   context.weight_decay = 5e-4;
+  context.label_smoothing = 0.1;
   return context;
 }
 

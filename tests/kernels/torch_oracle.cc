@@ -179,7 +179,8 @@ double TorchOracle::ForwardBackward(const float* x, const int32_t* labels, int64
   value = value.flatten(0, -2);
   const at::Tensor target =
       at::from_blob(const_cast<int32_t*>(labels), {value.size(0)}, at::kInt).to(at::kLong);
-  const at::Tensor loss = at::cross_entropy_loss(value, target, {}, at::Reduction::Sum);
+  const at::Tensor loss = at::cross_entropy_loss(value, target, {}, at::Reduction::Sum,
+                                                 /*ignore_index=*/-100, context.label_smoothing);
   (loss / static_cast<double>(context.step_labels)).backward();
   return loss.item<double>();
 }

@@ -13,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(REPOSITORY, "deploy/lab"))
 sys.dont_write_bytecode = True
 
+import confusion  # noqa: E402
 import curves  # noqa: E402
 import network  # noqa: E402
 import one_run  # noqa: E402
@@ -247,6 +249,34 @@ class Curves(unittest.TestCase):
                 curves.draw([log, lines], f"{folder}/c.svg", "step", "loss")
                 with open(f"{folder}/c.svg", encoding="utf-8") as file:
                     self.assertIn("</svg>", file.read())
+
+
+class Confusion(unittest.TestCase):
+    def test_a_cell_a_pair_of_classes_and_what_is_wrong(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/s.json"
+
+            def write(summary):
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump(summary, file)
+
+            figures = {"accuracy": 0.75, "classes": [{"name": "<cat>"}, {"name": "dog"}],
+                       "confusion": [[1, 1], [0, 2]]}
+            write(figures)
+            names, matrix, accuracy = confusion.matrix_of(path)
+            self.assertEqual((names, matrix), (["<cat>", "dog"], [[1, 1], [0, 2]]))
+            root = ElementTree.fromstring(confusion.draw(names, matrix, accuracy))
+            titles = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
+            self.assertEqual(titles, ["<cat> as <cat>: 1 of 2", "<cat> as dog: 1 of 2",
+                                      "dog as <cat>: 0 of 2", "dog as dog: 2 of 2"])
+            with self.assertRaisesRegex(confusion.Wrong, "no figures of a test set"):
+                confusion.matrix_of(path, of_test=True)
+            write({"test": figures, "accuracy": 0.5})
+            self.assertEqual(confusion.matrix_of(path, of_test=True)[2], 0.75)
+            with self.assertRaisesRegex(confusion.Wrong, "has no matrix"):
+                confusion.matrix_of(path)
+            with self.assertRaisesRegex(confusion.Wrong, "none.json"):
+                confusion.matrix_of(f"{folder}/none.json")
 
 
 class SharedControl(unittest.TestCase):

@@ -256,6 +256,37 @@ TEST_F(OwnData, ARunThatLearnsNothingMoreEnds) {
   ExpectRefused(With(table_, {"--early-stop", "2", "--eval-every", "0"}), "--early-stop 2: needs");
 }
 
+// Samples to choose by, spread labels and averaged weights: the same on one device, on three stages and
+// where the run was resumed. The test set is seen once, by the average, as eval sees it.
+TEST_F(OwnData, ValidationSmoothedLabelsAndAverages) {
+  const Words run = With(table_, {"--batch-size", "32", "--barrier-every", "4", "--micro-batches",
+                                  "1", "--schedule", "sync_1f1b", "--validation-share", "0.2",
+                                  "--label-smoothing", "0.1", "--ema", "0.9", "--checkpoint-dir"});
+  const nlohmann::json whole = RunCentral(With(run, {dir_ / "c", "--local-workers", "0"}));
+  EXPECT_EQ(whole["steps"], 8 * 6) << "of 240 samples 192 are trained";
+  EXPECT_GT(whole["test"]["accuracy"], 0.8);
+  EXPECT_NE(whole["test"]["loss"], whole["loss"]);
+  EXPECT_EQ(whole["classes"][0]["name"], "daisy");
+  EXPECT_EQ(whole["classes"][0]["labels"], 16) << "of 48 validation samples";
+  EXPECT_EQ(whole["test"]["classes"][0]["labels"], 20);
+  EXPECT_EQ(whole["top_5"], 1) << "of three classes";
+  const nlohmann::json three = RunCentral(With(run, {dir_ / "t", "--local-workers", "3"}));
+  RunCentral(With(run, {dir_ / "d", "--local-workers", "2", "--max-batches", "20"}));
+  Process resume({"runnel-central", "resume", "--checkpoint-dir", dir_ / "d", "--max-batches", "48",
+                  "--summary", dir_ / "s"});
+  EXPECT_EQ(resume.Wait(), 0) << resume.err();
+  for (const nlohmann::json& other : {three, Summary(dir_ / "s")}) {
+    for (const char* key : {"weights_sha256", "accuracy", "loss", "test", "confusion"})
+      EXPECT_EQ(other[key], whole[key]) << key;
+  }
+  Process eval({"runnel-central", "eval", "--checkpoint-dir", dir_ / "t", "--summary", dir_ / "e"});
+  EXPECT_EQ(eval.Wait(), 0) << eval.err();
+  for (const char* key : {"accuracy", "loss", "confusion"})
+    EXPECT_EQ(Summary(dir_ / "e")[key], whole["test"][key]) << key;
+  EXPECT_NE(Summary(dir_ / "e")["weights_sha256"], whole["weights_sha256"]) << "the average";
+  ExpectRefused(With(table_, {"--validation-share", "0.001"}), "--validation-share 0.001: of 240");
+}
+
 TEST_F(OwnData, WhatIsWrongIsOneLine) {
   const auto with_data = [this](const std::string& data) {
     Words words = table_;

@@ -210,7 +210,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       StageReady{generation},
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
-      EvaluationDone{generation, sequence, Real(), 1 + Below(999), samples},
+      EvaluationDone{generation, sequence, Real(), 1 + Below(999), samples, {9, 5, {4, 1, 2, 2}}},
       Figures(generation),
       StageFailed{generation, Text(), Below(2) == 1, Below(2) == 1 ? "opencl" : "",
                   static_cast<NotFinite>(Below(4))},

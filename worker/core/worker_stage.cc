@@ -207,7 +207,10 @@ void WorkerCore::On(const SnapshotRequest& request) {
   if (IsAboutAnother(request.generation)) return;
   if (stage() == nullptr) return FailWithoutStage("report its state");
   SendState(request.generation, [request](ModelState state) {
-    if (request.weights_only) KeepWeightsOnly(state);
+    if (request.weights_only) {
+      UseAverages(state);
+      KeepWeightsOnly(state);
+    }
     return Snapshot{request.generation, request.sequence, std::move(state)};
   });
 }

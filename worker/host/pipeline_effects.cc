@@ -63,8 +63,8 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
   }
   if (counts) meter_.EndAction(time);
   const int64_t backwards = runtime_.backwards();
-  const absl::Status status =
-      runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct});
+  const absl::Status status = runtime_.ComputeDone(
+      {std::move(output->tensor), output->loss_sum, output->correct, std::move(output->counts)});
   PumpBackward(backwards, time.end_ns, status);
 }
 
@@ -206,8 +206,8 @@ void PipelineHost::Carry(BarrierEffect effect) {
 }
 
 void PipelineHost::Carry(EvaluationDoneEffect effect) {
-  events_.on_evaluation(
-      {generation_, effect.first, effect.loss_sum, effect.correct, effect.samples});
+  events_.on_evaluation({generation_, effect.first, effect.loss_sum, effect.correct, effect.samples,
+                         std::move(effect.counts)});
 }
 
 void PipelineHost::Carry(BeginDryRunEffect) {

@@ -126,9 +126,9 @@ void PlainHost::Start(Queue& queue, Arrivals::Batch arrived) {
                                  std::move(arrived.labels));
         }
         RUNNEL_ASSIGN_OR_RETURN(
-            const StageCompute::Output output,
+            StageCompute::Output output,
             engine_->Evaluate(samples, std::move(arrived.input), std::move(arrived.labels)));
-        return LossResult{output.loss_sum, output.correct};
+        return LossResult{output.loss_sum, output.correct, std::move(output.counts)};
       },
       [this, training](const absl::StatusOr<LossResult>& result, const TaskTime& time) {
         Finished(result, training, time);
@@ -169,6 +169,7 @@ void PlainHost::FinishedEvaluation(const LossResult& result) {
   evaluation_.loss_sum += result.loss_sum;
   evaluation_.correct += result.correct;
   evaluation_.samples += evaluation_samples_;
+  evaluation_.counts.Add(result.counts);
   if (++evaluating_.next == evaluating_.limit) events_.on_evaluation(evaluation_);
   Advance();
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "worker/inference/graph_convert.h"
+#include "worker/stage/class_counter.h"
 
 namespace runnel {
 namespace {
@@ -74,15 +75,16 @@ absl::StatusOr<StageCompute::Output> InferenceStage::TallyOf(int64_t samples,
                                       absl::MakeSpan(reinterpret_cast<std::byte*>(logits_.data()),
                                                      logits_.size() * sizeof(float))));
   Tally tally;
+  std::vector<int32_t> wanted(static_cast<size_t>(samples));
+  std::memcpy(wanted.data(), labels.bytes().data(), wanted.size() * sizeof(int32_t));
   for (int64_t i = 0; i < samples; ++i) {
-    int32_t label = 0;
-    std::memcpy(&label, labels.bytes().data() + i * sizeof(label), sizeof(label));
+    const int32_t label = wanted[static_cast<size_t>(i)];
     if (label < 0 || label >= classes) {
       return absl::InvalidArgumentError(absl::StrCat("label ", label, " of ", classes, " classes"));
     }
     tally.Add(absl::MakeConstSpan(logits_).subspan(i * classes, classes), label);
   }
-  return Output{{}, tally.loss_sum, tally.correct};
+  return Output{{}, tally.loss_sum, tally.correct, CountClasses(logits_, classes, wanted)};
 }
 
 absl::StatusOr<StageCompute::Output> InferenceStage::Evaluate(int64_t samples, Payload input,

@@ -26,7 +26,8 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
                             .accumulates = training.micro_batches > 1,
                             .one_in_flight = options.one_in_flight,
                             .defers_weight_gradients = options.defers_weight_gradients,
-                            .optimizer = optimizer};
+                            .optimizer = optimizer,
+                            .averages_weights = training.ema > 0};
   RUNNEL_ASSIGN_OR_RETURN(programs.rescale, ParseRescale(training.rescale));
   RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(training.batch_split));
   RUNNEL_ASSIGN_OR_RETURN(CompileOptions compile, CompileOptionsFor(traits, recipe, programs));

@@ -13,6 +13,7 @@ namespace runnel {
 struct LossResult {
   double loss_sum = 0;
   int64_t correct = 0;
+  ClassCounts counts = {};  // of an evaluation
 };
 
 // Trains on one micro-batch; the optimizer steps when it is the last of its mini-batch.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "proto/base/figures/class_counts.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
 
@@ -23,6 +24,7 @@ class StageCompute {
     // many labels were right.
     double loss_sum = 0;
     int64_t correct = 0;
+    ClassCounts counts = {};  // of an evaluation
   };
 
   virtual ~StageCompute() = default;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "proto/base/figures/class_counts.h"
 #include "proto/base/ids.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
@@ -75,6 +76,7 @@ struct EvaluationDoneEffect {
   double loss_sum;
   int64_t correct;
   int64_t samples;
+  ClassCounts counts = {};
 };
 // Of a dry run (worker/stage/dry_run/stage_dry_run.h); but for the last all are compute effects.
 // From BeginDryRunEffect to EndDryRunEffect nothing that is computed or coded leaves a trace in the
@@ -102,6 +104,7 @@ struct ComputeResult {
                    // gradient, if any
   double loss_sum = 0;  // sum of losses at the stage with the loss
   int64_t correct = 0;
+  ClassCounts counts = {};  // of an evaluation
 };
 
 // Sums since the start, where the loss is.

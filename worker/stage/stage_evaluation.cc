@@ -8,7 +8,7 @@
 namespace runnel {
 
 void StageEvaluation::Begin(Sequence first, int64_t micro_batches) {
-  course_ = Course{first, first.value(), first.value() + micro_batches, {}};
+  course_ = Course{first, first.value(), first.value() + micro_batches, {}, {}};
 }
 
 int64_t StageEvaluation::SamplesOf(int64_t sequence) const {
@@ -58,14 +58,15 @@ void StageEvaluation::Finish(ComputeResult result, std::vector<Effect>& effects)
     loss.loss_sum += result.loss_sum;
     loss.correct += result.correct;
     loss.samples += samples;
+    course_->counts.Add(result.counts);
   } else {
     effects.push_back(SendEffect{Peer::kDownstream, FrameKind::kEvalActivation, sequence, samples,
                                  std::move(result.tensor)});
   }
   if (course_->next < course_->end) return;
   if (has_loss_) {
-    effects.push_back(
-        EvaluationDoneEffect{course_->first, loss.loss_sum, loss.correct, loss.samples});
+    effects.push_back(EvaluationDoneEffect{course_->first, loss.loss_sum, loss.correct,
+                                           loss.samples, std::move(course_->counts)});
   }
   course_.reset();
 }

@@ -42,6 +42,7 @@ class StageEvaluation {
     int64_t next = 0;  // evaluation sequences
     int64_t end = 0;
     LossCounters loss;
+    ClassCounts counts;
   };
   int64_t SamplesOf(int64_t sequence) const;
 

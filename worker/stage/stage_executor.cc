@@ -10,7 +10,9 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "worker/stage/class_counter.h"
 #include "worker/stage/staleness.h"
+#include "worker/stage/weight_average.h"
 
 namespace runnel {
 
@@ -83,6 +85,7 @@ absl::Status StageExecutor::ImportState(const ModelState& state) {
                                     options_.last_layer, numbers_, ZeroTensors::kLeftOut));
   RUNNEL_ASSIGN_OR_RETURN(const MappedState to, MapState(MapAccess::kReadWrite));
   for (const LayerState& layer : state.layers) to.WriteLayer(layer);
+  are_averages_stale_ = true;
   return absl::OkStatus();
 }
 
@@ -108,6 +111,7 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.sequence = place.sequence;
   context.step = place.step;
   context.step_labels = place.step_samples * programs_.labels_per_sample();
+  context.label_smoothing = options_.training.label_smoothing;
   context.accumulate = !place.first_in_step;
   context.learning_rate =
       StepRate(options_.training, place.epoch, place.step, options_.cap, options_.usual_cap);
@@ -331,7 +335,8 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
   free_scratch_.push_back(std::move(entry.scratch));
   stash_->Pop();
-  if (!step || programs_.steps_in_backward()) return absl::OkStatus();
+  if (!step) return absl::OkStatus();
+  if (programs_.steps_in_backward()) return AverageWeights(place);
 
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
   Bindings update = StateBindings(stash_->newest(), *scratch);
@@ -339,7 +344,46 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   update[Storage::kNewParameters] = next->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
   stash_->Publish();
-  return AggregateVersions(place);
+  RUNNEL_RETURN_IF_ERROR(AggregateVersions(place));
+  return AverageWeights(place);
+}
+
+absl::Status StageExecutor::AverageWeights(const MicroBatch& place) {
+  if (options_.training.ema == 0) return absl::OkStatus();
+  are_averages_stale_ = true;
+  const float share = AverageShare(options_.training.ema, place.step);
+  const size_t slot = numbers_.slots.size() - 1;
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights, Mapping::Of(stash_->newest(), MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping slots, Mapping::Of(*slots_, MapAccess::kReadWrite));
+  const StateLayout& layout = programs_.layout();
+  for (const StateTensor& tensor : layout.tensors) {
+    if (!HasSlots(tensor.spec)) continue;
+    MoveAverage(share, reinterpret_cast<const float*>(weights.data() + tensor.offset_bytes),
+                tensor.spec.shape.elements(),
+                reinterpret_cast<float*>(slots.data() + layout.SlotOffset(tensor, slot)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Memory*> StageExecutor::EvaluatedWeights() {
+  if (options_.training.ema == 0) return &stash_->newest();
+  if (!are_averages_stale_) return averages_.get();
+  const StateLayout& layout = programs_.layout();
+  if (averages_ == nullptr) {
+    RUNNEL_ASSIGN_OR_RETURN(averages_, allocate_(layout.parameter_bytes));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights, Mapping::Of(stash_->newest(), MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping slots, Mapping::Of(*slots_, MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping to, Mapping::Of(*averages_, MapAccess::kReadWrite));
+  std::memcpy(to.data(), weights.data(), static_cast<size_t>(layout.parameter_bytes));
+  const size_t slot = numbers_.slots.size() - 1;
+  for (const StateTensor& tensor : layout.tensors) {
+    if (!HasSlots(tensor.spec)) continue;
+    std::memcpy(to.data() + tensor.offset_bytes, slots.data() + layout.SlotOffset(tensor, slot),
+                static_cast<size_t>(tensor.spec.shape.elements()) * sizeof(float));
+  }
+  are_averages_stale_ = false;
+  return averages_.get();
 }
 
 absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Payload input,
@@ -355,13 +399,18 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   context.step_labels = samples * programs_.labels_per_sample();
   context.grid_bits = EvaluatedGridBits();
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
-  Bindings bindings = StateBindings(stash_->newest(), *scratch);
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* weights, EvaluatedWeights());
+  Bindings bindings = StateBindings(*weights, *scratch);
   bindings[Storage::kInput] = Base(input);
   bindings[Storage::kOutput] = Base(output);
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForwardEval, context, bindings));
-  if (programs_.has_loss()) return LossOutput(metrics, programs_.labels_per_sample());
+  if (programs_.has_loss()) {
+    Output loss = LossOutput(metrics, programs_.labels_per_sample());
+    loss.counts = CountClasses(program, output, labels);
+    return loss;
+  }
   return Output{std::move(output)};
 }
 

@@ -105,6 +105,10 @@ class StageExecutor final : public StageEngine {
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
+  // Behind the step of `place`.
+  absl::Status AverageWeights(const MicroBatch& place);
+  // For an evaluation: the average, where there is one, else the newest weights.
+  absl::StatusOr<Memory*> EvaluatedWeights();
   StepContext ContextOf(const MicroBatch& place) const;
   // Where it evaluates.
   GridBits EvaluatedGridBits() const;
@@ -139,7 +143,10 @@ class StageExecutor final : public StageEngine {
   // The backend's memory.
   Backend* backend_ = nullptr;
   Stash::AllocateFn allocate_;
-  std::unique_ptr<Memory> slots_;  // of the optimizer
+  std::unique_ptr<Memory> slots_;  // of the optimizer, and the average
+  // What EvaluatedWeights makes; stale when a step was taken or a state came.
+  std::unique_ptr<Memory> averages_;
+  bool are_averages_stale_ = true;
   std::unique_ptr<Memory> gradients_;
   std::unique_ptr<Memory> statistics_;
   std::shared_ptr<std::atomic<int64_t>> memory_bytes_;

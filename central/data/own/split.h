@@ -40,8 +40,10 @@ class Subset final : public Dataset {
   }
   float outside(int64_t channel) const override { return all_->outside(channel); }
   int64_t tokens() const override { return all_->tokens(); }
+  int64_t labels_per_sample() const override { return all_->labels_per_sample(); }
   int32_t label(int64_t index) const override {
-    return all_->label(indices_[static_cast<size_t>(index)]);
+    const int64_t each = all_->labels_per_sample();
+    return all_->label(indices_[static_cast<size_t>(index / each)] * each + index % each);
   }
   std::string class_name(int64_t label) const override { return all_->class_name(label); }
   absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override {

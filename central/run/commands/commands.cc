@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "central/planning/fixed_planner.h"
 #include "central/planning/what_if.h"
 #include "central/run/machines/measuring/dry_runs.h"
+#include "central/run/evaluator.h"
 #include "central/run/own_model.h"
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
@@ -109,15 +111,43 @@ EarlyStop EarlyStopOf(const RunSetup& setup) {
   return {setup.settings.early_stop, setup.model.tokens() > 0};
 }
 
+// The test set with the weights of the end, on this host.
+absl::StatusOr<EvaluationSummary> EvaluateTestSet(const RunSetup& setup, const DatasetSplits& data,
+                                                  const TrainingOutcome& outcome,
+                                                  const CommandContext& context) {
+  std::promise<absl::StatusOr<EvaluationFigures>> done;
+  const auto tell = [&done](int64_t, Generation, const absl::StatusOr<EvaluationFigures>& figures) {
+    done.set_value(figures);
+  };
+  Evaluator::Parts parts = {context.transport, context.control,   context.clock,
+                            context.logger,    context.enrolment, /*on_test_set=*/true};
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Evaluator> evaluator,
+                          Evaluator::Create(setup, data, parts, tell));
+  evaluator->Evaluate(outcome.step, outcome.plan.generation, outcome.state, outcome.changes);
+  RUNNEL_ASSIGN_OR_RETURN(const EvaluationFigures figures, done.get_future().get());
+  return EvaluationSummary{outcome.step, figures.accuracy, figures.loss, figures.counts};
+}
+
 // Runs the job, closes the journal, writes the summary and tells what came out.
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context,
                     RunSummary* result = nullptr) {
-  const RunSettings settings = job.setup->settings;
+  const RunSetup& setup = *job.setup;
+  const RunSettings& settings = setup.settings;
+  const DatasetSplits& data = *job.data;
   const int64_t last_step = job.stop_step;
   absl::StatusOr<TrainingOutcome> outcome = RunTrainingJob(std::move(job), journal, context);
   if (!outcome.ok()) return WithAdvice(outcome.status(), settings);
   RunSummary& summary = outcome->summary;
   summary.stopped_early = !outcome->stopped_by_user && outcome->step < last_step;
+  if (data.validation != nullptr && !outcome->stopped_by_user) {
+    absl::StatusOr<EvaluationSummary> test = EvaluateTestSet(setup, data, *outcome, context);
+    if (test.ok()) {
+      summary.test = *std::move(test);
+    } else {
+      context.logger->Log(Severity::kWarning, absl::StrCat("the test set could not be evaluated: ",
+                                                           test.status().message()));
+    }
+  }
   if (result != nullptr) *result = summary;
   if (outcome->stopped_by_user) {
     RUNNEL_RETURN_IF_ERROR(Journal(journal, RunStopped{outcome->step, "by the user"}));
@@ -133,6 +163,10 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
                          settings.early_stop == 1 ? " evaluation)" : " evaluations)")
           : absl::StrCat(summary.steps, " steps"),
       EvaluationText(summary), summary.samples_per_s, summary.wall_s));
+  if (summary.test.has_value()) {
+    context.print(absl::StrFormat("test set, not looked at before: accuracy %.2f %%, loss %.4f",
+                                  summary.test->accuracy * 100, summary.test->loss));
+  }
   context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
   if (summary.precision.has_value()) context.print(PrecisionText(*summary.precision));
   if (!outcome->stopped_by_user || outcome->step == last_step) return absl::OkStatus();

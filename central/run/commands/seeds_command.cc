@@ -80,10 +80,13 @@ absl::Status TrainSeedsCommand(const RunSettings& settings, const std::vector<ui
                 {"weights_sha256", summary.weights_sha256}};
     speeds.push_back(summary.samples_per_s);
     if (!summary.evaluations.empty()) {
-      run["accuracy"] = summary.accuracy;
-      run["loss"] = summary.loss;
-      accuracies.push_back(summary.accuracy);
-      losses.push_back(summary.loss);
+      // With --validation-share the figures of the test set, which nothing was chosen by.
+      const double accuracy = summary.test.has_value() ? summary.test->accuracy : summary.accuracy;
+      const double loss = summary.test.has_value() ? summary.test->loss : summary.loss;
+      run["accuracy"] = accuracy;
+      run["loss"] = loss;
+      accuracies.push_back(accuracy);
+      losses.push_back(loss);
     }
     runs.push_back(run);
   }

@@ -69,7 +69,7 @@ absl::StatusOr<bool> Barrier::AddEvaluation(const EvaluationDone& done, const Ac
   state_ = State::kReached;
   effects.push_back(Persist{
       EvaluationRecorded{step_, static_cast<double>(done.correct) / static_cast<double>(labels),
-                         done.loss_sum / static_cast<double>(done.samples)}});
+                         done.loss_sum / static_cast<double>(done.samples), done.counts}});
   return true;
 }
 

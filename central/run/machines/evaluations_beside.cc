@@ -12,7 +12,8 @@ EvaluationsBeside::Answer EvaluationsBeside::Add(int64_t step, Generation genera
   under_way_.erase(found);
   if (figures.ok()) {
     pace_.Took(figures->seconds);
-    effects.push_back(Persist{EvaluationRecorded{step, figures->accuracy, figures->loss}});
+    effects.push_back(
+        Persist{EvaluationRecorded{step, figures->accuracy, figures->loss, figures->counts}});
     return Answer::kRecorded;
   }
   is_on_ = false;

@@ -76,6 +76,7 @@ struct EvaluationFigures {
   double accuracy = 0;
   double loss = 0;
   double seconds = 0;  // it took
+  ClassCounts counts = {};
 };
 // The uses of a collected state. At least one is true.
 struct StateUse {

@@ -139,6 +139,7 @@ absl::Status FloatInstructions::BatchNormWeightGradient(const Instruction& instr
 absl::Status FloatInstructions::LossGradient(const Instruction& instruction,
                                              const StepContext& context) {
   const Shape& shape = operands_.buffer(instruction.inputs[0]).shape;
+  const double smoothing = context.label_smoothing;
   return Launch(*session_, kFloatElements, "loss_gradient")
       .Tensor(operands_.In(instruction, 0))
       .Tensor(operands_.In(instruction, 1))
@@ -146,6 +147,8 @@ absl::Status FloatInstructions::LossGradient(const Instruction& instruction,
       .Value(static_cast<cl_int>(shape[0]))
       .Value(static_cast<cl_int>(shape[1]))
       .Value(static_cast<cl_float>(context.step_labels))
+      .Value(static_cast<cl_float>(1 - smoothing))
+      .Value(static_cast<cl_float>(smoothing / static_cast<double>(shape[1])))
       .Items(shape[0]);
 }
 

@@ -130,9 +130,10 @@ class OpenClExecutable final : public Executable {
     const auto* labels = reinterpret_cast<const int32_t*>(Address(instruction.inputs[1], bindings));
     auto* metrics = reinterpret_cast<double*>(Address(instruction.outputs.back(), bindings));
     if (!logits.scaled) {
-      return FloatCrossEntropy(
-          {floats.data(), logits.shape[0], logits.shape[1], context.step_labels}, labels, nullptr,
-          metrics);
+      FloatLogits of = {floats.data(), logits.shape[0], logits.shape[1], context.step_labels};
+      if (instruction.code == OpCode::kSoftmaxCrossEntropy)
+        of.label_smoothing = context.label_smoothing;
+      return FloatCrossEntropy(of, labels, nullptr, metrics);
     }
     ScaleTail tail;
     RUNNEL_RETURN_IF_ERROR(Read(at.area, at.tail, &tail, sizeof tail));

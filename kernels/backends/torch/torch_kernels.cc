@@ -334,6 +334,7 @@ absl::Status CheckLabels(const Call& call) {
   return absl::OkStatus();
 }
 
+// Without a gradient it is an evaluation, whose labels are whole.
 absl::Status CrossEntropy(const Call& call, float* gradient, double* metrics) {
   if (absl::Status status = CheckLabels(call); !status.ok()) return status;
   const at::Tensor logits = Matrix(call.in(0), call.in_shape(0)).to(at::kDouble);
@@ -341,12 +342,16 @@ absl::Status CrossEntropy(const Call& call, float* gradient, double* metrics) {
       at::from_blob(const_cast<int32_t*>(call.in<int32_t>(1)), {logits.size(0), 1}, at::kInt)
           .to(at::kLong);
   const at::Tensor logs = at::log_softmax(logits, 1);
-  metrics[0] = -logs.gather(1, labels).sum().item<double>();
+  const double smoothing = gradient == nullptr ? 0 : call.context.label_smoothing;
+  const double at_each = smoothing / static_cast<double>(logits.size(1)), at_label = 1 - smoothing;
+  metrics[0] = -at_label * logs.gather(1, labels).sum().item<double>();
+  if (smoothing > 0) metrics[0] -= at_each * logs.sum().item<double>();
   metrics[1] =
       static_cast<double>(logits.argmax(1, /*keepdim=*/true).eq(labels).sum().item<int64_t>());
   if (gradient == nullptr) return absl::OkStatus();
   at::Tensor shares = logs.exp();
-  shares.scatter_add_(1, labels, at::zeros_like(labels, at::kDouble).sub_(1));
+  if (smoothing > 0) shares.sub_(at_each);
+  shares.scatter_add_(1, labels, at::zeros_like(labels, at::kDouble).sub_(at_label));
   Matrix(gradient, call.in_shape(0))
       .copy_(shares.div_(static_cast<double>(call.context.step_labels)));
   return absl::OkStatus();

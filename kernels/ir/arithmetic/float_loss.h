@@ -14,6 +14,9 @@ struct FloatLogits {
   int64_t classes;
   int64_t step_labels;    // the gradient is divided by it,
   double loss_scale = 1;  // and multiplied with it
+  // e: the target of a sample is 1 - e + e / classes at its label and e / classes elsewhere
+  // (Szegedy et al., "Rethinking the Inception Architecture", 7; torch's label_smoothing).
+  double label_smoothing = 0;
 };
 
 // metrics: double[2], the sum of losses and how many samples are right. gradient: as many as

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
@@ -132,6 +133,32 @@ void KeepWeightsOnly(ModelState& state) {
     for (TensorData& tensor : layer.slots) tensor.bytes.clear();
   }
   state.encoders.clear();
+}
+
+namespace {
+
+bool IsAverage(const TensorData& slot) {
+  return absl::EndsWith(slot.name, absl::StrCat(".", kAverageSlot));
+}
+
+}  // namespace
+
+void UseAverages(ModelState& state) {
+  for (LayerState& layer : state.layers) {
+    for (const TensorData& slot : layer.slots) {
+      if (!IsAverage(slot) || slot.bytes.empty()) continue;
+      const size_t length = slot.name.size() - kAverageSlot.size() - 1;
+      for (TensorData& tensor : layer.tensors) {
+        if (tensor.name == absl::string_view(slot.name).substr(0, length))
+          tensor.bytes = slot.bytes;
+      }
+    }
+  }
+}
+
+void TakeAverages(ModelState& state) {
+  UseAverages(state);
+  for (LayerState& layer : state.layers) std::erase_if(layer.slots, IsAverage);
 }
 
 void FillZeros(ModelState& state) {

@@ -81,6 +81,14 @@ absl::StatusOr<ModelState> ZeroState(const ModelSpec& model, int first_layer, in
 // Takes away what only training needs: the bytes of the slots, and the encoders.
 void KeepWeightsOnly(ModelState& state);
 
+// Keeps the average of a parameter (TrainingSettings::ema), behind the optimizer's slots.
+inline constexpr absl::string_view kAverageSlot = "average";
+
+// Puts each parameter's average (kAverageSlot), where it has one with bytes, in its place.
+void UseAverages(ModelState& state);
+// And takes the averages away: the state of a run that has none.
+void TakeAverages(ModelState& state);
+
 // Bytes of each layer's state with its slots, as it is stored. InvalidArgument: the model's
 // shapes do not fit.
 absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,

@@ -17,7 +17,7 @@
 
 namespace runnel {
 
-// Largest number of state tensors beside a parameter.
+// Largest number of state tensors beside a parameter, with its average.
 inline constexpr size_t kMostSlots = 3;
 
 struct Optimizer {
@@ -30,6 +30,8 @@ struct Optimizer {
   std::optional<double> weight_decay = {};
 
   absl::Span<const absl::string_view> slots() const;
+  // And behind them kAverageSlot.
+  absl::Span<const absl::string_view> slots_with_average() const;
 };
 
 // optimizers.inc; sgd first.

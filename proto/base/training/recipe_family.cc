@@ -156,7 +156,10 @@ NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& traini
   const absl::StatusOr<RescaleRule> rule = ParseRescale(training.rescale);
   format.keeps_scales = format.integer_parameters() && rule.ok() && rule->keeps();
   const absl::StatusOr<OptimizerChoice> optimizer = ParseOptimizer(training.optimizer);
-  if (optimizer.ok()) format.slots = optimizer->optimizer->slots();
+  if (optimizer.ok()) {
+    format.slots = training.ema > 0 ? optimizer->optimizer->slots_with_average()
+                                    : optimizer->optimizer->slots();
+  }
   return format;
 }
 

@@ -57,6 +57,8 @@ struct TrainingSettings {
   double learning_rate = 0.01;
   double momentum = 0.9;
   double weight_decay = 0;
+  double label_smoothing = 0;       // recipes of floats (kernels/ir/arithmetic/float_loss.h)
+  double ema = 0;                   // decay of the averaged weights; 0: there are none
   std::string optimizer = "sgd";    // recipes of floats; ParseOptimizer
   std::string rate = "milestones";  // ParseRate
   // Of the whole run, all epochs; 0 where the rate does not look at them (Rate::needs_run_steps).

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "proto/base/figures/class_counts.h"
 #include "proto/base/figures/telemetry.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
@@ -199,6 +200,7 @@ struct EvaluationDone {
   double loss_sum = 0;
   int64_t correct = 0;
   int64_t samples = 0;
+  ClassCounts counts = {};
 };
 
 // From each stage: the dry run whose frames began at `first` is done. Sums of a gradient that is not

@@ -67,7 +67,17 @@ absl::Status CheckTogether(const LayersFetched& fetched) {
 }
 
 absl::Status CheckTogether(const EvaluationDone& done) {
-  return CheckRange("evaluation_done.correct", done.correct, 0, done.samples * kMaxLabelsPerSample);
+  const int64_t most = done.samples * kMaxLabelsPerSample;
+  const ClassCounts& counts = done.counts;
+  RUNNEL_RETURN_IF_ERROR(CheckRange("evaluation_done.correct", done.correct, 0, most));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("evaluation_done.counts.labels", counts.labels, 0, most));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("evaluation_done.counts.among_five", counts.among_five, 0, counts.labels));
+  if (counts.confusion.empty()) return absl::OkStatus();
+  int64_t sum = 0;  // of at most 16384 counts of at most 2^40
+  for (const int64_t count : counts.confusion) sum += count;
+  return CheckRange("evaluation_done.counts.confusion, their sum", sum, counts.labels,
+                    counts.labels);
 }
 
 absl::Status CheckTogether(const Telemetry& telemetry) {

@@ -151,9 +151,13 @@ void ListFields(auto& list, Replicated& replicated) {
   list("bytes", replicated.bytes)("took_ns", replicated.took_ns);
 }
 
+void ListFields(auto& list, ClassCounts& counts) {
+  list("labels", counts.labels)("among_five", counts.among_five)("confusion", counts.confusion);
+}
+
 void ListFields(auto& list, EvaluationDone& done) {
   list("generation", done.generation)("first", done.first)("loss_sum", done.loss_sum);
-  list("correct", done.correct)("samples", done.samples);
+  list("correct", done.correct)("samples", done.samples)("counts", done.counts);
 }
 
 void ListFields(auto& list, DryRunDone& done) {

@@ -101,6 +101,26 @@ TEST(Summary, HasExactlyTheseKeys) {
               ElementsAre("count", "skipped", "step", "stall_s", "took_s", "bytes"));
 }
 
+TEST(Summary, ClassesAreThoseOfTheLastEvaluationAndOfTheTestSet) {
+  RunSummary summary = Sample();
+  summary.class_names = {"cat", "dog", "eel"};
+  summary.evaluations.back().counts = {4, 3, {1, 1, 0, 0, 2, 0, 0, 0, 0}};
+  summary.test = {300, 0.5, 0.75, {2, 2, {1, 0, 0, 1, 0, 0, 0, 0, 0}}};
+  auto json = nlohmann::json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["top_5"], 0.75);
+  EXPECT_EQ(json["classes"][0],
+            (nlohmann::json{{"name", "cat"}, {"labels", 2}, {"accuracy", 0.5}}));
+  EXPECT_EQ(json["classes"][1]["accuracy"], 1);
+  EXPECT_FALSE(json["classes"][2].contains("accuracy")) << "without a label there is none";
+  EXPECT_EQ(json["confusion"], nlohmann::json::parse("[[1, 1, 0], [0, 2, 0], [0, 0, 0]]"));
+  EXPECT_EQ(json["test"]["accuracy"], 0.5);
+  EXPECT_EQ(json["test"]["confusion"][1], nlohmann::json::parse("[1, 0, 0]"));
+  summary.evaluations.back().counts.confusion.clear();  // of many classes
+  json = nlohmann::json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["top_5"], 0.75);
+  EXPECT_FALSE(json.contains("confusion"));
+}
+
 TEST(Summary, EnergySaysWhereItComesFrom) {
   RunSummary summary = Sample();
   summary.stages[0].telemetry.joules = 2;

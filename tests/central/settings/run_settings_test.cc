@@ -208,11 +208,42 @@ TEST(RunSettings, CheckAcceptsWhatIsRight) {
   all.training.look_ahead = all.training.aggregate_every = 0;
   all.training.optimizer = RunSettings().training.optimizer;
   all.training.loss_scale = RunSettings().training.loss_scale;
+  all.training.label_smoothing = 0;
+  all.training.ema = 0;
   EXPECT_TRUE(CheckSettings(all).ok()) << CheckSettings(all);
   RunSettings plain;
   plain.local_workers = 0;
   plain.training.momentum = plain.training.learning_rate = plain.training.weight_decay = 0;
   EXPECT_TRUE(CheckSettings(plain).ok()) << CheckSettings(plain);
+}
+
+TEST(RunSettings, CheckNamesWhatLossesAveragesAndValidationCannotBe) {
+  const struct {
+    std::function<void(RunSettings&)> change;
+    const char* message;
+  } kCases[] = {
+      {[](auto& s) { s.training.label_smoothing = 1; }, "--label-smoothing 1: must be below 1"},
+      {[](auto& s) {
+         s.recipe = "niti";
+         s.training.label_smoothing = 0.1;
+       },
+       "--label-smoothing 0.1: recipe niti has a loss of integers"},
+      {[](auto& s) { s.training.ema = 1; }, "--ema 1: must be below 1"},
+      {[](auto& s) {
+         s.recipe = "niti";
+         s.training.ema = 0.9;
+       },
+       "--ema 0.9: recipe niti has integer weights"},
+      {[](auto& s) { s.validation_share = 1; }, "--validation-share 1: must be below 1"},
+      {[](auto& s) { s.validation_share = -0.1; }, "--validation-share -0.1: must be at least 0"},
+      {[](auto& s) { s.validation_share = 0.1, s.eval_every = -1; },
+       "--validation-share 0.1: needs evaluations, --eval-every is -1"},
+  };
+  for (const auto& c : kCases) {
+    RunSettings settings;
+    c.change(settings);
+    EXPECT_THAT(std::string(CheckSettings(settings).message()), HasSubstr(c.message));
+  }
 }
 
 TEST(RunSettings, CheckNamesFlagValueAndRule) {

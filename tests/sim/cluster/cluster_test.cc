@@ -11,7 +11,7 @@
 #include "tests/sim/cluster/drawn_scenario.h"
 #include "tests/sim/cluster/history.h"
 
-namespace runnel {
+namespace runnel::cluster_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(Scenario, AnExpectedErrorIsNoBrokenRule) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::cluster_test

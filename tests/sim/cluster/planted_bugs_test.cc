@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/sim/cluster/history.h"
 
-namespace runnel {
+namespace runnel::planted_bugs_test {
 namespace {
 
 constexpr uint64_t kMostSeeds = 300;
@@ -33,4 +33,4 @@ INSTANTIATE_TEST_SUITE_P(All, Planted, ::testing::ValuesIn(kPlantedBugs),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::planted_bugs_test

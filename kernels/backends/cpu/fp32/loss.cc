@@ -9,18 +9,22 @@
 namespace runnel::fp32 {
 namespace {
 
-// Loss and gradient of one sample. gradient may be null.
+// Loss and gradient of one sample. Without a gradient it is an evaluation, whose labels are whole.
 double CrossEntropy(const float* logits, int64_t classes, int32_t label, const StepContext& context,
                     float* gradient) {
   const double top = *std::max_element(logits, logits + classes);
   const auto samples = static_cast<double>(context.step_labels);
-  double sum = 0;
+  const double smoothing = gradient == nullptr ? 0 : context.label_smoothing;
+  const double at_each = smoothing / static_cast<double>(classes), at_label = 1 - smoothing;
+  double sum = 0, distances = 0;
   for (int64_t c = 0; c < classes; ++c) sum += std::exp(logits[c] - top);
   for (int64_t c = 0; gradient != nullptr && c < classes; ++c) {
     const double p = std::exp(logits[c] - top) / sum;
-    gradient[c] = static_cast<float>((p - (c == label ? 1.0 : 0.0)) / samples * context.loss_scale);
+    const double target = c == label ? at_label + at_each : at_each;
+    gradient[c] = static_cast<float>((p - target) / samples * context.loss_scale);
   }
-  return std::log(sum) - (logits[label] - top);
+  for (int64_t c = 0; smoothing > 0 && c < classes; ++c) distances += logits[c] - top;
+  return std::log(sum) - at_label * (logits[label] - top) - at_each * distances;
 }
 
 absl::Status Loss(const Call& call, float* gradient, double* metrics) {

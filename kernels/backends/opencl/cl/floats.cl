@@ -255,7 +255,8 @@ __kernel ELEMENTS void bias_gradient(TENSOR(dy), TENSOR(bias), Channels s,
 
 // One work-item a sample.
 __kernel ELEMENTS void loss_gradient(TENSOR(logits), TENSOR(labels), TENSOR(y), int samples,
-                                     int classes, float step_labels) {
+                                     int classes, float step_labels, float at_label,
+                                     float at_each) {
   FOR_ITEMS(n, samples) {
     __global const float *row = DATA(const float, logits) + n * classes;
     __global float *gradient = DATA(float, y) + n * classes;
@@ -266,7 +267,8 @@ __kernel ELEMENTS void loss_gradient(TENSOR(logits), TENSOR(labels), TENSOR(y), 
     for (int j = 0; j < classes; ++j) carry(&sum, exp(row[j] - most));
     for (int j = 0; j < classes; ++j) {
       const float probability = exp(row[j] - most) / sum.sum;
-      gradient[j] = (probability - (j == label ? 1.0f : 0.0f)) / step_labels;
+      const float target = j == label ? at_label + at_each : at_each;
+      gradient[j] = (probability - target) / step_labels;
     }
   }
 }

@@ -10,7 +10,7 @@
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
 
-namespace runnel {
+namespace runnel::executor_dry_run_test {
 namespace {
 
 constexpr int64_t kSamples = 4;
@@ -139,4 +139,4 @@ TEST(ExecutorDryRun, IntegersAreRefused) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::executor_dry_run_test

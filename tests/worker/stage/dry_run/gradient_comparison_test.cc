@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
 
-namespace runnel {
+namespace runnel::gradient_comparison_test {
 namespace {
 
 using Gradients = std::vector<std::vector<float>>;
@@ -105,4 +105,4 @@ TEST(GradientComparison, WithoutCodecsNothingIsAdded) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::gradient_comparison_test

@@ -9,7 +9,7 @@
 #include "tests/base/codecs.h"
 #include "tests/central/run/machines/training_cluster.h"
 
-namespace runnel {
+namespace runnel::dry_runs_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -180,4 +180,4 @@ TEST(CoordinatorDryRun, WhatIsNotFiniteIsSaidAndNotUsed) {
 }
 
 }  // namespace
-}  // namespace runnel
+}  // namespace runnel::dry_runs_test
