@@ -281,3 +281,5 @@ TEST(RefGradient, SoftmaxCrossEntropy) {
 
 }  // namespace
 }  // namespace runnel::ref_gradient_test
+
+#undef RUN_OK

@@ -389,3 +389,5 @@ TEST(RefBackend, SaysWhatIsNotBound) {
 
 }  // namespace
 }  // namespace runnel::ref_ops_test
+
+#undef RUN_OK

@@ -157,3 +157,5 @@ TEST(RefLinear, IsItsDefinitionOnNamedShapes) {
 
 }  // namespace
 }  // namespace runnel::ref_shapes_test
+
+#undef RUN_OK

@@ -108,6 +108,9 @@ class SimulatedCentral final : public CentralControlObserver {
   void CarryOut(FeedEvaluation effect) {
     feeder_->FeedEvaluation(effect.first, effect.micro_batches);
   }
+  void CarryOut(FeedDryRun effect) {
+    feeder_->FeedDryRun(effect.first, effect.training_first, effect.micro_batches);
+  }
   void CarryOut(Persist effect);
   void CarryOut(StateCollected effect);
   void CarryOut(RecoveryReached effect);
