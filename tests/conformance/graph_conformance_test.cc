@@ -18,9 +18,7 @@
 namespace runnel::inference::graph_conformance_test {
 namespace {
 
-uint64_t Seeds(const std::string& backend) {
-  return CaseCountOf(backend, 150);
-}
+uint64_t Seeds(const std::string& backend) { return CaseCountOf(backend, 150); }
 
 // Names of integer_backends.h, and "cap:" with an instruction set of backend cpu, on two threads.
 std::vector<std::string> RunnerNames() {

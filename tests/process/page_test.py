@@ -149,10 +149,9 @@ class Page(unittest.TestCase):
         self.assertEqual(status.returncode, 0, status.stderr)
         self.assertRegex(status.stdout, r"pi-1 +\.+#+ +trains layers")
         self.assertEqual(json.loads(self.run_.ask("status", "--json").stdout)["model"], "lenet")
-        wait_for("what its time goes into", lambda: "parts" in self.run_.state())
         why = self.run_.ask("why")
         self.assertEqual(why.returncode, 0, why.stderr)
-        self.assertRegex(why.stdout, r"ms a micro-batch.*\n +computing +[\d.]+ ms")
+        self.assertIn("nothing is known yet", why.stdout, "policy uniform measures nothing")
         devices = json.loads(self.run_.ask("devices", "--json").stdout)
         self.assertEqual(len(devices["devices"]), 3)
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/support/in_process/simulated.h"
 #include "proto/transport/link/round_trip.h"
+#include "tests/support/in_process/simulated.h"
 
 namespace runnel::bandwidth_test {
 namespace {

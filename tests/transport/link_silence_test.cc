@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "tests/support/in_process/virtual_loop.h"
 #include "proto/transport/link/link_shell.h"
+#include "tests/support/in_process/virtual_loop.h"
 
 namespace runnel::link_silence_test {
 namespace {

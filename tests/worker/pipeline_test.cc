@@ -11,9 +11,9 @@
 #include "proto/base/model/initial_state.h"
 #include "proto/transport/grpc/control/grpc_control.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
+#include "tests/base/codecs.h"
 #include "tests/support/in_process/loopback.h"
 #include "tests/support/in_process/loopback_control.h"
-#include "tests/base/codecs.h"
 #include "tests/worker/cluster.h"
 #include "tests/worker/stage/staleness_replay.h"
 

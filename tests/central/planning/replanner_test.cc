@@ -55,8 +55,7 @@ class TwoStagePlans final : public PlanSource {
   absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster&) const override {
     return plan;
   }
-  absl::StatusOr<PlanRating> Rate(const Plan& plan,
-                                  const MeasuredCluster& cluster) const override {
+  absl::StatusOr<PlanRating> Rate(const Plan& plan, const MeasuredCluster& cluster) const override {
     const double slowest = Slowest(plan, cluster.times);
     return PlanRating{slowest, slowest, 0};
   }

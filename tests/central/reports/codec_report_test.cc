@@ -1,9 +1,9 @@
 #include "central/reports/codec_report.h"
 
-#include "proto/json/json_fields.h"
 #include "compress/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel::codec_report_test {
 namespace {
