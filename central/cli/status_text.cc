@@ -132,24 +132,78 @@ std::string EventsText(const Json& events) {
   return text.empty() ? text : absl::StrCat("\n", text);
 }
 
-}  // namespace
+std::string StatusOf(const Json& state) {
+  std::string plan;
+  if (!state.at("plans").empty()) {
+    const Json& now = state.at("plans")[0];
+    plan = absl::StrCat("\nplan ", now.value("generation", 0), " from step ",
+                        now.value("from_step", 0), " on");
+    if (now.contains("why")) absl::StrAppend(&plan, ": ", Text(now, "why"));
+  }
+  return absl::StrCat(HeadText(state), WaitingText(state), plan, WorkersText(state),
+                      LinksText(state.at("links")), EventsText(state.at("events")));
+}
 
-absl::StatusOr<std::string> StatusText(absl::string_view state_json) {
+std::string PartText(const char* name, double ms, double all_ms, const std::string& what) {
+  return absl::StrFormat("\n  %-9s  %9.3f ms  %3.0f %%  %s", name, ms, 100 * ms / all_ms, what);
+}
+
+std::string HelpsText(const Json& helps, double all_ms) {
+  if (helps.empty()) return "\nnothing stands out: no single device or link would bring 10 %";
+  std::string text = "\nwhat would help:";
+  for (const Json& help : helps) {
+    const double ms = help.at("ms").get<double>();
+    absl::StrAppendFormat(&text, "\n  %s: %.3f ms, %+.0f %% samples/s", Text(help, "what"), ms,
+                          100 * (all_ms / ms - 1));
+  }
+  return text;
+}
+
+std::string WhyOf(const Json& state) {
+  if (!state.contains("parts")) {
+    return absl::StrCat(Text(state, "phase"),
+                        ": nothing is known yet; the first answer comes some barriers after "
+                        "training has begun, if devices were measured (--policy)");
+  }
+  const Json& parts = state.at("parts");
+  const double all_ms = state.at("micro_batch_ms").get<double>();
+  std::string text = absl::StrFormat("%.3f ms a micro-batch, %.0f samples/s:", all_ms,
+                                     state.at("samples_per_s").get<double>());
+  absl::StrAppend(
+      &text,
+      PartText("computing", parts.at("computing_ms").get<double>(), all_ms,
+               Text(parts, "slowest") + " computes longest"),
+      PartText("links", parts.at("links_ms").get<double>(), all_ms, "waiting for tensors"),
+      PartText("schedule", parts.at("schedule_ms").get<double>(), all_ms,
+               "filling and draining, and micro-batches that may not be under way yet"),
+      PartText("other", parts.at("other_ms").get<double>(), all_ms,
+               "what measured times and rates do not explain"),
+      HelpsText(parts.at("helps"), all_ms));
+  if (state.contains("slow_because")) {
+    absl::StrAppend(&text, "\nnot as planned: ", Text(state, "slow_because"));
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> Read(absl::string_view state_json,
+                                 std::string (*text_of)(const Json&)) {
   RUNNEL_ASSIGN_OR_RETURN(const Json state, ParseJson(state_json));
   try {
-    std::string plan;
-    if (!state.at("plans").empty()) {
-      const Json& now = state.at("plans")[0];
-      plan = absl::StrCat("\nplan ", now.value("generation", 0), " from step ",
-                          now.value("from_step", 0), " on");
-      if (now.contains("why")) absl::StrAppend(&plan, ": ", Text(now, "why"));
-    }
-    return absl::StrCat(HeadText(state), WaitingText(state), plan, WorkersText(state),
-                        LinksText(state.at("links")), EventsText(state.at("events")));
+    return text_of(state);
   } catch (const Json::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("central is of another version (", error.what(),
                                                    "): take the program of its version"));
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> StatusText(absl::string_view state_json) {
+  return Read(state_json, StatusOf);
+}
+
+absl::StatusOr<std::string> WhyText(absl::string_view state_json) {
+  return Read(state_json, WhyOf);
 }
 
 }  // namespace runnel

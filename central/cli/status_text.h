@@ -1,6 +1,7 @@
 #pragma once
 
-// A run as it stands, for a terminal.
+// A run as it stands, for a terminal: from what central/display/state_json.h says. InvalidArgument:
+// it is of another version.
 
 #include <string>
 
@@ -9,7 +10,9 @@
 
 namespace runnel {
 
-// From what central/display/state_json.h says. InvalidArgument: it is of another version.
+// How far it is, who has which layers, links, last events.
 absl::StatusOr<std::string> StatusText(absl::string_view state_json);
+// What its time goes into, and what would make it faster.
+absl::StatusOr<std::string> WhyText(absl::string_view state_json);
 
 }  // namespace runnel

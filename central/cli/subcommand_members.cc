@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "central/cli/status_text.h"
 #include "central/cli/subcommand.h"
-#include "central/cli/why_text.h"
 #include "proto/base/status_macros.h"
 #include "proto/json/json_fields.h"
 
@@ -104,39 +103,36 @@ absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& c
   return absl::OkStatus();
 }
 
-}  // namespace
-
-Subcommand AddStatus(const Command& program) {
+// What one of status_text.h says of a run.
+Subcommand AddView(const Command& program, const char* name, const char* help,
+                   absl::StatusOr<std::string> (*text_of)(absl::string_view)) {
   const auto flags = std::make_shared<OrderFlags>();
-  const Command app = AddOrder(program, "status",
-                               "Show how far a run is, who has which layers, its links and what "
-                               "happened last",
-                               flags);
+  const Command app = AddOrder(program, name, help, flags);
   AddJsonFlag(app, flags);
-  return {app, [flags](const CommandContext& context) -> absl::Status {
+  return {app, [flags, text_of](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
             RUNNEL_ASSIGN_OR_RETURN(std::string text, calls.status());
             if (!flags->json) {
-              RUNNEL_ASSIGN_OR_RETURN(text, StatusText(text));
+              RUNNEL_ASSIGN_OR_RETURN(text, text_of(text));
             }
             context.print(text);
             return absl::OkStatus();
           }};
 }
 
+}  // namespace
+
+Subcommand AddStatus(const Command& program) {
+  return AddView(program, "status",
+                 "Show how far a run is, who has which layers, its links and what happened last",
+                 StatusText);
+}
+
 Subcommand AddWhy(const Command& program) {
-  const auto flags = std::make_shared<OrderFlags>();
-  const Command app = AddOrder(program, "why",
-                               "Say what a run's time goes into, and which device or link would "
-                               "have to be faster",
-                               flags);
-  return {app, [flags](const CommandContext& context) -> absl::Status {
-            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
-            RUNNEL_ASSIGN_OR_RETURN(const std::string state, calls.status());
-            RUNNEL_ASSIGN_OR_RETURN(const std::string text, WhyText(state));
-            context.print(text);
-            return absl::OkStatus();
-          }};
+  return AddView(program, "why",
+                 "Say what a run's time goes into, and which device or link would have to be "
+                 "faster",
+                 WhyText);
 }
 
 Subcommand AddDevices(const Command& program) {

@@ -1,14 +1,19 @@
 #include "central/planning/live/period_parts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 namespace runnel {
 namespace {
 
+// Each change is a simulation on central's loop, so that only the slowest stages and links are
+// changed.
+constexpr size_t kMostChanges = 4;
 // A link that holds nobody up.
 constexpr WayFigures kFree = {LinkRate::Mbps(1e6), 0};
 
@@ -37,6 +42,22 @@ MeasuredCluster WithTwiceAsFast(MeasuredCluster cluster, const StagePlan& stage)
   return cluster;
 }
 
+// The first kMostChanges of these numbers, those with the largest `cost` first.
+template <typename CostFn>
+std::vector<size_t> Costliest(size_t count, CostFn cost) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return cost(a) > cost(b); });
+  order.resize(std::min(count, kMostChanges));
+  return order;
+}
+
+// Seconds a byte on the slower way; 0: no limit is known.
+double SecondsPerByte(const PlanBandwidth::Link& link) {
+  return std::max(link.forward.Seconds(1), link.backward.Seconds(1));
+}
+
 }  // namespace
 
 PeriodParts TakeApart(const BarrierReport& report, const PeriodComparison& comparison,
@@ -44,15 +65,14 @@ PeriodParts TakeApart(const BarrierReport& report, const PeriodComparison& compa
   PeriodParts parts;
   const double all = comparison.measured_seconds;
   const double explained = std::min(all, predict(measured));
-  if (explained <= 0) return parts;
-  size_t slowest = 0;
-  for (size_t i = 0; i < comparison.stages.size(); ++i) {
-    if (comparison.stages[i].measured_seconds > comparison.stages[slowest].measured_seconds)
-      slowest = i;
-  }
   const double without_links = std::min(explained, predict(WithFreeLinks(measured)));
-  parts.slowest = NameOf(report, report.stages[slowest].plan.sole_device());
-  parts.computing_seconds = std::min(without_links, comparison.stages[slowest].measured_seconds);
+  if (without_links <= 0) return parts;
+  const std::vector<size_t> slow_stages = Costliest(
+      report.stages.size(), [&](size_t i) { return comparison.stages[i].measured_seconds; });
+  const auto device = [&](size_t stage) { return report.stages[stage].plan.sole_device(); };
+  parts.slowest = NameOf(report, device(slow_stages.front()));
+  parts.computing_seconds =
+      std::min(without_links, comparison.stages[slow_stages.front()].measured_seconds);
   parts.schedule_seconds = without_links - parts.computing_seconds;
   parts.links_seconds = explained - without_links;
   parts.other_seconds = all - explained;
@@ -63,15 +83,17 @@ PeriodParts TakeApart(const BarrierReport& report, const PeriodComparison& compa
     if (seconds > 0 && saved >= kWorthSaying * all)
       parts.helps.push_back({std::move(what), all - saved});
   };
-  for (size_t i = 0; i < report.stages.size(); ++i) {
-    const StagePlan& stage = report.stages[i].plan;
-    const std::string name = NameOf(report, stage.sole_device());
-    consider(absl::StrCat(name, " twice as fast, or with half of its layers"),
-             WithTwiceAsFast(measured, stage));
-    if (i + 1 == report.stages.size()) break;
-    const int next = report.stages[i + 1].plan.sole_device();
-    consider(absl::StrCat("a faster link between ", name, " and ", NameOf(report, next)),
-             WithFreeLink(measured, stage.sole_device(), next));
+  for (const size_t i : slow_stages) {
+    consider(absl::StrCat(NameOf(report, device(i)), " twice as fast, or with half of its layers"),
+             WithTwiceAsFast(measured, report.stages[i].plan));
+  }
+  for (const size_t i : Costliest(comparison.links.size(), [&](size_t link) {
+         return SecondsPerByte(comparison.links[link].measured);
+       })) {
+    const int from = device(i), to = device(i + 1);
+    consider(
+        absl::StrCat("a faster link between ", NameOf(report, from), " and ", NameOf(report, to)),
+        WithFreeLink(measured, from, to));
   }
   std::stable_sort(parts.helps.begin(), parts.helps.end(),
                    [](const auto& a, const auto& b) { return a.seconds < b.seconds; });

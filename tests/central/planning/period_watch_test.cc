@@ -2,6 +2,7 @@
 
 #include "central/planning/live/period_watch.h"
 
+#include "central/planning/live/period_parts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -111,6 +112,17 @@ TEST_F(PeriodWatchTest, PartsOfAPeriod) {
       watch_.comparison().measured_seconds);
   EXPECT_NEAR(parts.other_seconds, 0.05 * Predicted(), 1e-8);
   EXPECT_GT(parts.computing_seconds, 0.5 * Predicted());
+}
+
+TEST_F(PeriodWatchTest, PartsOfWhatCannotBeSimulatedAreNotKnown) {
+  Report(Predicted(), {1, 1});
+  const auto only_as_it_is = [this](const MeasuredCluster& cluster) {
+    return cluster.rates[0][1].rate == LinkRate::Mbps(80) ? Predicted() : 0;
+  };
+  const PeriodParts parts =
+      TakeApart({step_, plan_, Sequence(0), stages_, devices_, made_from_.times},
+                watch_.comparison(), made_from_, only_as_it_is);
+  EXPECT_EQ(parts.slowest, "");
 }
 
 TEST_F(PeriodWatchTest, ASlowDeviceWouldHelp) {

@@ -34,9 +34,9 @@ constexpr char kAnyFunction[] = "clGetPlatformIDs";
 #ifndef RUNNEL_LOADS_OPENCL
 std::string WhyNotLoaded(const char*) { return "this build loads no libraries"; }
 #else
-// Empty: it is loaded.
+// Empty: it is loaded. Names of a library that turns out to be another one are never made global.
 std::string WhyNotLoaded(const char* library) {
-  void* loaded = dlopen(library, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  void* loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
     const char* why = dlerror();
     // It begins with the name itself.
@@ -44,9 +44,10 @@ std::string WhyNotLoaded(const char* library) {
     const std::string name = absl::StrCat(library, ": ");
     return absl::StartsWith(text, name) ? text.substr(name.size()) : text;
   }
-  if (dlsym(loaded, kAnyFunction) != nullptr) return "";
+  const bool is_opencl = dlsym(loaded, kAnyFunction) != nullptr &&
+                         dlopen(library, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) != nullptr;
   dlclose(loaded);
-  return absl::StrCat("has no ", kAnyFunction);
+  return is_opencl ? "" : absl::StrCat("has no ", kAnyFunction);
 }
 #endif
 

@@ -1,0 +1,51 @@
+#include "central/cli/status_text.h"
+
+#include "central/display/state_json.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel::status_text_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ShownRun MeasuredRun() {
+  ShownRun run;
+  run.view.phase = RunPhase::kTraining;
+  run.view.samples_per_s = 100;
+  run.view.period.measured_seconds = 0.010;
+  run.view.period.predicted_seconds = 0.010;
+  run.view.period.parts = {.slowest = "pi-1\n",
+                           .computing_seconds = 0.007,
+                           .schedule_seconds = 0.001,
+                           .links_seconds = 0.002};
+  return run;
+}
+
+TEST(WhyText, SaysNothingIsKnownBeforeAMeasurement) {
+  ShownRun run = MeasuredRun();
+  run.view.period = {};
+  EXPECT_THAT(WhyText(StateJson(run)).value(), HasSubstr("training: nothing is known yet"));
+}
+
+TEST(WhyText, PartsAndWhatHelps) {
+  ShownRun run = MeasuredRun();
+  EXPECT_THAT(WhyText(StateJson(run)).value(), HasSubstr("nothing stands out"));
+  run.view.period.parts.helps = {{"a faster link between a and b", 0.008}};
+  const std::string text = WhyText(StateJson(run)).value();
+  EXPECT_THAT(text, HasSubstr("10.000 ms a micro-batch, 100 samples/s:"));
+  EXPECT_THAT(text, HasSubstr("computing      7.000 ms   70 %  pi-1\\n computes longest"));
+  EXPECT_THAT(text, HasSubstr("links          2.000 ms   20 %"));
+  EXPECT_THAT(text, HasSubstr("a faster link between a and b: 8.000 ms, +25 % samples/s"));
+  EXPECT_THAT(text, Not(HasSubstr("nothing stands out")));
+}
+
+TEST(WhyText, AStateOfAnotherVersionIsOneLine) {
+  EXPECT_THAT(std::string(WhyText(R"({"parts": {}})").status().message()),
+              HasSubstr("central is of another version"));
+  EXPECT_FALSE(WhyText("no JSON").ok());
+}
+
+}  // namespace
+}  // namespace runnel::status_text_test
