@@ -314,25 +314,32 @@ std::string UnknownCommand(const Program& program, const CommandLine& line, cons
                       absl::StrJoin(line.Names(), ", "), DidYouMean(word, line.Names()));
 }
 
-}  // namespace
+void Say(const Program& program, absl::string_view what) {
+  std::fprintf(stderr, "%s: %s\n", program.name, std::string(what).c_str());
+}
 
-int RunProgram(const Program& program, int argc, char** argv) {
-  CommandLine command_line(program);
-  const auto say = [&program](absl::string_view what) {
-    std::fprintf(stderr, "%s: %s\n", program.name, std::string(what).c_str());
-  };
+// The exit code, where there is nothing to run.
+std::optional<int> Parse(const Program& program, CommandLine& command_line, int argc, char** argv) {
   // CLI11 would only say that a command is missing.
   if (argc > 1 && argv[1][0] != '-' && !command_line.Knows(argv[1])) {
-    say(UnknownCommand(program, command_line, argv[1]));
+    Say(program, UnknownCommand(program, command_line, argv[1]));
     return 2;
   }
   try {
     command_line.app().parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return command_line.app().exit(error);  // help
-    say(CommandLineError(command_line.app(), error));
+    Say(program, CommandLineError(command_line.app(), error));
     return 2;
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int RunProgram(const Program& program, int argc, char** argv) {
+  CommandLine command_line(program);
+  if (const std::optional<int> code = Parse(program, command_line, argc, argv)) return *code;
   // A file that cannot grow and a reader that is gone are errors of a write, not ends of the
   // process.
   signal(SIGXFSZ, SIG_IGN);
@@ -350,7 +357,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   LogGrpcTo(&refusals);
   Protection protection(&refusals);
   if (const absl::Status status = protection.Open(command_line.home(), insecure); !status.ok()) {
-    say(status.message());
+    Say(program, status.message());
     return ExitCode(status);
   }
   const GrpcSecurity security = protection.Security();
@@ -388,7 +395,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
     return Serve(listen, control.get(), context, stop);
   };
   const absl::Status status = command_line.Run(context);
-  if (!status.ok()) say(status.message());
+  if (!status.ok()) Say(program, status.message());
   stop.Done(ExitCode(status));
   displays.Linger();
   return ExitCode(status);
