@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 // clang-format off
 const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--recipe", "niti",
-                    "--batch-size", "8", "--eval-every", "-1", "--eval-batch-size", "50", "--schedule", "sync_1f1b",
+                    "--batch-size", "4", "--eval-every", "-1", "--eval-batch-size", "50", "--schedule", "sync_1f1b",
                     "--barrier-every", "2", "--max-batches", "8"};
 // clang-format on
 

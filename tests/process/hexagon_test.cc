@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 // clang-format off
 const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--recipe", "niti",
-                    "--batch-size", "8", "--eval-every", "-1", "--eval-batch-size", "50", "--schedule", "sync_1f1b"};
+                    "--batch-size", "4", "--eval-every", "-1", "--eval-batch-size", "50", "--schedule", "sync_1f1b"};
 // clang-format on
 const Words kShort = With(kRun, {"--micro-batches", "2", "--max-batches", "4"});
 
@@ -89,7 +89,7 @@ TEST_F(HexagonTraining, ScalesAreKeptAndSpeculationIsDynamic) {
 void ExpectTheCpuGoesOn(int workers, int signal, const std::string& why,
                         const std::string& backend = "hexagon") {
   ScratchDir dir;
-  const Words run = With(kRun, {"--max-batches", "12", "--barrier-every", "2"});
+  const Words run = With(kRun, {"--max-batches", "8", "--barrier-every", "2"});
   const std::string cpu = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
   // A busy machine is not to be taken for a DSP that hangs where none does.
   const char* stall = signal == SIGSTOP ? "hexagon.stall_s=2" : "hexagon.stall_s=60";

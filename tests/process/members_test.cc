@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 // clang-format off
 const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits",
-                    "--eval-every", "-1", "--batch-size", "32", "--barrier-every", "20",
+                    "--eval-every", "-1", "--batch-size", "16", "--barrier-every", "20",
                     "--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "400"};
 // clang-format on
 

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 // A run that is evaluated at its end only, through nothing that has workers of its own.
 // clang-format off
 const Words kRun = {"train", "--quick", "--model", "lenet", "--local-workers", "3",
-                    "--eval-every", "-1", "--batch-size", "32", "--barrier-every", "10",
+                    "--eval-every", "-1", "--batch-size", "16", "--barrier-every", "10",
                     "--max-batches", "150"};
 // clang-format on
 const Words kDigits = {"--dataset", "synthetic_digits"};

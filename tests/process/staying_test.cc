@@ -24,7 +24,7 @@ using ::testing::Not;
 
 // clang-format off
 const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits",
-                    "--eval-every", "-1", "--batch-size", "32", "--barrier-every", "10",
+                    "--eval-every", "-1", "--batch-size", "16", "--barrier-every", "10",
                     "--max-batches", "150", "--schedule", "sync_1f1b", "--micro-batches", "4"};
 // clang-format on
 
