@@ -4,8 +4,8 @@
 
 Links and named files exist; sources name no page that is not here; README.md is short and has every
 builtin name; FIGURES.md and the lab books are what the stored results give; the table of public headers in
-ARCHITECTURE.md is that of house.py (--write renews it). With --bin every command and flag that
-the pages mention is one of the programs'.
+ARCHITECTURE.md is that of house.py, those of figures and metrics are the sources' (--write renews them); YAML files can be
+read, and what a kustomization names is there. With --bin every command and flag that the pages mention is one of the programs'.
 One line a finding, exit code 1 if any.
 """
 
@@ -16,6 +16,11 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+
+try:
+    import yaml
+except ImportError:  # Debian's python3-yaml
+    yaml = None
 
 import figures
 import house
@@ -93,9 +98,34 @@ def figure_findings(root):
 def watch_findings(root):
     """What alerts and dashboard read is a metric of the table."""
     known = {line.split("`")[1] for line in figures.metric_table(root)[2:]}
-    for path in sorted((root / "deploy/metrics").iterdir()):
+    for path in sorted(path for path in (root / "deploy/metrics").iterdir() if path.is_file()):
         for name in sorted(set(re.findall(r"\brunnel_\w+", path.read_text(encoding="utf-8"))) - known):
             yield f"{path.relative_to(root)}: {name} is no metric of {figures.METRICS} or {figures.FIELDS}"
+
+
+def manifest_findings(root):
+    """YAML files can be read; those of Kubernetes are objects, and what a kustomization names is there."""
+    if yaml is None:
+        return
+    for name in tidy.all_files(root):
+        if not name.endswith((".yaml", ".yml")):
+            continue
+        path = root / name
+        try:
+            objects = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        except yaml.YAMLError as error:
+            yield f"{name}: is no YAML: {' '.join(str(error).split())}"
+            continue
+        if not name.startswith("deploy/kubernetes/"):
+            continue
+        for one in objects:
+            if not isinstance(one, dict) or not one.get("kind") or not one.get("apiVersion"):
+                yield f"{name}: an object without kind or apiVersion"
+                continue
+            files = [*one.get("resources", []), *(file for made in one.get("configMapGenerator", []) for file in made["files"])]
+            for file in files if one["kind"] == "Kustomization" else []:
+                if not (path.parent / file).exists():
+                    yield f"{name}: names {file}, which is not there"
 
 
 def codes(patterns):
@@ -111,7 +141,8 @@ def header_table():
 
 # Tables that are given elsewhere, by page.
 TABLES = {"ARCHITECTURE.md": {"public headers": lambda root: header_table()},
-          "central/README.md": {"figures": figures.key_table, "metrics": figures.metric_table}}
+          "central/README.md": {"figures": figures.key_table},
+          "deploy/metrics/README.md": {"metrics": figures.metric_table}}
 
 
 def with_tables(root, page, text):
@@ -220,6 +251,7 @@ def findings(root, folder, write):
     yield from name_findings(root)
     yield from figure_findings(root)
     yield from watch_findings(root)
+    yield from manifest_findings(root)
     if folder is not None:
         yield from program_findings(root, folder)
 
