@@ -3,7 +3,7 @@
     python3 tests/tidy/docs.py [--root FOLDER] [--bin FOLDER] [--write]
 
 Links and named files exist; sources name no page that is not here; README.md is short and has every
-builtin name; FIGURES.md and the lab books are what the stored results give; the table of public headers in
+builtin name; proto/README.md has every frame, message and version; FIGURES.md and the lab books are what the stored results give; the table of public headers in
 ARCHITECTURE.md is that of house.py, those of figures and metrics are the sources' (--write renews them); YAML files can be
 read, and what a kustomization names is there. With --bin every command and flag that the pages mention is one of the programs'.
 One line a finding, exit code 1 if any.
@@ -44,6 +44,11 @@ TABLES_OF_NAMES = ("partition/zoo/models.inc", "partition/zoo/rewrites/rewrites.
                    "proto/base/training/recipe_families.inc", "proto/base/training/optimizers.inc")
 ROW = re.compile(r'^\s+\{\{?(?:\.family = )?"([a-z0-9_]+)"|\.(?:name = |choice = \{)"([a-z0-9_]+)"', re.MULTILINE)
 EXPLAINED = re.compile(r"(_bn|_nobn)?(_imagenet)?$")
+
+WIRE_PAGE = "proto/README.md"
+# Numbers that the page of the wire has, by source.
+WIRE_VERSIONS = {"proto/transport/control/control.h": "kProtocolVersion", "proto/transport/link/frame.h": "kFrameVersion",
+                 "central/records/checkpoint.h": "kCheckpointVersion", "central/records/journal.h": "kJournalVersion"}
 
 
 def pages(root):
@@ -101,6 +106,27 @@ def watch_findings(root):
     for path in sorted(path for path in (root / "deploy/metrics").iterdir() if path.is_file()):
         for name in sorted(set(re.findall(r"\brunnel_\w+", path.read_text(encoding="utf-8"))) - known):
             yield f"{path.relative_to(root)}: {name} is no metric of {figures.METRICS} or {figures.FIELDS}"
+
+
+def wire_findings(root):
+    """The page of the wire has every kind of frame, every control message and the versions."""
+    page = (root / WIRE_PAGE).read_text(encoding="utf-8")
+
+    def source(path):
+        return (root / path).read_text(encoding="utf-8")
+
+    frames = "proto/transport/link/frame.h"
+    names = [(frames, name) for name in re.findall(r"^  (k[A-Z]\w+) =", source(frames), re.MULTILINE)]
+    control = "proto/control.proto"
+    for message in re.findall(r"oneof message \{(.*?)\}", source(control), re.DOTALL):
+        names += [(control, name) for name in re.findall(r"(\w+) = \d+;", message)]
+    for path, name in names:
+        if f"`{name}`" not in page:
+            yield f"{WIRE_PAGE}: lacks {name} of {path}"
+    for path, name in WIRE_VERSIONS.items():
+        number = re.search(rf"{name} = (\d+);", source(path))[1]
+        if not re.search(rf"^\|[^|]*\| {number}\b[^|]*\| `{re.escape(path.removeprefix('proto/'))}` \|", page, re.MULTILINE):
+            yield f"{WIRE_PAGE}: {name} of {path} is {number}"
 
 
 def manifest_findings(root):
@@ -251,6 +277,7 @@ def findings(root, folder, write):
     yield from name_findings(root)
     yield from figure_findings(root)
     yield from watch_findings(root)
+    yield from wire_findings(root)
     yield from manifest_findings(root)
     if folder is not None:
         yield from program_findings(root, folder)
