@@ -2,14 +2,15 @@
 
     python3 tests/tidy/docs.py [--root FOLDER] [--bin FOLDER] [--write]
 
-Links and named files exist; sources name no page that is not here; README.md is short and has every
-builtin name; proto/README.md has every frame, message and version; FIGURES.md and the lab books are what the stored results give; the table of public headers in
-ARCHITECTURE.md is that of house.py, those of figures and metrics are the sources' (--write renews them); YAML files can be
+Links and named files exist; sources name no page that is not here; README.md is short and has every builtin name;
+proto/README.md has every frame, message and version, deploy/OPERATORS.md the code's times; FIGURES.md and the lab books are
+what the stored results give; the table of public headers in ARCHITECTURE.md is that of house.py, those of figures and metrics are the sources' (--write renews them); YAML files can be
 read, and what a kustomization names is there. With --bin every command and flag that the pages mention is one of the programs'.
 One line a finding, exit code 1 if any.
 """
 
 import argparse
+import math
 import pathlib
 import re
 import subprocess
@@ -49,6 +50,22 @@ WIRE_PAGE = "proto/README.md"
 # Numbers that the page of the wire has, by source.
 WIRE_VERSIONS = {"proto/transport/control/control.h": "kProtocolVersion", "proto/transport/link/frame.h": "kFrameVersion",
                  "central/records/checkpoint.h": "kCheckpointVersion", "central/records/journal.h": "kJournalVersion"}
+
+# Of the page for operators, the row that says how long something waits: where that is said in the code, in ns or ms.
+TIMES_PAGE = "deploy/OPERATORS.md"
+LOSSES = "central/run/machines/losses/"
+TIMES = {"anything to move in the run": (LOSSES + "standstill.h", "kLimitNs"),
+         "a worker of its own host that ends again": (LOSSES + "start_attempts.h", "kPatienceMs"),
+         "more workers, once": ("central/run/machines/gathering.h", "kGraceNs"),
+         "room for check-points": ("central/run/checkpoints/checkpoint_failures.h", "kPatienceNs"),
+         "a link that does not come back": ("worker/host/stage_links.cc", "kNeighbourPatienceNs"),
+         "a feed that does not come back": ("proto/transport/link/redial_policy.h", "lost_ns"),
+         "central, once its connection broke": ("proto/transport/grpc/control/grpc_control.h", "resume_ms"),
+         "a hello, a handshake": ("proto/transport/link/link_shell.h", "kHelloPatienceNs"),
+         "a ping of gRPC": ("proto/transport/grpc/control/grpc_control.h", "keepalive_ms"),
+         "the other end to close in order": ("proto/transport/grpc/control/grpc_control.h", "close_timeout_ms"),
+         "| `status`, `drain`": ("central/cli/command_main.cc", "kTimeoutMs"),
+         "| stuck |": (LOSSES + "detector.h", "kStuckNs"), "| stopped |": (LOSSES + "detector.h", "kStoppedNs")}
 
 
 def pages(root):
@@ -127,6 +144,17 @@ def wire_findings(root):
         number = re.search(rf"{name} = (\d+);", source(path))[1]
         if not re.search(rf"^\|[^|]*\| {number}\b[^|]*\| `{re.escape(path.removeprefix('proto/'))}` \|", page, re.MULTILINE):
             yield f"{WIRE_PAGE}: {name} of {path} is {number}"
+
+
+def time_findings(root):
+    rows = [line for line in (root / TIMES_PAGE).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    for what, (path, name) in TIMES.items():
+        said = re.search(rf"\b{name} = ([^;]*);", (root / path).read_text(encoding="utf-8"))[1]
+        amount = math.prod(int(part) for part in re.findall(r"(?<!int)\b\d+", said.replace("'", "").replace("int64_t", "")))
+        seconds = f"{amount / (1e3 if name.lower().endswith('ms') else 1e9):g} s"
+        row = [line for line in rows if what in line]
+        if len(row) != 1 or not re.search(rf"\b{seconds}\b", row[0]):
+            yield f"{TIMES_PAGE}: '{what}': {name} of {path} is {seconds}"
 
 
 def manifest_findings(root):
@@ -278,6 +306,7 @@ def findings(root, folder, write):
     yield from figure_findings(root)
     yield from watch_findings(root)
     yield from wire_findings(root)
+    yield from time_findings(root)
     yield from manifest_findings(root)
     if folder is not None:
         yield from program_findings(root, folder)
