@@ -18,11 +18,14 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "central/cli/current_run.h"
+#include "central/cli/run_control.h"
 #include "central/cli/subcommand_help.h"
 #include "central/display/admin_server.h"
 #include "central/display/run_metrics.h"
 #include "central/display/state_json.h"
 #include "central/run/commands/commands.h"
+#include "central/run/workers/waiting_room.h"
 #include "proto/base/refusal_log.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/authority.h"
@@ -46,8 +49,6 @@
 namespace runnel {
 namespace {
 
-constexpr int kExitInterrupted = 130;
-
 // Wrong input exits with 2, a failed run with 1.
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {
@@ -67,73 +68,6 @@ int ExitCode(const absl::Status& status) {
       return 1;
   }
 }
-
-// The run that signals and an operator's orders are about. Ctrl-C is a stop at the next barrier, one
-// more an immediate end. On a terminal the first one of a run whose weights would be lost asks.
-class CurrentRun {
- public:
-  void SetTrainer(Trainer* trainer) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    trainer_ = trainer;
-  }
-
-  void OnSignal(int caught, int signal) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    // Nothing to bring to a barrier, or asked twice. Local workers die with us
-    // (PR_SET_PDEATHSIG).
-    if (exit_code_.has_value()) _exit(*exit_code_);
-    const int stops_at = is_asked_ ? 2 : 1;
-    if (trainer_ == nullptr || caught > stops_at) _exit(kExitInterrupted);
-    const bool can_ask = signal == SIGINT && isatty(STDIN_FILENO) == 1;
-    if (caught == 1 && can_ask && trainer_->LosesWeights()) {
-      is_asked_ = true;
-      return Say(
-          "\nstopping loses the weights: there is no --checkpoint-dir. Once more stops at the "
-          "next barrier; else training goes on\n");
-    }
-    Say("\nstopping: training at the next barrier, an evaluation now; once more ends at once\n");
-    trainer_->StopAtBarrier();
-  }
-
-  // All is done: a signal ends the process as it would end by itself.
-  void Done(int exit_code) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    exit_code_ = exit_code;
-  }
-
-  // state: of what the display shows.
-  MemberCalls Calls(std::function<absl::StatusOr<std::string>()> state) {
-    return {
-        [this] {
-          return With<absl::StatusOr<MemberList>>(
-              [](Trainer& trainer) { return trainer.Members(); });
-        },
-        [this](const std::string& name) {
-          return With<absl::Status>([&](Trainer& trainer) { return trainer.Drain(name); });
-        },
-        [this](bool paused) {
-          return With<absl::Status>([paused](Trainer& trainer) { return trainer.Pause(paused); });
-        },
-        std::move(state)};
-  }
-
- private:
-  template <typename Result, typename UseFn>
-  Result With(UseFn use) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (trainer_ == nullptr) return absl::UnavailableError("no run is under way");
-    return use(*trainer_);
-  }
-
-  static void Say(absl::string_view text) {
-    if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody reads it
-  }
-
-  std::mutex mutex_;
-  Trainer* trainer_ = nullptr;    // guarded by mutex_
-  bool is_asked_ = false;         // guarded by mutex_
-  std::optional<int> exit_code_;  // guarded by mutex_; none: not done
-};
 
 // The display of one run and, if asked for, its HTTP side.
 class DisplayMaker {
@@ -271,8 +205,35 @@ absl::Status RevokeAsOperator(const std::string& home, RefusalLog* refusals,
   return RevokeAt(central, security, name, kTimeoutMs);
 }
 
-absl::StatusOr<std::shared_ptr<void>> ShowCentral(const std::string& control_address) {
-  return RunningCentral::Show(DefaultSecretsFolder(), control_address);
+absl::StatusOr<std::shared_ptr<void>> ShowCentral(const std::string& control_address, bool waits) {
+  return RunningCentral::Show(DefaultSecretsFolder(), control_address, waits);
+}
+
+// Where a central of this user waits for a run; empty: none does.
+absl::StatusOr<std::string> WaitingAt() {
+  const absl::StatusOr<ShownCentral> waiting = FindWaitingCentral(DefaultSecretsFolder());
+  if (absl::IsNotFound(waiting.status())) return "";
+  RUNNEL_RETURN_IF_ERROR(waiting.status());
+  return waiting->listens;
+}
+
+// Asks the one that waits at this address to leave it.
+absl::Status MakeWay(const std::string& address, const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(const ShownCentral waiting, FindWaitingCentral(DefaultSecretsFolder()));
+  if (waiting.listens != address) return absl::NotFoundError("nobody waits there");
+  RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(waiting.dialled));
+  return calls.give_way();
+}
+
+absl::Status Serve(const std::string& listen, ControlTransport* control,
+                   const CommandContext& context, CurrentRun& current) {
+  const auto show = [](const std::string& at) { return ShowCentral(at, /*waits=*/true); };
+  WaitingRoom room(
+      listen, {control, context.clock, context.logger, context.enrolment, show, context.print});
+  current.SetRoom(&room);
+  absl::Status served = room.Run();
+  current.SetRoom(nullptr);
+  return served;
 }
 
 // Calls with the operator's certificate if there is one, else with the secret of this user's
@@ -353,25 +314,32 @@ std::string UnknownCommand(const Program& program, const CommandLine& line, cons
                       absl::StrJoin(line.Names(), ", "), DidYouMean(word, line.Names()));
 }
 
-}  // namespace
+void Say(const Program& program, absl::string_view what) {
+  std::fprintf(stderr, "%s: %s\n", program.name, std::string(what).c_str());
+}
 
-int RunProgram(const Program& program, int argc, char** argv) {
-  CommandLine command_line(program);
-  const auto say = [&program](absl::string_view what) {
-    std::fprintf(stderr, "%s: %s\n", program.name, std::string(what).c_str());
-  };
+// The exit code, where there is nothing to run.
+std::optional<int> Parse(const Program& program, CommandLine& command_line, int argc, char** argv) {
   // CLI11 would only say that a command is missing.
   if (argc > 1 && argv[1][0] != '-' && !command_line.Knows(argv[1])) {
-    say(UnknownCommand(program, command_line, argv[1]));
+    Say(program, UnknownCommand(program, command_line, argv[1]));
     return 2;
   }
   try {
     command_line.app().parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return command_line.app().exit(error);  // help
-    say(CommandLineError(command_line.app(), error));
+    Say(program, CommandLineError(command_line.app(), error));
     return 2;
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int RunProgram(const Program& program, int argc, char** argv) {
+  CommandLine command_line(program);
+  if (const std::optional<int> code = Parse(program, command_line, argc, argv)) return *code;
   // A file that cannot grow and a reader that is gone are errors of a write, not ends of the
   // process.
   signal(SIGXFSZ, SIG_IGN);
@@ -389,7 +357,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   LogGrpcTo(&refusals);
   Protection protection(&refusals);
   if (const absl::Status status = protection.Open(command_line.home(), insecure); !status.ok()) {
-    say(status.message());
+    Say(program, status.message());
     return ExitCode(status);
   }
   const GrpcSecurity security = protection.Security();
@@ -408,9 +376,12 @@ int RunProgram(const Program& program, int argc, char** argv) {
   context.members_at = [&](const std::string& central) {
     return MembersAsOperator(command_line.home(), insecure, &refusals, central);
   };
-  context.show = ShowCentral;
+  RunControl run_control(control.get(), logger.get(), [&context](const std::string& address) {
+    return MakeWay(address, context);
+  });
+  context.show = [](const std::string& address) { return ShowCentral(address, /*waits=*/false); };
   context.transport = transport.get();
-  context.control = control.get();
+  context.control = &run_control;
   context.clock = &clock;
   context.logger = logger.get();
   context.make_display = [&displays](const RunSettings& run) { return displays.Make(run); };
@@ -419,8 +390,12 @@ int RunProgram(const Program& program, int argc, char** argv) {
     std::printf("%s\n", text.c_str());
     std::fflush(stdout);
   };
+  context.waiting_at = WaitingAt;
+  context.serve = [&](const std::string& listen) {
+    return Serve(listen, control.get(), context, stop);
+  };
   const absl::Status status = command_line.Run(context);
-  if (!status.ok()) say(status.message());
+  if (!status.ok()) Say(program, status.message());
   stop.Done(ExitCode(status));
   displays.Linger();
   return ExitCode(status);

@@ -22,6 +22,7 @@ struct Subcommand {
 using AddSubcommandFn = Subcommand (*)(const Command& program);
 
 Subcommand AddTrain(const Command& program);
+Subcommand AddServe(const Command& program);
 Subcommand AddResume(const Command& program);
 Subcommand AddReplay(const Command& program);
 Subcommand AddPlan(const Command& program);

@@ -66,7 +66,8 @@ std::string DevicesJson(const MemberList& list) {
                        {"options", member.backend_options},
                        {"processors", std::move(processors)}});
   }
-  return DumpJson({{"step", list.step}, {"paused", list.paused}, {"devices", std::move(devices)}});
+  const Json step = list.step == MemberList::kNoRun ? Json() : Json(list.step);
+  return DumpJson({{"step", step}, {"paused", list.paused}, {"devices", std::move(devices)}});
 }
 
 void Print(const MemberList& list, const CommandContext& context) {
@@ -93,7 +94,9 @@ void Print(const MemberList& list, const CommandContext& context) {
                                     UsableText(processor.state), ToText(processor)));
     }
   }
-  context.print(absl::StrCat("step ", list.step, list.paused ? ", paused" : ""));
+  context.print(list.step == MemberList::kNoRun
+                    ? "no run is under way: they wait for the next one"
+                    : absl::StrCat("step ", list.step, list.paused ? ", paused" : ""));
 }
 
 absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& context) {

@@ -39,7 +39,8 @@ Subcommand AddPlan(const Command& program) {
       "also each stage's instructions, as its worker lists them: instruction, processor, cost, "
       "switch");
   return {app, [app, flags](const CommandContext& context) -> absl::Status {
-            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(app, flags->run));
+            RUNNEL_ASSIGN_OR_RETURN(RunSettings settings, FinishRunFlags(app, flags->run));
+            RUNNEL_RETURN_IF_ERROR(ListenWhereWorkersWait(flags->run, context, settings));
             return PlanCommand(settings, flags->what_if, flags->program, context);
           }};
 }

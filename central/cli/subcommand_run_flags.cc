@@ -350,4 +350,12 @@ absl::StatusOr<RunSettings> FinishRunFlags(const Command& command, RunFlags& fla
   return flags.settings;
 }
 
+absl::Status ListenWhereWorkersWait(const RunFlags& flags, const CommandContext& context,
+                                    RunSettings& settings) {
+  if (settings.workers == 0 || flags.given.count("listen") > 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const std::string waiting, context.waiting_at());
+  if (!waiting.empty()) settings.listen = waiting;
+  return absl::OkStatus();
+}
+
 }  // namespace runnel

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "central/cli/command.h"
+#include "central/run/commands/commands.h"
 #include "central/settings/run_settings.h"
 
 namespace runnel {
@@ -37,5 +38,10 @@ void AddRunFlags(const Command& command, const std::vector<std::string>& names, 
 // predictions has AccEPT's network as its predictor, unless another one is given. The
 // settings; InvalidArgument or NotFound names file, flag and what would be right.
 absl::StatusOr<RunSettings> FinishRunFlags(const Command& command, RunFlags& flags);
+
+// A run with workers of other hosts that is not told where to listen has those that wait at a central
+// of this host. InvalidArgument: there are several such centrals.
+absl::Status ListenWhereWorkersWait(const RunFlags& flags, const CommandContext& context,
+                                    RunSettings& settings);
 
 }  // namespace runnel

@@ -53,7 +53,8 @@ Subcommand AddTrain(const Command& program) {
           "the mean accuracy and its deviation");
   app.Footer(kTrainExamples);
   return {app, [app, flags, seeds](const CommandContext& context) -> absl::Status {
-            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(app, *flags));
+            RUNNEL_ASSIGN_OR_RETURN(RunSettings settings, FinishRunFlags(app, *flags));
+            RUNNEL_RETURN_IF_ERROR(ListenWhereWorkersWait(*flags, context, settings));
             if (app.TimesGiven("--seeds") == 0) return TrainCommand(settings, context);
             if (app.TimesGiven("--seed") > 0)
               return absl::InvalidArgumentError("--seeds and --seed: give one of them");

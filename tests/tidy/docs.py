@@ -137,6 +137,8 @@ def wire_findings(root):
     control = "proto/control.proto"
     for message in re.findall(r"oneof message \{(.*?)\}", source(control), re.DOTALL):
         names += [(control, name) for name in re.findall(r"(\w+) = \d+;", message)]
+    members = "proto/members.proto"
+    names += [(members, name) for name in re.findall(r"^  rpc (\w+)", source(members), re.MULTILINE)]
     for path, name in names:
         if f"`{name}`" not in page:
             yield f"{WIRE_PAGE}: lacks {name} of {path}"

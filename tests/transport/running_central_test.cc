@@ -39,6 +39,21 @@ TEST(RunningCentral, EveryInterfaceIsDialledHere) {
   EXPECT_EQ(FindRunningCentral(dir / "run").value(), "127.0.0.1:7000");
 }
 
+TEST(RunningCentral, OneThatWaitsForARunIsFoundAsSuch) {
+  ScratchDir dir;
+  const std::string folder = dir / "run";
+  const auto runs = RunningCentral::Show(folder, "127.0.0.1:7100");
+  EXPECT_TRUE(absl::IsNotFound(FindWaitingCentral(folder).status())) << "it has a run";
+  const auto waits = RunningCentral::Show(folder, "0.0.0.0:7000", /*waits=*/true);
+  const absl::StatusOr<ShownCentral> found = FindWaitingCentral(folder);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->listens, "0.0.0.0:7000");
+  EXPECT_EQ(found->dialled, "127.0.0.1:7000");
+  const auto another = RunningCentral::Show(folder, "127.0.0.1:7200", /*waits=*/true);
+  EXPECT_THAT(std::string(FindWaitingCentral(folder).status().message()),
+              AllOf(HasSubstr("--listen 0.0.0.0:7000"), HasSubstr("--listen 127.0.0.1:7200")));
+}
+
 TEST(RunningCentral, SeveralAreNamed) {
   ScratchDir dir;
   const auto one = RunningCentral::Show(dir / "run", "127.0.0.1:7000");

@@ -38,6 +38,17 @@ TEST(RejoinPolicy, OnceIsOnce) {
   EXPECT_EQ(full.status.code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(RejoinPolicy, WhoWaitedWithoutARunDialsForTheOneThatBegins) {
+  for (const bool once : {false, true}) {
+    RejoinPolicy policy(once);
+    for (int i = 0; i < 5; ++i) policy.After(absl::UnavailableError("no central answers"), false);
+    const RejoinPolicy::Next next = policy.After(absl::OkStatus(), false);
+    EXPECT_FALSE(next.ends);
+    EXPECT_EQ(next.pause_ms, 100) << "not that of the vain dials";
+    EXPECT_EQ(next.line, "a run begins; dialling again");
+  }
+}
+
 TEST(CentralLives, AWorkerThatIsStartedAgainObeysNoEarlierLife) {
   const ScratchDir dir;
   {

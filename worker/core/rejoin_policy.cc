@@ -28,6 +28,11 @@ bool IsLasting(const absl::Status& status) {
 }  // namespace
 
 RejoinPolicy::Next RejoinPolicy::After(const absl::Status& status, bool welcomed) {
+  // A central that waits for a run sends everybody away when one begins.
+  if (status.ok() && !welcomed) {
+    tries_in_vain_ = 0;
+    return {.pause_ms = kFirstPauseMs, .line = last_line_ = "a run begins; dialling again"};
+  }
   if (once_) {
     // No seat for this worker: nobody waits for another run.
     if (!absl::IsResourceExhausted(status)) return {.ends = true, .status = status};

@@ -22,7 +22,8 @@ class RejoinPolicy {
   // once: for one run, and no other.
   explicit RejoinPolicy(bool once) : once_(once) {}
 
-  // status: how the run, or the dial, ended. welcomed: central took the worker.
+  // status: how the run, or the dial, ended. welcomed: central took the worker for a run; OK without
+  // that: it waited at a central that has none.
   Next After(const absl::Status& status, bool welcomed);
 
  private:

@@ -198,10 +198,14 @@ void WorkerCore::On(const Welcome& welcome) {
 }
 
 void WorkerCore::On(const Awaiting& awaiting) {
-  parts_.logger->Log(Severity::kInfo,
-                     absl::StrCat("joined ", options_.central_address, " as ", options_.name,
-                                  "; waiting for the run (", awaiting.here, " of ", awaiting.wanted,
-                                  " workers are here)"));
+  const std::string who = absl::StrCat("joined ", options_.central_address, " as ", options_.name);
+  parts_.logger->Log(
+      Severity::kInfo,
+      awaiting.wanted == 0
+          ? absl::StrCat(who, "; waiting for a run (", awaiting.here,
+                         awaiting.here == 1 ? " worker is here)" : " workers are here)")
+          : absl::StrCat(who, "; waiting for the run (", awaiting.here, " of ", awaiting.wanted,
+                         " workers are here)"));
 }
 
 void WorkerCore::On(const Refused& refused) {

@@ -31,6 +31,10 @@ struct CommandContext {
   Enrolment enrolment;
   // TrainerParts::show.
   std::function<absl::StatusOr<std::shared_ptr<void>>(const std::string& control_address)> show;
+  // Waits for devices, and lets runs have them, until a signal (waiting_room.h).
+  std::function<absl::Status(const std::string& listen)> serve;
+  // Where a central of this host waits with devices; empty: none does. InvalidArgument: several.
+  std::function<absl::StatusOr<std::string>()> waiting_at;
   // Folder of the certificate authority; empty: none.
   std::string home;
   // Asks a central elsewhere to revoke a worker's certificates.

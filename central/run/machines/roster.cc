@@ -101,6 +101,7 @@ std::optional<Refused> Roster::ReasonToRefuse(const WorkerHello& hello, bool loc
                                 " already: give this one another --name"),
                    AreTwoDevices(device.hello, hello)};
   }
+  if (options_.is_waiting_room && devices_.size() < kMaxDevices) return std::nullopt;
   const int seats = local ? options_.local_workers : options_.dialling_workers;
   const auto taken = std::count_if(devices_.begin(), devices_.end(),
                                    [local](const Device& d) { return d.local == local; });
@@ -129,7 +130,8 @@ absl::StatusOr<bool> Roster::Join(ConnectionId connection, const WorkerHello& he
   devices_.push_back({connection, hello, local});
   lost_.push_back(false);
   left_early_.erase(hello.name);
-  const bool is_last = static_cast<int>(devices_.size()) == options_.workers();
+  const bool is_last =
+      !options_.is_waiting_room && static_cast<int>(devices_.size()) == options_.workers();
   if (!local)
     effects.push_back(
         LogLine{Severity::kInfo, absl::StrCat("worker ", hello.name, " has joined: ", HereText())});
@@ -274,13 +276,18 @@ std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
     lost_[at] = true;
     return number;
   }
-  const std::string& name = devices_[at].hello.name;
-  effects.push_back(
-      LogLine{Severity::kWarning, absl::StrCat("worker ", name, " left before the run began")});
+  const std::string name = devices_[at].hello.name;
   if (devices_[at].local) effects.push_back(StartLocalWorker{name});
-  left_early_.insert(name);
   devices_.erase(devices_.begin() + *number);
   lost_.erase(lost_.begin() + *number);
+  if (options_.is_waiting_room) {
+    effects.push_back(
+        LogLine{Severity::kInfo, absl::StrCat("worker ", name, " has left: ", HereText())});
+  } else {
+    left_early_.insert(name);
+    effects.push_back(
+        LogLine{Severity::kWarning, absl::StrCat("worker ", name, " left before the run began")});
+  }
   TellAwaiting(effects);
   return std::nullopt;
 }

@@ -48,6 +48,8 @@ struct RosterOptions {
   int local_workers = 0;                   // seats of workers that central started
   int dialling_workers = 0;                // seats of workers that dial in
   std::optional<int> least_dialling = {};  // the run may begin with so many of them; none: with all
+  // There is no run: whoever dials in is taken, and waits.
+  bool is_waiting_room = false;
   // Central listens on the loopback interface: everybody is on this host. Else workers that dial in
   // must be where other hosts reach them.
   bool loopback_only = true;

@@ -85,7 +85,9 @@ std::string Roster::MissingText() const {
 
 std::string Roster::HereText() const {
   const int64_t here = CountPresent(/*local=*/false);
-  return absl::StrCat(here, " of ", options_.dialling_workers, here == 1 ? " is" : " are", " here");
+  const std::string of =
+      options_.is_waiting_room ? "" : absl::StrCat(" of ", options_.dialling_workers);
+  return absl::StrCat(here, of, here == 1 ? " is" : " are", " here");
 }
 
 void Roster::TellAwaiting(RunEffects& effects) const {

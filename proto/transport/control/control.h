@@ -269,7 +269,7 @@ struct Welcome {
 // The worker is taken, and the run begins when others are here too; said again as they come and go.
 struct Awaiting {
   int64_t here = 0;  // workers that dialled in
-  int64_t wanted = 0;
+  int64_t wanted = 0;  // 0: no run is under way; Release sends the worker away when one begins
 };
 
 // Central does not want this worker.

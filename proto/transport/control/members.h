@@ -26,8 +26,10 @@ struct Member {
 };
 
 struct MemberList {
+  static constexpr int64_t kNoRun = -1;
+
   std::vector<Member> members;  // by device number
-  int64_t step = 0;             // the last barrier
+  int64_t step = 0;             // the last barrier; kNoRun: they wait for a run
   bool paused = false;          // or will be, at the next barrier
 };
 
@@ -42,6 +44,9 @@ struct MemberCalls {
   std::function<absl::Status(bool paused)> pause;
   // The run as it stands, JSON for programs and pages.
   std::function<absl::StatusOr<std::string>()> status = nullptr;
+  // Leaves the port to a run that begins, and comes back when it is over. Unavailable: this central
+  // does not wait for one.
+  std::function<absl::Status()> give_way = nullptr;
 };
 
 }  // namespace runnel

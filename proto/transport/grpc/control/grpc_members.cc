@@ -77,6 +77,10 @@ class Calls {
     RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::Status, proto::StatusRequest(), reply));
     return reply.state_json();
   }
+  absl::Status GiveWay() {
+    proto::GiveWayReply reply;
+    return Call(&proto::Members::Stub::GiveWay, proto::GiveWayRequest(), reply);
+  }
 
  private:
   const std::string central_;
@@ -110,7 +114,7 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
   return MemberCalls{[calls] { return calls->List(); },
                      [calls](const std::string& name) { return calls->Drain(name); },
                      [calls](bool paused) { return calls->Pause(paused); },
-                     [calls] { return calls->Status(); }};
+                     [calls] { return calls->Status(); }, [calls] { return calls->GiveWay(); }};
 }
 
 }  // namespace runnel

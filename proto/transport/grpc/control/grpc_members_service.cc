@@ -12,9 +12,9 @@ namespace {
 absl::Status NoRun() { return absl::UnavailableError("this central takes no such orders"); }
 
 class MembersService final
-    : public proto::Members::WithCallbackMethod_List<
-          proto::Members::WithCallbackMethod_Drain<proto::Members::WithCallbackMethod_Pause<
-              proto::Members::WithCallbackMethod_Status<proto::Members::Service>>>> {
+    : public proto::Members::WithCallbackMethod_List<proto::Members::WithCallbackMethod_Drain<
+          proto::Members::WithCallbackMethod_Pause<proto::Members::WithCallbackMethod_Status<
+              proto::Members::WithCallbackMethod_GiveWay<proto::Members::Service>>>>> {
  public:
   explicit MembersService(Streams* streams) : streams_(streams) {}
 
@@ -51,6 +51,12 @@ class MembersService final
       if (state.ok()) reply->set_state_json(*std::move(state));
       return state.status();
     });
+  }
+
+  grpc::ServerUnaryReactor* GiveWay(grpc::CallbackServerContext* context,
+                                    const proto::GiveWayRequest*, proto::GiveWayReply*) override {
+    return Answer(context,
+                  [&] { return calls().give_way == nullptr ? NoRun() : calls().give_way(); });
   }
 
  private:

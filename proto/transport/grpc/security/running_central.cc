@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/identity.h"
 #include "proto/transport/link/address.h"
@@ -22,7 +23,10 @@
 namespace runnel {
 namespace {
 
+// Of a file's name: the port follows.
 constexpr char kPrefix[] = "central-";
+// Behind the addresses of a central that has no run.
+constexpr char kWaits[] = "waits";
 constexpr size_t kMaxAddressBytes = 1024;
 
 absl::Status FileError(absl::string_view what, const std::string& path) {
@@ -37,24 +41,39 @@ absl::StatusOr<std::string> DialledAddress(const std::string& listened) {
   return address.ToString();
 }
 
-// What the file of a central that lives says; empty: nobody holds it, or it is not ours.
-std::string AddressIn(const std::string& path) {
+// What the file of a central says, a line each. Empty: nobody holds it, or it is not ours.
+ShownCentral CentralIn(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return "";
+  if (fd < 0) return {};
   struct stat info = {};
   const bool is_ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
   const bool is_held = is_ours && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  std::string address(kMaxAddressBytes, '\0');
-  const ssize_t got = is_held ? read(fd, address.data(), address.size()) : 0;
+  std::string text(kMaxAddressBytes, '\0');
+  const ssize_t got = is_held ? read(fd, text.data(), text.size()) : 0;
   close(fd);
-  address.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  return ParseAddress(address).ok() ? address : "";
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  if (lines.size() < 2 || !ParseAddress(lines[0]).ok() || !ParseAddress(lines[1]).ok()) return {};
+  return {lines[0], lines[1], lines.size() > 2 && lines[2] == kWaits};
+}
+
+std::vector<ShownCentral> AllShown(const std::string& folder) {
+  std::vector<ShownCentral> centrals;
+  if (DIR* const open_folder = opendir(folder.c_str()); open_folder != nullptr) {
+    while (const dirent* entry = readdir(open_folder)) {
+      if (!absl::StartsWith(entry->d_name, kPrefix)) continue;
+      ShownCentral central = CentralIn(absl::StrCat(folder, "/", entry->d_name));
+      if (!central.dialled.empty()) centrals.push_back(std::move(central));
+    }
+    closedir(open_folder);
+  }
+  return centrals;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunningCentral>> RunningCentral::Show(
-    const std::string& folder, const std::string& control_address) {
+    const std::string& folder, const std::string& control_address, bool waits) {
   RUNNEL_ASSIGN_OR_RETURN(const std::string dialled, DialledAddress(control_address));
   RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(dialled));
   RUNNEL_RETURN_IF_ERROR(MakePrivateFolder(folder));
@@ -65,7 +84,8 @@ absl::StatusOr<std::unique_ptr<RunningCentral>> RunningCentral::Show(
   if (fd < 0) return FileError("create", path);
   std::unique_ptr<RunningCentral> shown(new RunningCentral(path, fd));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) return FileError("lock", path);
-  if (write(fd, dialled.data(), dialled.size()) != static_cast<ssize_t>(dialled.size()))
+  const std::string text = absl::StrCat(dialled, "\n", control_address, "\n", waits ? kWaits : "");
+  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     return FileError("write", path);
   return shown;
 }
@@ -77,14 +97,7 @@ RunningCentral::~RunningCentral() {
 
 absl::StatusOr<std::string> FindRunningCentral(const std::string& folder) {
   std::vector<std::string> addresses;
-  if (DIR* const open_folder = opendir(folder.c_str()); open_folder != nullptr) {
-    while (const dirent* entry = readdir(open_folder)) {
-      if (!absl::StartsWith(entry->d_name, kPrefix)) continue;
-      std::string address = AddressIn(absl::StrCat(folder, "/", entry->d_name));
-      if (!address.empty()) addresses.push_back(std::move(address));
-    }
-    closedir(open_folder);
-  }
+  for (ShownCentral& central : AllShown(folder)) addresses.push_back(std::move(central.dialled));
   if (addresses.size() == 1) return addresses.front();
   if (addresses.empty()) {
     return absl::NotFoundError(
@@ -94,6 +107,21 @@ absl::StatusOr<std::string> FindRunningCentral(const std::string& folder) {
   return absl::InvalidArgumentError(
       absl::StrCat("several centrals run here: say which with --central ",
                    absl::StrJoin(addresses, " or --central ")));
+}
+
+absl::StatusOr<ShownCentral> FindWaitingCentral(const std::string& folder) {
+  std::vector<ShownCentral> waiting;
+  for (ShownCentral& central : AllShown(folder)) {
+    if (central.waits) waiting.push_back(std::move(central));
+  }
+  if (waiting.empty()) return absl::NotFoundError("no central waits for a run on this host");
+  if (waiting.size() == 1) return waiting.front();
+  std::vector<std::string> addresses;
+  for (const ShownCentral& central : waiting) addresses.push_back(central.listens);
+  std::sort(addresses.begin(), addresses.end());
+  return absl::InvalidArgumentError(absl::StrCat(
+      "several centrals wait for a run here: say whose workers are meant with --listen ",
+      absl::StrJoin(addresses, " or --listen ")));
 }
 
 }  // namespace runnel

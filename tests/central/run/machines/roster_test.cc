@@ -2,6 +2,7 @@
 
 #include "central/run/machines/roster.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
@@ -54,6 +55,27 @@ TEST_F(RosterTest, LocalWorkersComeFirstThenByName) {
   EXPECT_EQ(roster_.name(1), "a");
   EXPECT_EQ(roster_.DeviceOf(ConnectionId(10)), 2);
   EXPECT_EQ(roster_.DeviceOf(ConnectionId(13)), std::nullopt);
+}
+
+// Between runs whoever comes is taken, hears that there is no run, and leaves no trace.
+TEST(WaitingRoomRoster, TakesWhoeverComesAndForgetsWhoLeaves) {
+  Roster roster({.is_waiting_room = true, .recipe = "fp32"});
+  for (int i = 0; i < 3000; ++i) {
+    RunEffects effects;
+    const absl::StatusOr<bool> last =
+        roster.Join(ConnectionId(i), SampleHello(absl::StrCat("w", i)), /*local=*/false, effects);
+    ASSERT_TRUE(last.ok() && !*last) << i;
+    const auto heard = MessagesOf<Awaiting>(effects);
+    ASSERT_EQ(heard.size(), 1u);
+    EXPECT_EQ(heard[0].second.here, 1);
+    EXPECT_EQ(heard[0].second.wanted, 0);
+    EXPECT_EQ(roster.Leave(ConnectionId(i), effects), std::nullopt);
+    EXPECT_TRUE(roster.devices().empty());
+  }
+  RunEffects effects;
+  ASSERT_TRUE(roster.Join(ConnectionId(1), SampleHello("w"), false, effects).ok());
+  ASSERT_TRUE(roster.Join(ConnectionId(2), SampleHello("w"), false, effects).ok());
+  EXPECT_EQ(roster.devices().size(), 1u) << "one of a name";
 }
 
 // Who waits hears how many are here, and so does who started central.
