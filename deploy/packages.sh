@@ -11,9 +11,9 @@ build_packages=(
   libspdlog-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev
   zlib1g-dev libssl-dev libdeflate-dev libpng-dev libturbojpeg0-dev libonnx-dev libzip-dev
 )
-# python3-torch: what deploy/python trains (60 MB to download). iproute2, procps and util-linux: the lab's hosts. OpenCL's headers, loader and PoCL, a driver for the CPU. clang-19, lld-19 and qemu-user: the Hexagon DSP's program (63 MB to download).
+# python3-torch: what deploy/python trains (60 MB to download). python3-yaml: reads the manifests of Kubernetes. iproute2, procps and util-linux: the lab's hosts. OpenCL's headers, loader and PoCL, a driver for the CPU. clang-19, lld-19 and qemu-user: the Hexagon DSP's program (63 MB to download).
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 xz-utils iproute2 procps util-linux
-  opencl-headers ocl-icd-opencl-dev pocl-opencl-icd clang-19 lld-19 qemu-user python3-torch)
+  opencl-headers ocl-icd-opencl-dev pocl-opencl-icd clang-19 lld-19 qemu-user python3-torch python3-yaml)
 
 # A compiler for 64-bit ARM, and an emulator that tries what it made.
 cross_packages=(g++-aarch64-linux-gnu qemu-user)

@@ -17,6 +17,8 @@ from sandbox import Interrupted, LabError
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 EFFICIENCY_STEPS = 100
+# Why a run has no time of a batch (steady_seconds_per_batch).
+TOO_QUICK = "too few batches between reports, of which workers send five a second"
 
 
 def add_common_flags(parser):
@@ -80,6 +82,11 @@ def steady_seconds_per_batch(summary, warm_up, batches):
         return None
     return (points[-1]["seconds"] - points[0]["seconds"]) / \
         (points[-1]["batches"] - points[0]["batches"])
+
+
+def seconds_text(seconds):
+    """Of a batch; or why there is no such figure."""
+    return f"{seconds:.4f} s a batch" if seconds else f"{TOO_QUICK}: more --batches"
 
 
 def stage_share(stage, quota, whole_device):
@@ -249,7 +256,7 @@ def main(words):
             file.write(text)
     lab = summary["lab"]
     print(f"{case['name']}: {summary['steps']} batches, {summary['samples_per_s']:.1f} samples/s, "
-          f"steady {lab['seconds_per_batch'] or float('nan'):.4f} s a batch, "
+          f"steady {seconds_text(lab['seconds_per_batch'])}, "
           f"wall {lab['wall_s']:.1f} s")
     if lab["prediction_error"] is not None:
         print(f"predicted {lab['predicted_seconds_per_batch']:.4f} s a batch "

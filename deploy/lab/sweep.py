@@ -58,6 +58,11 @@ def load_methods(folder):
     return {method["name"]: method["train_flags"] for method in json.loads(listed.stdout)}
 
 
+def version_of(arguments, program):
+    [path] = run.binaries(arguments.bin, [program])
+    return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+
+
 def method_flags(arguments, name):
     return arguments.methods.get(name, ["--policy", name])
 
@@ -121,7 +126,7 @@ class Cell:
 
     def tell(self):
         seconds = self.summary["lab"]["seconds_per_batch"]
-        print(f"{self.name:24} {seconds or float('nan'):9.4f} s a batch, "
+        print(f"{self.name:24} {run.seconds_text(seconds)}, "
               f"{report.plan_text(self.summary['plan'])}", flush=True)
 
 
@@ -200,7 +205,8 @@ def result_of(policy, mbps, batch_size, runs):
             "efficiency_end_to_end": median_of(runs, "efficiency_end_to_end"),
             "seconds_per_batch": median,
             "samples_per_s": batch_size / median if median else None,
-            "runs": seconds,
+            "runs": seconds, "no_seconds_because": None if seconds else run.TOO_QUICK,
+            "load_average": max((one["lab"]["load_average"][0][0] for one in runs if "load_average" in one["lab"]), default=None),
             "run_plans": [report.plan_text(one["plan"]) for one in runs
                           if one["lab"]["seconds_per_batch"] is not None]}
 
@@ -235,6 +241,7 @@ def main(words):
     failures = []
     if arguments.simulate:
         summary = simulate(case, arguments)
+        summary["version"] = version_of(arguments, "runnel-lab")
     else:
         sandbox.interruptible()
         why = sandbox.missing_for_lab()
@@ -245,6 +252,7 @@ def main(words):
         add_speedups(results)
         shares = ",".join(f"{share:g}" for share in run.shares_of(case, arguments.cpu))
         summary = {"mode": "measured", "results": [{"scenario": case["name"], "cells": results}],
+                   "version": version_of(arguments, "runnel-central"),
                    "notes": [f"CPU quotas {shares} of a core, {arguments.batches} batches after "
                              f"{arguments.warm_up}, medians of {arguments.repeats}."]}
     if arguments.summary:

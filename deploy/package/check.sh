@@ -48,7 +48,10 @@ cp "$folder"/*.deb "$root/packages/"
 inside sh -c 'apt-get -q install -y --no-install-recommends /packages/runnel-*.deb' >"$root/tmp/install.log" 2>&1 ||
   die "installing failed: $(tail -n 5 "$root/tmp/install.log")"
 inside runnel-worker --version
-inside getent passwd runnel >/dev/null || die "the service has no user"
+for user in runnel runnel-central; do
+  inside getent passwd "$user" >/dev/null || die "a service has no user: $user"
+done
+inside sh -n /usr/lib/runnel/run-central
 for page in runnel-central runnel-worker; do
   [ -s "$root/usr/share/man/man1/$page.1.gz" ] || die "no manual page $page"
 done
@@ -57,14 +60,17 @@ first=$(train)
 say "upgrade"
 raise_version
 inside sh -c 'dpkg -i /packages/raised-*.deb' >"$root/tmp/upgrade.log" 2>&1 || die "$(tail -n 5 "$root/tmp/upgrade.log")"
-touch "$root/var/lib/runnel/certificate"
+touch "$root/var/lib/runnel/certificate" "$root/var/lib/runnel-central/authority"
 [ "$(train)" = "$first" ] || die "other weights after the upgrade"
 
 say "remove, purge"
 inside dpkg --remove runnel-central runnel-worker >/dev/null 2>&1
 [ -e "$root/var/lib/runnel/certificate" ] || die "'remove' took the device's certificate away"
+[ -e "$root/var/lib/runnel-central/authority" ] || die "'remove' took the authority away"
 inside dpkg --purge runnel-central runnel-worker >/dev/null 2>&1
 left=$(find "$root/etc" "$root/var/lib" "$root/usr" -xdev -name '*runnel*' | grep -v '/apt/' || true)
 [ -z "$left" ] || die "purged, and these are left: $left"
-! inside getent passwd runnel >/dev/null || die "purged, and the user is left"
+for user in runnel runnel-central; do
+  ! inside getent passwd "$user" >/dev/null || die "purged, and user $user is left"
+done
 say "passed: installed, trained ($first), upgraded, purged"

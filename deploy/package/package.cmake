@@ -7,6 +7,8 @@ set(RUNNEL_UNIT_DIR lib/systemd/system)
 install(TARGETS runnel-worker RUNTIME COMPONENT worker)
 install(FILES deploy/systemd/runnel-worker.service DESTINATION ${RUNNEL_UNIT_DIR} COMPONENT worker)
 install(TARGETS runnel-central runnel-lab RUNTIME COMPONENT central)
+install(FILES deploy/systemd/runnel-central.service DESTINATION ${RUNNEL_UNIT_DIR} COMPONENT central)
+install(PROGRAMS deploy/systemd/run-central DESTINATION lib/runnel COMPONENT central)
 install(DIRECTORY predictor/profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/runnel COMPONENT central
         FILES_MATCHING PATTERN "*.profile" PATTERN "*.network")
 install(DIRECTORY deploy/python/runnel DESTINATION lib/python3/dist-packages COMPONENT central
@@ -50,6 +52,9 @@ list(TRANSFORM CPACK_DEBIAN_WORKER_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_
 set(CPACK_DEBIAN_CENTRAL_PACKAGE_NAME runnel-central)
 set(CPACK_DEBIAN_CENTRAL_DESCRIPTION "trains a neural network across the devices that you own
  The node that holds the data: it measures devices and links, cuts the network\n into stages and streams micro-batches through them. With runnel-lab, which\n simulates and compares plans.")
-set(CPACK_DEBIAN_CENTRAL_PACKAGE_DEPENDS "runnel-worker (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_CENTRAL_PACKAGE_DEPENDS "adduser, runnel-worker (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_CENTRAL_PACKAGE_SUGGESTS "python3-torch")
+set(CPACK_DEBIAN_CENTRAL_PACKAGE_CONTROL_EXTRA
+    deploy/package/central/postinst deploy/package/central/prerm deploy/package/central/postrm)
+list(TRANSFORM CPACK_DEBIAN_CENTRAL_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/)
 include(CPack)

@@ -217,14 +217,19 @@ class Reports(unittest.TestCase):
     def test_runs_too_short_to_time_are_gaps(self):
         rows = self.results()
         short = summary_of(lambda i: i, 9, [2, 1])
-        short["lab"] = {"seconds_per_batch": None}
+        short["lab"] = {"seconds_per_batch": None, "load_average": [[1.5, 0, 0], [2, 0, 0]]}
         rows.append(sweep.result_of("accept", 4, 64, [short]))
         self.assertEqual((rows[-1]["runs"], rows[-1]["run_plans"]), ([], []))
         sweep.add_speedups(rows)
         with tempfile.TemporaryDirectory() as folder:
-            summary = {"mode": "measured", "results": [{"scenario": "tiny", "cells": rows}]}
-            with open(report.write(summary, folder)[0], encoding="utf-8") as file:
+            summary = {"mode": "measured", "results": [{"scenario": "tiny", "cells": rows}], "version": "central 1"}
+            files = report.write(summary, folder)
+            with open(files[0], encoding="utf-8") as file:
                 self.assertIn("| accept | - | - |", file.read())
+            with open(files[1], encoding="utf-8", newline="") as file:
+                last = list(csv.DictReader(file))[-1]
+            self.assertEqual((last["seconds_per_batch"], last["version"], last["load_average"]), ("", "central 1", "1.5"))
+            self.assertIn("too few batches", last["no_seconds_because"])
             json.dumps(summary, allow_nan=False)
 
 

@@ -22,7 +22,9 @@ import urllib.error
 import urllib.request
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "deploy/metrics"))
 import browser as browsers  # noqa: E402
+import reference  # noqa: E402
 
 BINARIES = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev/bin").resolve()
 SHOTS = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
@@ -154,6 +156,9 @@ class Page(unittest.TestCase):
         self.assertIn("nothing is known yet", why.stdout, "policy uniform measures nothing")
         devices = json.loads(self.run_.ask("devices", "--json").stdout)
         self.assertEqual(len(devices["devices"]), 3)
+        metrics = self.run_.get("/metrics")[0]
+        self.assertGreater(len(reference.rows_of(metrics)), 45)
+        self.assertEqual(list(reference.findings(reference.PAGE.read_text(), metrics)), [])
 
     def lost(self):
         self.run_.worker.kill()

@@ -2,20 +2,26 @@
 
     python3 tests/tidy/docs.py [--root FOLDER] [--bin FOLDER] [--write]
 
-Links and named files exist; sources name no page that is not here; README.md is short and has every
-builtin name; FIGURES.md and the lab books are what the stored results give; the table of public headers in
-ARCHITECTURE.md is that of house.py (--write renews it). With --bin every command and flag that
-the pages mention is one of the programs'.
+Links and named files exist; sources name no page that is not here; README.md is short and has every builtin name;
+proto/README.md has every frame, message and version, deploy/OPERATORS.md the code's times; FIGURES.md and the lab books are
+what the stored results give; the table of public headers in ARCHITECTURE.md is that of house.py, those of figures and metrics are the sources' (--write renews them); YAML files can be
+read, and what a kustomization names is there. With --bin every command and flag that the pages mention is one of the programs'.
 One line a finding, exit code 1 if any.
 """
 
 import argparse
+import math
 import pathlib
 import re
 import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+
+try:
+    import yaml
+except ImportError:  # Debian's python3-yaml
+    yaml = None
 
 import figures
 import house
@@ -39,6 +45,27 @@ TABLES_OF_NAMES = ("partition/zoo/models.inc", "partition/zoo/rewrites/rewrites.
                    "proto/base/training/recipe_families.inc", "proto/base/training/optimizers.inc")
 ROW = re.compile(r'^\s+\{\{?(?:\.family = )?"([a-z0-9_]+)"|\.(?:name = |choice = \{)"([a-z0-9_]+)"', re.MULTILINE)
 EXPLAINED = re.compile(r"(_bn|_nobn)?(_imagenet)?$")
+
+WIRE_PAGE = "proto/README.md"
+# Numbers that the page of the wire has, by source.
+WIRE_VERSIONS = {"proto/transport/control/control.h": "kProtocolVersion", "proto/transport/link/frame.h": "kFrameVersion",
+                 "central/records/checkpoint.h": "kCheckpointVersion", "central/records/journal.h": "kJournalVersion"}
+
+# Of the page for operators, the row that says how long something waits: where that is said in the code, in ns or ms.
+TIMES_PAGE = "deploy/OPERATORS.md"
+LOSSES = "central/run/machines/losses/"
+TIMES = {"anything to move in the run": (LOSSES + "standstill.h", "kLimitNs"),
+         "a worker of its own host that ends again": (LOSSES + "start_attempts.h", "kPatienceMs"),
+         "more workers, once": ("central/run/machines/gathering.h", "kGraceNs"),
+         "room for check-points": ("central/run/checkpoints/checkpoint_failures.h", "kPatienceNs"),
+         "a link that does not come back": ("worker/host/stage_links.cc", "kNeighbourPatienceNs"),
+         "a feed that does not come back": ("proto/transport/link/redial_policy.h", "lost_ns"),
+         "central, once its connection broke": ("proto/transport/grpc/control/grpc_control.h", "resume_ms"),
+         "a hello, a handshake": ("proto/transport/link/link_shell.h", "kHelloPatienceNs"),
+         "a ping of gRPC": ("proto/transport/grpc/control/grpc_control.h", "keepalive_ms"),
+         "the other end to close in order": ("proto/transport/grpc/control/grpc_control.h", "close_timeout_ms"),
+         "| `status`, `drain`": ("central/cli/command_main.cc", "kTimeoutMs"),
+         "| stuck |": (LOSSES + "detector.h", "kStuckNs"), "| stopped |": (LOSSES + "detector.h", "kStoppedNs")}
 
 
 def pages(root):
@@ -93,9 +120,68 @@ def figure_findings(root):
 def watch_findings(root):
     """What alerts and dashboard read is a metric of the table."""
     known = {line.split("`")[1] for line in figures.metric_table(root)[2:]}
-    for path in sorted((root / "deploy/metrics").iterdir()):
+    for path in sorted(path for path in (root / "deploy/metrics").iterdir() if path.is_file()):
         for name in sorted(set(re.findall(r"\brunnel_\w+", path.read_text(encoding="utf-8"))) - known):
             yield f"{path.relative_to(root)}: {name} is no metric of {figures.METRICS} or {figures.FIELDS}"
+
+
+def wire_findings(root):
+    """The page of the wire has every kind of frame, every control message and the versions."""
+    page = (root / WIRE_PAGE).read_text(encoding="utf-8")
+
+    def source(path):
+        return (root / path).read_text(encoding="utf-8")
+
+    frames = "proto/transport/link/frame.h"
+    names = [(frames, name) for name in re.findall(r"^  (k[A-Z]\w+) =", source(frames), re.MULTILINE)]
+    control = "proto/control.proto"
+    for message in re.findall(r"oneof message \{(.*?)\}", source(control), re.DOTALL):
+        names += [(control, name) for name in re.findall(r"(\w+) = \d+;", message)]
+    members = "proto/members.proto"
+    names += [(members, name) for name in re.findall(r"^  rpc (\w+)", source(members), re.MULTILINE)]
+    for path, name in names:
+        if f"`{name}`" not in page:
+            yield f"{WIRE_PAGE}: lacks {name} of {path}"
+    for path, name in WIRE_VERSIONS.items():
+        number = re.search(rf"{name} = (\d+);", source(path))[1]
+        if not re.search(rf"^\|[^|]*\| {number}\b[^|]*\| `{re.escape(path.removeprefix('proto/'))}` \|", page, re.MULTILINE):
+            yield f"{WIRE_PAGE}: {name} of {path} is {number}"
+
+
+def time_findings(root):
+    rows = [line for line in (root / TIMES_PAGE).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    for what, (path, name) in TIMES.items():
+        said = re.search(rf"\b{name} = ([^;]*);", (root / path).read_text(encoding="utf-8"))[1]
+        amount = math.prod(int(part) for part in re.findall(r"(?<!int)\b\d+", said.replace("'", "").replace("int64_t", "")))
+        seconds = f"{amount / (1e3 if name.lower().endswith('ms') else 1e9):g} s"
+        row = [line for line in rows if what in line]
+        if len(row) != 1 or not re.search(rf"\b{seconds}\b", row[0]):
+            yield f"{TIMES_PAGE}: '{what}': {name} of {path} is {seconds}"
+
+
+def manifest_findings(root):
+    """YAML files can be read; those of Kubernetes are objects, and what a kustomization names is there."""
+    if yaml is None:
+        return
+    for name in tidy.all_files(root):
+        if not name.endswith((".yaml", ".yml")):
+            continue
+        path = root / name
+        try:
+            objects = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        except yaml.YAMLError as error:
+            yield f"{name}: is no YAML: {' '.join(str(error).split())}"
+            continue
+        if not name.startswith("deploy/kubernetes/"):
+            continue
+        for one in objects:
+            if not isinstance(one, dict) or not one.get("kind") or not one.get("apiVersion"):
+                yield f"{name}: an object without kind or apiVersion"
+                continue
+            files = [*one.get("resources", []), *(file for made in one.get("configMapGenerator", []) for file in made["files"])]
+            for file in files if one["kind"] == "Kustomization" else []:
+                if not (path.parent / file).exists():
+                    yield f"{name}: names {file}, which is not there"
 
 
 def codes(patterns):
@@ -111,7 +197,8 @@ def header_table():
 
 # Tables that are given elsewhere, by page.
 TABLES = {"ARCHITECTURE.md": {"public headers": lambda root: header_table()},
-          "central/README.md": {"figures": figures.key_table, "metrics": figures.metric_table}}
+          "central/README.md": {"figures": figures.key_table},
+          "deploy/metrics/README.md": {"metrics": figures.metric_table}}
 
 
 def with_tables(root, page, text):
@@ -220,6 +307,9 @@ def findings(root, folder, write):
     yield from name_findings(root)
     yield from figure_findings(root)
     yield from watch_findings(root)
+    yield from wire_findings(root)
+    yield from time_findings(root)
+    yield from manifest_findings(root)
     if folder is not None:
         yield from program_findings(root, folder)
 

@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "deploy/figures"))
 
 import docs  # noqa: E402
 import make_figures  # noqa: E402
+import reference  # noqa: E402
 
 SECTION = {
     "order": 1, "title": "Speed of a thing", "what": "It is fast.", "machine": "one", "date": "2026",
@@ -128,6 +129,32 @@ class Watch(unittest.TestCase):
             self.assertEqual(len(found), 1)
             self.assertIn("runnel_stepp is no metric", found[0])
 
+    def test_a_scrape_that_the_page_does_not_say(self):
+        page = "\n".join([*reference.HEAD, reference.row("runnel_step", [], "Steps."), reference.row("runnel_up", ["worker"], "1: here.")])
+        scrape = ("# HELP runnel_step Steps.\n# TYPE runnel_step gauge\nrunnel_step 3\n"
+                  "# HELP runnel_up 1: here.\n# TYPE runnel_up gauge\nrunnel_up{worker=\"a, \\\"b\\\"\"} 1\n")
+        self.assertEqual(list(reference.findings(page, scrape)), [])
+        self.assertEqual(sorted(reference.rows_of(scrape).values()), page.splitlines()[2:])
+        for ours, theirs in (("runnel_step", "runnel_steps"), ("Steps.", "Stages."), ("gauge", "counter"), ("worker=", "stage=")):
+            self.assertTrue(list(reference.findings(page, scrape.replace(ours, theirs))), theirs)
+
+    @unittest.skipIf(docs.yaml is None, "needs python3-yaml")
+    def test_manifests(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            folder = root / "deploy/kubernetes"
+            folder.mkdir(parents=True)
+
+            def found(text):
+                (folder / "a.yaml").write_text(text)
+                return list(docs.manifest_findings(root))
+
+            kustomization = "apiVersion: v1\nkind: Kustomization\nresources: [%s]\n"
+            self.assertEqual(found(kustomization % "a.yaml"), [])
+            self.assertIn("names b.yaml", found(kustomization % "b.yaml")[0])
+            self.assertIn("is no YAML", found("a: [")[0])
+            self.assertIn("without kind", found("a: 1")[0])
+
 
 class FakePrograms:
     HELPS = {("runnel-central",): "--insecure-network", ("runnel-central", "train"): "--model --lr",
@@ -170,8 +197,8 @@ class Pages(unittest.TestCase):
             self.assertIn("specs/gone.md", sources[0])
 
     def test_given_tables(self):
-        known = {"ARCHITECTURE.md": "| `compress` | `codec.h`",
-                 "central/README.md": "| `runnel_stage_busy_ratio` | `stage`, `worker` |"}
+        known = {"ARCHITECTURE.md": "| `compress` | `codec.h`", "central/README.md": "| stage | `busy_share` | yes |",
+                 "deploy/metrics/README.md": "| `runnel_stage_busy_ratio` | gauge | share | `stage`, `worker` |"}
         for page, tables in docs.TABLES.items():
             text = "".join(f"<!-- {name}: tests/tidy/docs.py --write -->\n<!-- end of {name} -->\n"
                            for name in tables)

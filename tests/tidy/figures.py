@@ -1,6 +1,12 @@
-"""The tables of figures and metrics in central/README.md, from the rows of the sources."""
+"""The tables of figures in central/README.md and of metrics in deploy/metrics/README.md, from the rows of the sources."""
 
+import pathlib
 import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "deploy/metrics"))
+
+import reference  # noqa: E402
 
 FIELDS = "proto/base/figures/figure_fields.cc"
 METRICS = "central/display/run_metrics.cc"
@@ -43,12 +49,9 @@ def key_table(root):
 
 
 def metric_table(root):
-    labels = {"stage": "`stage`, `worker`", "link": "`link`, `direction`, `from`, `to`"}
-    rows = {view["metric"]: f"| {labels[of]} | {view['help']} |"
-            for of, view in views(root) if "metric" in view}
+    labels = {"stage": ["stage", "worker"], "link": ["link", "direction", "from", "to"]}
+    rows = {view["metric"]: (labels[of], view["help"]) for of, view in views(root) if "metric" in view}
     source = (root / METRICS).read_text(encoding="utf-8")
     for name, help_text, names in METRIC.findall(source):
-        shown = ", ".join(f"`{label}`" for label in names.split(",")) if names else ""
-        rows[name] = f"| {shown} | {text_of(help_text)} |"
-    return ["| metric | labels | meaning |", "|---|---|---|",
-            *(f"| `{name}` {row}" for name, row in sorted(rows.items()))]
+        rows[name] = (names.split(",") if names else [], text_of(help_text))
+    return [*reference.HEAD, *(reference.row(name, *row) for name, row in sorted(rows.items()))]
