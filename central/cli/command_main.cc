@@ -164,7 +164,8 @@ class Protection {
   Enrolment MakeEnrolment() {
     if (authority_ == nullptr) return {};
     return {[this](const std::string& name) { return authority_->IssueLocal(name); },
-            [this](const std::string& control_address) { return OpenDoor(control_address); }};
+            [this](const std::string& control_address) { return OpenDoor(control_address); },
+            [this] { door_.reset(); }};
   }
 
  private:

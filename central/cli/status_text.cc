@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "central/display/progress.h"
 #include "proto/base/status_macros.h"
 #include "proto/json/json_fields.h"
@@ -16,9 +17,12 @@ namespace {
 constexpr size_t kMapColumns = 60;
 constexpr size_t kEvents = 5;
 
-// Peers chose some of these texts: as they are they may not reach a terminal.
+// Peers chose some of these texts: as they are they may not reach a terminal. Quotes may.
+std::string Shown(const std::string& text) {
+  return absl::StrReplaceAll(absl::Utf8SafeCEscape(text), {{"\\'", "'"}, {"\\\"", "\""}});
+}
 std::string Text(const Json& json, const char* key) {
-  return absl::Utf8SafeCEscape(json.value(key, std::string()));
+  return Shown(json.value(key, std::string()));
 }
 
 std::string HeadText(const Json& state) {
@@ -47,7 +51,7 @@ std::string WaitingText(const Json& state) {
   const int wanted = join.value("wanted", 0), here = join.value("here", 0);
   std::string text = absl::StrCat("\n", here, " of ", wanted, " workers are here; to join:");
   for (const Json& command : join.at("commands"))
-    absl::StrAppend(&text, "\n  ", absl::Utf8SafeCEscape(command.get<std::string>()));
+    absl::StrAppend(&text, "\n  ", Shown(command.get<std::string>()));
   return text;
 }
 

@@ -11,8 +11,8 @@
 namespace runnel {
 namespace {
 
-constexpr size_t kWaitingTerm = 1;
-constexpr char kWaiting[] = "waiting, which no stage's computation and no link's rate explains";
+// Neither a stage's computation nor a link's rate explains it: nothing that anybody could act on.
+constexpr size_t kUnexplained = 1;
 
 std::string MbpsText(LinkRate rate) {
   return rate.is_set() ? absl::StrFormat("%.3g Mbps", rate.mbps()) : std::string("full speed");
@@ -85,7 +85,7 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
   if (std::exchange(said_, cause.term) == cause.term || cause.term == 0) return;
   // Nobody can do anything about a run that is faster than its prediction, nor about a cause that is
   // not found.
-  if (off < 0 || cause.term == kWaitingTerm) return;
+  if (off < 0 || cause.term == kUnexplained) return;
   remark_ = absl::StrFormat("step %d: %.3g s a micro-batch, predicted %.3g (%+.0f %%): %s",
                             report.step, comparison_.measured_seconds,
                             comparison_.predicted_seconds, off * 100, comparison_.cause);
@@ -127,8 +127,7 @@ PeriodWatch::Cause PeriodWatch::FindCause(const BarrierReport& report,
   };
   double nearest = std::abs(measured - comparison_.predicted_seconds);
   const double unexplained = nearest;
-  const Cause waiting = {kWaitingTerm, kWaiting};
-  Cause cause = waiting;
+  Cause cause = {kUnexplained, ""};
   const auto consider = [&](size_t term, const MeasuredCluster& cluster, std::string text) {
     const double one = distance(cluster);
     if (one >= nearest) return;
@@ -143,7 +142,8 @@ PeriodWatch::Cause PeriodWatch::FindCause(const BarrierReport& report,
     const int from = stage.sole_device(), to = report.stages[i + 1].plan.sole_device();
     consider(3 + 2 * i, WithLink(made_from, rates, from, to), LinkText(i, comparison_.links[i]));
   }
-  return distance(AsMeasured(report, made_from, rates)) > unexplained / 2 ? waiting : cause;
+  return distance(AsMeasured(report, made_from, rates)) > unexplained / 2 ? Cause{kUnexplained, ""}
+                                                                          : cause;
 }
 
 MeasuredCluster PeriodWatch::AsMeasured(const BarrierReport& report,

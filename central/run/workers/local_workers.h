@@ -27,6 +27,8 @@ struct Enrolment {
   // Opens the door for devices that have a token and no certificate yet, beside central's control
   // address; says where it is.
   std::function<absl::StatusOr<std::string>(const std::string& control_address)> open_door;
+  // Leaves its port to another central.
+  std::function<void()> close_door = nullptr;
 
   bool encrypts() const { return issue_identity != nullptr; }
 };

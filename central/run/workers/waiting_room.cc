@@ -71,6 +71,8 @@ absl::Status WaitingRoom::Open() {
     loop_ = nullptr;
     roster_.reset();
   }
+  // Before the run has the control port, so that its door is where it always is.
+  if (parts_.enrolment.close_door != nullptr) parts_.enrolment.close_door();
   server_.reset();
   return status;
 }
