@@ -40,13 +40,14 @@ struct Product {
 template <typename A, typename Fill, typename Store>
 void RunChunkedProduct(const Call& call, const Product& p, const A& a, const Fill& fill,
                        const Store& store) {
-  const FloatGrid format(call.instruction->grid);
   const int64_t chunk = std::min<int64_t>(call.instruction->grid.chunk, p.terms);
   const int64_t blocks = (p.columns + kColumns - 1) / kColumns;
   ParallelFor(call.machine, blocks, [&](int, int64_t begin, int64_t end) {
     std::vector<float> b(static_cast<size_t>(chunk * kColumns));
     std::vector<float> totals(static_cast<size_t>(p.rows * kColumns));
     float partial[kColumns];
+    // A local one: what the loops write cannot be its members.
+    const FloatGrid format(call.instruction->grid);
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kColumns, count = std::min(kColumns, p.columns - first);
       const int64_t width = (count + kLanes - 1) / kLanes * kLanes;
