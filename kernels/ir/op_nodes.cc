@@ -45,25 +45,6 @@ void AddNodes(const Recipe& recipe, const LayerInfo& info, const OpNode& node,
   result.gives_value = true;
 }
 
-// Whether the operator has weights and, unless the recipe has grids at the model's ends, there are
-// operators with weights before and behind it.
-bool IsOnGrid(const ModelSpec& model, const Recipe& recipe, int layer, int op) {
-  const auto weighs = [](const OpSpec& spec) {
-    return spec.kind == OpKind::kConv || spec.kind == OpKind::kLinear;
-  };
-  if (!weighs(model.layers[layer].ops[op])) return false;
-  if (recipe.has_grids_at_ends) return true;
-  bool before = false, behind = false;
-  for (int l = 0; l < model.layer_count(); ++l) {
-    for (int o = 0; o < static_cast<int>(model.layers[l].ops.size()); ++o) {
-      if (!weighs(model.layers[l].ops[o])) continue;
-      before = before || std::pair(l, o) < std::pair(layer, op);
-      behind = behind || std::pair(l, o) > std::pair(layer, op);
-    }
-  }
-  return before && behind;
-}
-
 absl::Status Error(const LayerSpec& spec, size_t op, absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat("layer ", spec.name, ", op ", op, " (", Name(spec.ops[op].kind), "): ", what));
@@ -104,12 +85,16 @@ absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
     for (size_t op = 0; op < ops.size(); ++op) {
       const OpRule* rule = recipe.Find(ops[op].kind);
       for (int32_t id : ops[op].inputs) read[id] = true;
+      const ProductGrids* grids =
+          HasProducts(ops[op])
+              ? recipe.GridsAt(PlaceOf(model, infos, layer, static_cast<int>(op)), ops[op].kind)
+              : nullptr;
       AddNodes(recipe, infos[layer],
                {.layer = layer,
                 .op = static_cast<int>(op),
                 .spec = &ops[op],
                 .rule = rule,
-                .on_grid = IsOnGrid(model, recipe, layer, static_cast<int>(op)),
+                .grids = grids,
                 .evaluates = frozen && layer < front,
                 .shape = infos[layer].op_outputs[op]},
                nodes);

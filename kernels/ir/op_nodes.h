@@ -22,15 +22,19 @@ struct OpNode {
   int op = 0;
   const OpSpec* spec = nullptr;
   const OpRule* rule = nullptr;
-  bool on_grid = false;    // a product whose operands the recipe's quantizers put on grids
-  bool trains = false;     // has parameters that step
+  const ProductGrids* grids = nullptr;  // of its operands; null: none, or no operator with weights
+  bool trains = false;                  // has parameters that step
   bool evaluates = false;  // frozen, and no gradient passes: training runs it as evaluation does
   Shape shape;             // of the output
   bool is_view = false;
   bool reads_last = false;  // the output of the node before, in place of the operator's inputs
   bool gives_value = true;  // the output is the operator's
   std::vector<BufferIndex> inputs;
-  BufferIndex read_input = kNoBuffer;  // of a product: its input, on the grid if there is one
+  BufferIndex read_input = kNoBuffer;  // by the forward: on the grid if there is one
+  // What the weight-gradient reads, where that is not the forward's input and the gradient of the
+  // output as the input-gradient reads it.
+  BufferIndex input_again = kNoBuffer;
+  BufferIndex error_again = kNoBuffer;
   BufferIndex output = kNoBuffer;
   BufferIndex by_product = kNoBuffer;     // a norm's stats, max-pool's indices, attention's sums
   BufferIndex dscale_dshift = kNoBuffer;  // a norm's, from its input-gradient

@@ -96,8 +96,11 @@ struct GridRule {
   int bits = 32;  // 1..16; 32: as they are
   WeightGrid weights = WeightGrid::kTanhMax;
   bool is_gradient = false;  // else weights or activations
-  int exponent_bits = 0;     // of kMultiLevel codes, whose `bits` are those of mantissas
+  int exponent_bits = 0;     // of small floats, whose `bits` are those of mantissas
   bool to_nearest = false;   // in evaluation, where other passes may round by draws
+  int draws = 0;             // kSymmetric codes, kRoundedUpdate: the stream of draws; 0: to_nearest
+  float clip = 1;            // kSymmetricError: the share of the values' bounds that is kept
+  int chunk = 0;             // kChunked codes: terms that are added up before their sum is
 
   // The bits of a micro-batch. Grids of one bit are another rule, and 32 bits no grid: both stay.
   int BitsAt(const GridBits& level) const {

@@ -1,6 +1,6 @@
 #include "kernels/ir/recipe.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -38,14 +38,21 @@ absl::Status CheckGrids(const Recipe& recipe) {
   const auto error = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
   };
-  std::vector<int> bits;
-  if (recipe.weight_quantizer) bits.push_back(recipe.weight_quantizer->grid.bits);
-  if (recipe.error_quantizer) bits.push_back(recipe.error_quantizer->grid.bits);
-  if (recipe.input_quantizer) bits.push_back(recipe.input_quantizer->grid.bits);
-  if (!bits.empty() && IsScaled(recipe.numbers.weight))
-    return error("fake quantisation is for FP32 values");
-  for (const int one : bits) {
-    if (one < 1 || one > 16) return error("a grid has 1 to 16 bits");
+  const auto check = [&](const std::optional<Quantizer>& quantizer) {
+    if (!quantizer) return absl::OkStatus();
+    if (IsScaled(recipe.numbers.weight)) return error("fake quantisation is for FP32 values");
+    const int bits = quantizer->grid.bits;
+    return bits < 1 || bits > 16 ? error("a grid has 1 to 16 bits") : absl::OkStatus();
+  };
+  for (const GridRow& row : recipe.grids) {
+    const ProductGrids& grids = row.grids;
+    if (grids.master_gradient && !grids.forward.weight)
+      return error("what leads to a master weight needs a grid of weights");
+    if (grids.forward.input) RUNNEL_RETURN_IF_ERROR(check(grids.forward.input->training()));
+    for (const std::optional<Quantizer>& one :
+         {grids.forward.weight, grids.input_gradient.error, grids.input_gradient.weight,
+          grids.weight_gradient.error, grids.weight_gradient.input})
+      RUNNEL_RETURN_IF_ERROR(check(one));
   }
   return absl::OkStatus();
 }
@@ -62,6 +69,25 @@ const OpRule* Recipe::Find(OpKind op) const {
   return nullptr;
 }
 
+const ProductGrids* Recipe::GridsAt(Place place, OpKind op) const {
+  for (const GridRow& row : grids) {
+    const bool is_here = std::find(row.places.begin(), row.places.end(), place) != row.places.end();
+    if ((row.places.empty() || is_here) && row.op.value_or(op) == op) return &row.grids;
+  }
+  return nullptr;
+}
+
+ProductGrids GridsOfAllProducts(std::optional<Quantizer> weight,
+                                std::optional<InputQuantizer> input,
+                                std::optional<Quantizer> error) {
+  ProductGrids grids;
+  grids.forward = {input, weight};
+  grids.input_gradient = {error, weight};
+  grids.weight_gradient.error = error;
+  if (input) grids.weight_gradient.input = input->training();
+  return grids;
+}
+
 absl::Status CheckRecipe(const Recipe& recipe) {
   const auto error = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
@@ -76,6 +102,8 @@ absl::Status CheckRecipe(const Recipe& recipe) {
   if (IsScaled(numbers.parameter) != recipe.update.has_value()) {
     return error("integer weights need an update of their own, FP32 ones have the optimizer's");
   }
+  if (recipe.step_grid && IsScaled(numbers.parameter))
+    return error("integer weights step by whole mantissas");
   if (recipe.gradient_rounding == Rounding::kStochastic) {
     return error("stochastic rounding of gradients is not defined");
   }

@@ -12,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/ir/operator_place.h"
 #include "kernels/ir/program.h"
 #include "proto/base/training/recipe_family.h"
 
@@ -48,13 +50,53 @@ struct OpRule {
 struct Quantizer {
   OpCode code;
   GridRule grid;
+
+  friend bool operator==(const Quantizer&, const Quantizer&) = default;
 };
 
-// Activations on a grid of their own range, which evaluation takes from training.
+// Activations on a grid, which evaluation may take from training: of their range.
 struct InputQuantizer {
   OpCode forward;
   OpCode forward_eval;
   GridRule grid;
+
+  Quantizer training() const { return {forward, grid}; }
+};
+
+// The grids of both operands of an operator's three products; none: the value as it is. Gradients
+// pass straight through the grids of inputs and weights. What two products read on the same grid is
+// rounded once.
+struct ProductGrids {
+  struct Forward {
+    std::optional<InputQuantizer> input;
+    std::optional<Quantizer> weight;
+  } forward;
+  struct InputGradient {
+    std::optional<Quantizer> error;  // the gradient of the operator's output
+    std::optional<Quantizer> weight;
+  } input_gradient;
+  struct WeightGradient {
+    std::optional<Quantizer> error;
+    std::optional<Quantizer> input;
+  } weight_gradient;
+  // Leads from the gradient of the forward's weight to that of the parameter, which is then a master
+  // weight. None: the gradient passes straight through.
+  std::optional<OpCode> master_gradient;
+};
+
+// The places of recipes that leave both ends of a model in full precision, which lose most by grids.
+inline constexpr Place kInnerPlaces[] = {Place::kDepthwise, Place::kShortcut, Place::kInner};
+
+// One grid an operand, whichever product reads it.
+ProductGrids GridsOfAllProducts(std::optional<Quantizer> weight,
+                                std::optional<InputQuantizer> input,
+                                std::optional<Quantizer> error);
+
+// Grids of some operators with weights.
+struct GridRow {
+  absl::Span<const Place> places;  // empty: all; of static life
+  std::optional<OpKind> op;        // none: convolutions and linear layers
+  ProductGrids grids;
 };
 
 struct Recipe {
@@ -66,21 +108,12 @@ struct Recipe {
   std::vector<OpRule> rules;
   std::optional<OpCode> quantize;  // raw samples -> activation, where they enter
   OpCode add_gradients = OpCode::kAccumulate;
-  GridRule activation_grid;  // grid of the rules' kFakeQuantizeActivation
-  // The gradient of the operator's output, for both of its gradients.
-  std::optional<Quantizer> error_quantizer;
-  // The operator's input, for its forward and its weight-gradient; the gradient passes straight
-  // through.
-  std::optional<InputQuantizer> input_quantizer;
-  // The quantizers' operators: all with weights, or not the model's first and last one, which lose
-  // most by it.
-  bool has_grids_at_ends = false;
+  GridRule operator_grid;  // of the rules' instructions that have one
+  // An operator with weights has the grids of the first row that fits it, if any. With a grid of
+  // weights the parameters are master weights: each pass makes anew what it computes with.
+  std::vector<GridRow> grids;
 
-  // Weights. With a quantizer the parameters are master weights: each pass makes the weights that
-  // it computes with anew, and weight_quantizer_gradient leads back; none: the gradient passes
-  // straight through.
-  std::optional<Quantizer> weight_quantizer;
-  std::optional<OpCode> weight_quantizer_gradient = OpCode::kFakeQuantizeWeightGradient;
+  // Weights.
   // Adds a micro-batch's gradient to the step's; none: weight-gradients add on their own.
   std::optional<OpCode> add_weight_gradient;
 
@@ -88,6 +121,9 @@ struct Recipe {
   OpCode loss = OpCode::kSoftmaxCrossEntropy;
   OpCode loss_eval = OpCode::kSoftmaxCrossEntropyEval;
   std::optional<OpCode> update;  // of integer weights; FP32 ones have the optimizer's
+  // Small floats that FP32 weights and what the optimizer keeps of them are rounded to at random
+  // behind each step.
+  std::optional<GridRule> step_grid;
 
   // Rounding of integer recipes.
   IntegerRule rescale;                                       // activations and errors
@@ -96,6 +132,8 @@ struct Recipe {
 
   // Null if the recipe has no rule for the operator.
   const OpRule* Find(OpKind op) const;
+  // Null: the operator's values stay as they are.
+  const ProductGrids* GridsAt(Place place, OpKind op) const;
 };
 
 // Checks a recipe's rows. Errors: an unknown instruction, an operator twice, a result that is not

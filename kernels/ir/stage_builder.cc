@@ -1,5 +1,6 @@
 #include "kernels/ir/stage_builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/ir/arithmetic/integer_math.h"
@@ -116,7 +117,7 @@ class StageBuilder {
     Instruction& instruction = program_.parts[static_cast<int>(part)].emplace_back();
     instruction = {code, std::move(inputs), std::move(outputs), node.layer, node.op, *node.spec};
     instruction.integer = recipe_.rescale;
-    instruction.grid = recipe_.activation_grid;
+    instruction.grid = recipe_.operator_grid;
     if (code == recipe_.loss) instruction.integer.rounding = recipe_.loss_rounding;
     if (code == recipe_.update) instruction.integer.rounding = recipe_.gradient_rounding;
   }
@@ -137,7 +138,8 @@ class StageBuilder {
                             BufferIndex from, const Shape& shape) {
     const BufferIndex to = AddValue(program_.buffers[from].dtype, shape);
     std::vector<BufferIndex> results = {to};
-    if (node.deviation != kNoBuffer && part == Part::kInputGradient && quantizer.grid.is_gradient)
+    if (node.deviation != kNoBuffer && quantizer.grid.is_gradient &&
+        TraitsOf(quantizer.code).max_outputs > 1)
       results.push_back(node.deviation);
     Emit(part, quantizer.code, node, {from}, std::move(results));
     GridRule& grid = program_.parts[static_cast<int>(part)].back().grid;
@@ -146,22 +148,26 @@ class StageBuilder {
     return to;
   }
 
-  // The weight that the products of this part read: of a quantizer's making, or the parameter
+  // The weight that the product of this part reads: of a quantizer's making, or the parameter
   // itself. Made anew in each part, which costs less than keeping it for each micro-batch in
   // flight.
   BufferIndex WeightFor(Part part, const OpNode& node) {
     const BufferIndex parameter = node.parameters[0];
-    if (!node.on_grid || !recipe_.weight_quantizer) return parameter;
+    if (node.grids == nullptr) return parameter;
+    const std::optional<Quantizer>& quantizer = part == Part::kInputGradient
+                                                    ? node.grids->input_gradient.weight
+                                                    : node.grids->forward.weight;
+    if (!quantizer) return parameter;
     // Rows of output channels: weights are row-major, whatever lies beside them.
     const Shape& shape = program_.buffers[parameter].shape;
     const Shape rows = {shape[0], shape.elements() / shape[0]};
-    return EmitQuantizer(part, *recipe_.weight_quantizer, node, parameter, rows);
+    return EmitQuantizer(part, *quantizer, node, parameter, rows);
   }
 
-  // What the products read in place of their input x.
+  // What the forward reads in place of its input x.
   BufferIndex InputFor(Part part, const OpNode& node, BufferIndex x) {
-    if (!node.on_grid || !recipe_.input_quantizer) return x;
-    const InputQuantizer& quantizer = *recipe_.input_quantizer;
+    if (node.grids == nullptr || !node.grids->forward.input) return x;
+    const InputQuantizer& quantizer = *node.grids->forward.input;
     const bool trains = part == Part::kForward && !node.evaluates;
     const BufferIndex to = AddActivation(Shape(program_.buffers[x].shape));
     std::vector<BufferIndex> inputs = {x}, outputs = {to};
@@ -172,6 +178,34 @@ class StageBuilder {
     grid = quantizer.grid;
     grid.to_nearest = part == Part::kForwardEval;
     return to;
+  }
+
+  // The operands of the node's gradients on their grids, before either product. What both products
+  // read on one grid is made once, and so is the input that the forward has read.
+  // `leads_on`: an input-gradient will be made.
+  void EmitGradientGrids(OpNode& node, bool leads_on) {
+    if (node.grids == nullptr) return;
+    const auto& [error, weight] = node.grids->input_gradient;
+    const auto& [error_again, input_again] = node.grids->weight_gradient;
+    const auto& input = node.grids->forward.input;
+    const bool is_input_shared = input ? input_again == input->training() : !input_again;
+    if (node.trains && !is_input_shared) {
+      node.input_again = node.inputs[0];
+      if (input_again) node.input_again = EmitGradientGrid(node, *input_again, node.inputs[0]);
+    }
+    BufferIndex& dy = gradient_[node.output];
+    const BufferIndex plain = dy;
+    if (error && (leads_on || error == error_again)) dy = EmitGradientGrid(node, *error, plain);
+    if (!node.trains || error_again == error) return;
+    node.error_again = plain;
+    if (error_again) node.error_again = EmitGradientGrid(node, *error_again, plain);
+  }
+
+  BufferIndex EmitGradientGrid(OpNode& node, const Quantizer& quantizer, BufferIndex from) {
+    if (TraitsOf(quantizer.code).max_outputs > 1 && quantizer.grid.is_gradient)
+      node.deviation = AddValue(DType::kFloat32, {1});
+    return EmitQuantizer(Part::kInputGradient, quantizer, node, from,
+                         Shape(program_.buffers[from].shape));
   }
 
   // The parameters as operands of a forward.
@@ -270,13 +304,8 @@ class StageBuilder {
     gradient_[output_] = output_gradient_;
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!wanted[node->output]) continue;
-      if (node->on_grid && recipe_.error_quantizer) {
-        BufferIndex& dy = gradient_[node->output];
-        const Shape shape = program_.buffers[dy].shape;
-        if (TraitsOf(recipe_.error_quantizer->code).max_outputs > 1)
-          node->deviation = AddValue(DType::kFloat32, {1});
-        dy = EmitQuantizer(Part::kInputGradient, *recipe_.error_quantizer, *node, dy, shape);
-      }
+      const auto is_wanted = [&](BufferIndex value) { return wanted[value]; };
+      EmitGradientGrids(*node, std::any_of(node->inputs.begin(), node->inputs.end(), is_wanted));
       const bool always = node->rule->saved == Saved::kInputAndStats;
       for (size_t i = 0; i < node->inputs.size(); ++i)
         if (always || wanted[node->inputs[i]]) AddContribution(*node, i);
@@ -337,15 +366,23 @@ class StageBuilder {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!node->rule->weight_gradient || !node->trains) continue;
       std::vector<BufferIndex> operands = {node->dscale_dshift};
-      if (node->dscale_dshift == kNoBuffer) operands = {gradient_[node->output], node->read_input};
+      if (node->dscale_dshift == kNoBuffer) operands = OperandsOfWeightGradient(*node);
       if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
         EmitAddedGradient(*node, operands);
-      } else if (recipe_.weight_quantizer && recipe_.weight_quantizer_gradient && node->on_grid) {
+      } else if (node->grids != nullptr && node->grids->master_gradient) {
         EmitMasterGradient(*node, operands);
       } else {
         Emit(Part::kWeightGradient, *node->rule->weight_gradient, *node, operands, node->gradients);
       }
     }
+  }
+
+  std::vector<BufferIndex> OperandsOfWeightGradient(const OpNode& node) const {
+    const auto either = [](BufferIndex own, BufferIndex shared) {
+      return own != kNoBuffer ? own : shared;
+    };
+    return {either(node.error_again, gradient_[node.output]),
+            either(node.input_again, node.read_input)};
   }
 
   // The micro-batch's own sum first, then into the step's.
@@ -371,9 +408,9 @@ class StageBuilder {
     part.back().overwrites = true;
     for (size_t i = 0; i < computed.size(); ++i) {
       const BufferIndex by = node.deviation != kNoBuffer ? node.deviation : node.parameters[i];
-      Emit(Part::kWeightGradient, *recipe_.weight_quantizer_gradient, node, {computed[i], by},
+      Emit(Part::kWeightGradient, *node.grids->master_gradient, node, {computed[i], by},
            {node.gradients[i]});
-      part.back().grid = i == 0 ? recipe_.weight_quantizer->grid : GridRule{};
+      part.back().grid = i == 0 ? node.grids->forward.weight->grid : GridRule{};
     }
   }
 
@@ -389,6 +426,7 @@ class StageBuilder {
       }
       return;
     }
+    if (recipe_.step_grid) return EmitRoundedUpdates();
     const auto whole = [&](Storage storage, int64_t offset = 0) {
       return AddPlaced(storage, DType::kFloat32, {bytes / static_cast<int64_t>(sizeof(float))},
                        offset);
@@ -404,6 +442,28 @@ class StageBuilder {
     Emit(Part::kUpdate, OpCode::kOptimizerUpdate, node, std::move(inputs),
          {whole(Storage::kNewParameters)});
     program_.parts[static_cast<int>(Part::kUpdate)].back().optimizer = &StepOf(options_.optimizer);
+  }
+
+  // Tensor by tensor, so that the draws depend on no cut.
+  void EmitRoundedUpdates() {
+    for (const OpNode& node : nodes_) {
+      if (!node.trains) continue;
+      for (size_t i = 0; i < node.parameters.size(); ++i) {
+        const Buffer weight = program_.buffers[node.parameters[i]];
+        std::vector<BufferIndex> inputs = {node.parameters[i], node.gradients[i]};
+        for (int64_t at = 0; at < program_.state.slot_bytes; at += program_.state.parameter_bytes) {
+          inputs.push_back(
+              AddPlaced(Storage::kSlots, weight.dtype, weight.shape, at + weight.offset_bytes));
+        }
+        const BufferIndex updated =
+            AddPlaced(Storage::kNewParameters, weight.dtype, weight.shape, weight.offset_bytes);
+        Emit(Part::kUpdate, OpCode::kRoundedUpdate, node, std::move(inputs), {updated});
+        Instruction& update = program_.parts[static_cast<int>(Part::kUpdate)].back();
+        update.optimizer = &StepOf(options_.optimizer);
+        update.grid = *recipe_.step_grid;
+        update.grid.draws = static_cast<int>(i) + 2;  // 1: of the weight's own grid
+      }
+    }
   }
 
   const ModelSpec& model_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/ir/arithmetic/float_grid.h"
 #include "tests/conformance/case_maker.h"
 
 namespace runnel {
@@ -60,12 +61,12 @@ void Maker::Conv() {
     taps *= op.kernel[axis];
   }
   const Shape weight = *Shape::Create(weight_dims);
-  if (case_.code == OpCode::kConvForward) {
+  if (case_.part() == Part::kForward) {
     In(Floats(Storage::kInput, x));
     In(Floats(Storage::kParameters, weight));
     if (op.bias) In(Floats(Storage::kParameters, {op.out_channels}));
     Out(Result(Storage::kOutput, y, Sum(static_cast<double>(taps * weight_dims[1] + 1))));
-  } else if (case_.code == OpCode::kConvInputGradient) {
+  } else if (case_.part() == Part::kInputGradient) {
     In(Floats(Storage::kOutputGradient, y));
     In(Floats(Storage::kParameters, weight));
     const double terms = static_cast<double>(taps * op.out_channels / op.groups);
@@ -89,12 +90,12 @@ void Maker::Linear() {
   }
   case_.attributes.out_channels = out;
   const bool bias = case_.attributes.bias = Pick(0, 1) == 1;
-  if (case_.code == OpCode::kLinearForward) {
+  if (case_.part() == Part::kForward) {
     In(Floats(Storage::kInput, {n, in}));
     In(Floats(Storage::kParameters, {out, in}));
     if (bias) In(Floats(Storage::kParameters, {out}));
     Out(Result(Storage::kOutput, {n, out}, Sum(static_cast<double>(in + 1))));
-  } else if (case_.code == OpCode::kLinearInputGradient) {
+  } else if (case_.part() == Part::kInputGradient) {
     In(Floats(Storage::kOutputGradient, {n, out}));
     In(Floats(Storage::kParameters, {out, in}));
     Out(Result(Storage::kInputGradient, {n, in}, Sum(static_cast<double>(out))));
@@ -119,7 +120,7 @@ void Maker::BatchNorm() {
   In(Floats(Storage::kInput, x, 1, 0.5));
   In(Floats(Storage::kParameters, {channels}, 0.5, 1));
   In(Floats(Storage::kParameters, {channels}, 0.5));
-  if (case_.code == OpCode::kBatchNormEval) {
+  if (case_.part() == Part::kForwardEval) {
     In(Floats(Storage::kStatistics, {channels}));
     In(Floats(Storage::kStatistics, {channels}, 0.02, 1));
     Out(Result(Storage::kOutput, x, bound));
@@ -346,6 +347,7 @@ void Maker::GridElements(int inputs) {
 void Maker::AffineGrids() {
   case_.grid.bits = static_cast<int>(Pick(2, 16));
   case_.grid.is_gradient = case_.code == OpCode::kAffineError;
+  case_.grid.draws = static_cast<int>(Pick(0, 2));
   if (Pick(0, 1) == 0) {
     case_.context.grid_bits = {static_cast<int>(Pick(2, 8)), static_cast<int>(Pick(2, 16))};
   }
@@ -377,6 +379,8 @@ void Maker::SharedGrids() {
   case_.grid.bits = static_cast<int>(Pick(1, 7));
   case_.grid.to_nearest = Pick(0, 3) == 0;
   case_.grid.is_gradient = case_.code == OpCode::kMultiLevelError;
+  case_.grid.clip = static_cast<float>(Pick(1, 20)) / 20;
+  if (case_.code == OpCode::kSmallFloat) case_.grid.exponent_bits += 2;
   Shape shape = AnyShape();
   if (is_weight) {
     case_.attributes.kind = Pick(0, 1) == 0 ? OpKind::kConv : OpKind::kLinear;
@@ -397,8 +401,50 @@ void Maker::SharedGrids() {
   Out(Result(Storage::kGradients, shape, {}));
 }
 
+// A product of small floats, whose sums are the same everywhere.
+void Maker::ChunkedProduct(bool is_conv) {
+  is_conv ? Conv() : Linear();
+  const bool is_8_bits = Pick(0, 1) == 0;
+  const FloatGrid format = is_8_bits ? FloatGrid(5, 2) : FloatGrid(6, 9);
+  for (CaseOperand& operand : case_.inputs) {
+    float* values = reinterpret_cast<float*>(operand.bytes.data());
+    for (int64_t i = 0; i < operand.shape.elements(); ++i) values[i] = format.Nearest(values[i]);
+  }
+  for (CaseOperand& operand : case_.outputs) operand.bound = {};
+  case_.grid = {.bits = 9, .exponent_bits = 6, .chunk = static_cast<int>(Pick(1, 100))};
+}
+
+// A step in another order of operations may lead to the neighbour on the grid.
+void Maker::RoundedUpdate() {
+  Update();
+  case_.grid = {.bits = 9, .exponent_bits = 6, .draws = static_cast<int>(Pick(1, 9))};
+  const Bound one_step = {BoundKind::kAbsolute, 0x1p17, 4};
+  for (CaseOperand& operand : case_.inputs) operand.bound = one_step;
+  case_.outputs[0].bound = one_step;
+}
+
 bool Maker::MakeOfGrids() {
   switch (case_.code) {
+    case OpCode::kChunkedConvForward:
+    case OpCode::kChunkedConvInputGradient:
+    case OpCode::kChunkedConvWeightGradient:
+      ChunkedProduct(true);
+      return true;
+    case OpCode::kChunkedLinearForward:
+    case OpCode::kChunkedLinearInputGradient:
+    case OpCode::kChunkedLinearWeightGradient:
+      ChunkedProduct(false);
+      return true;
+    case OpCode::kRoundedUpdate:
+      RoundedUpdate();
+      return true;
+    case OpCode::kRangeNormForward:
+    case OpCode::kRangeNormEval:
+    case OpCode::kRangeNormInputGradient:
+      case_.grid.bits = static_cast<int>(Pick(2, 16));
+      case_.part() == Part::kInputGradient ? BatchNormGradient() : BatchNorm();
+      for (CaseOperand& operand : case_.outputs) operand.bound = {};
+      return true;
     case OpCode::kFakeQuantizeWeight:
     case OpCode::kFakeQuantizeWeightGradient:
       case_.code == OpCode::kFakeQuantizeWeight ? GridWeight() : GridWeightGradient();
@@ -418,6 +464,8 @@ bool Maker::MakeOfGrids() {
       AffineGrids();
       return true;
     case OpCode::kClippedError:
+    case OpCode::kSymmetricError:
+    case OpCode::kSmallFloat:
     case OpCode::kCounterDeviation:
     case OpCode::kMultiLevelWeight:
     case OpCode::kMultiLevelActivation:

@@ -83,7 +83,19 @@ bool IsOfTransformersBranchesOrRanges(OpCode code) {
                                OpCode::kCounterDeviation,
                                OpCode::kMultiLevelWeight,
                                OpCode::kMultiLevelActivation,
-                               OpCode::kMultiLevelError};
+                               OpCode::kMultiLevelError,
+                               OpCode::kSymmetricError,
+                               OpCode::kSmallFloat,
+                               OpCode::kRangeNormForward,
+                               OpCode::kRangeNormEval,
+                               OpCode::kRangeNormInputGradient,
+                               OpCode::kChunkedConvForward,
+                               OpCode::kChunkedConvInputGradient,
+                               OpCode::kChunkedConvWeightGradient,
+                               OpCode::kChunkedLinearForward,
+                               OpCode::kChunkedLinearInputGradient,
+                               OpCode::kChunkedLinearWeightGradient,
+                               OpCode::kRoundedUpdate};
   return IsEmbedding(code) ||
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }

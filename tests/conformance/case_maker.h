@@ -107,6 +107,8 @@ class Maker {
   void GridElements(int inputs);
   void AffineGrids();
   void SharedGrids();
+  void ChunkedProduct(bool is_conv);
+  void RoundedUpdate();
   bool MakeOfGrids();  // false: the code has no grid
 
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }

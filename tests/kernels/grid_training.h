@@ -31,6 +31,7 @@ struct Training {
   std::vector<GridBits> levels = {{8, 8}};  // of the steps, in turns
   int count = 3;
   Steps steps = Steps::kApart;
+  double loss_scale = 1;
 };
 
 inline Trained TrainOnGrids(const Training& t) {
@@ -51,7 +52,9 @@ inline Trained TrainOnGrids(const Training& t) {
   context.step_labels = kBatch;
   context.learning_rate = 0.01;
   context.momentum = 0.9;
+  context.loss_scale = t.loss_scale;
   for (int step = 0; step < t.count; ++step) {
+    context.step = step;
     context.grid_bits = t.levels[static_cast<size_t>(step) % t.levels.size()];
     const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
     EXPECT_TRUE(status.ok()) << status;

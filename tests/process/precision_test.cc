@@ -22,6 +22,12 @@ const Words kTrain = {"train", "--model", "lenet", "--dataset", "synthetic_digit
                       "--backend", "cpu", "--max-batches", "12", "--barrier-every", "1"};
 // clang-format on
 const Words kSbm = With(kTrain, {"--recipe", "sbm:8,8,8"});
+// clang-format off
+const Words kSmallFloats = {"train", "--model", "lenet", "--dataset", "synthetic_digits",
+                            "--batch-size", "8", "--eval-every", "-1", "--backend", "cpu",
+                            "--barrier-every", "1", "--recipe", "fp8_chunk:fp32",
+                            "--schedule", "sync_1f1b", "--micro-batches", "2"};
+// clang-format on
 // Any five losses stand still: it turns at steps 5 and 10.
 const Words kTurns = With(kSbm, {"--precision", "pfq:3,4,8/6,6,8@1000,1,1"});
 const Words kSync = With(kTurns, {"--schedule", "sync_1f1b", "--micro-batches", "2"});
@@ -48,6 +54,46 @@ TEST(Precision, SyncThatTurnsEqualsThePlainLoopOnOneToThreeStages) {
   EXPECT_NE(Weights(With(
                 kSbm, {"--schedule", "sync_1f1b", "--micro-batches", "2", "--local-workers", "0"})),
             plain["weights_sha256"]);
+}
+
+// Rounded steps and a loss scale, whatever the cut. Unit tests have sums in chunks, which are slow.
+TEST(Fp8Chunk, StagesAndResumedRunsHaveTheWeightsOfThePlainLoop) {
+  ScratchDir dir;
+  const Words four = With(kSmallFloats, {"--max-batches", "4"});
+  const json plain = RunCentral(With(four, {"--local-workers", "0"}));
+  EXPECT_EQ(plain["products"], "emulated");
+  EXPECT_EQ(plain["loss_scale"], 1024);
+  EXPECT_EQ(Weights(With(four, {"--local-workers", "2"})), plain["weights_sha256"]);
+  RunCentral(With(kSmallFloats, {"--max-batches", "2", "--checkpoint-dir", dir / "c"}));
+  const json resumed = RunCentral({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "4"});
+  EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
+}
+
+TEST(Recipes, ProgramsSayWhatTheyEmulate) {
+  for (const char* recipe : {"octo", "fp8_chunk:32", "sbm_range:8,8,8"}) {
+    Process worker({"runnel-worker", "program", "lenet", "--recipe", recipe, "--counted"});
+    EXPECT_EQ(worker.Wait(), 0) << worker.err();
+    EXPECT_THAT(worker.out(), HasSubstr("products: emulated (FP32 on values that " +
+                                        std::string(recipe) + " has rounded)"));
+  }
+}
+
+TEST(Recipes, WhatDoesNotFitIsOneLine) {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--recipe", "fp8_chunk:0"}, "recipe 'fp8_chunk:0' does not fit fp8_chunk:|1..4096|fp32"},
+      {{"--recipe", "octo:8"}, "recipe 'octo:8': octo has no parameters"},
+      {{"--recipe", "octo", "--precision", "fixed:8/8"},
+       "recipe octo has no grids; take --recipe sbm"},
+      {{"--recipe", "octo", "--loss-scale", "64"}, "recipe octo scales no loss"}};
+  for (const auto& [words, message] : cases) ExpectRefused(With(kTrain, words), message);
+}
+
+TEST(Recipes, BackendsWithoutTheirGridsSayWho) {
+  Process central({"runnel-central", "train", "--model", "lenet", "--dataset", "synthetic_digits",
+                   "--recipe", "fp8_chunk", "--local-workers", "1", "--backend", "small"});
+  EXPECT_EQ(central.Wait(), 2) << central.out();
+  EXPECT_THAT(central.err(),  // the worker logs it too
+              HasSubstr("backend small has no small_float (layer 0, op 0); take --backend cpu"));
 }
 
 TEST(Precision, AsyncRunsThatTurnResumeAndReplay) {

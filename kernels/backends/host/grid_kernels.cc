@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/ir/arithmetic/affine_grid.h"
+#include "kernels/ir/arithmetic/float_grid.h"
 #include "kernels/ir/arithmetic/multi_level.h"
 #include "kernels/ir/arithmetic/symmetric_grid.h"
 #include "proto/base/random.h"
@@ -16,11 +17,14 @@ namespace {
 class Draws {
  public:
   Draws(const Instruction& instruction, const StepContext& context, RandomPurpose purpose,
-        bool is_weight = false)
-      : random_(context.run_seed, purpose,
+        int stream = 0)
+      : Draws(instruction, context.run_seed, purpose, stream, context.sequence.value()) {}
+  Draws(const Instruction& instruction, uint64_t seed, RandomPurpose purpose, int stream,
+        int64_t sequence)
+      : random_(seed, purpose,
                 static_cast<uint64_t>(instruction.layer) * kMaxOpsPerLayer +
-                    static_cast<uint64_t>(instruction.op) + (is_weight ? uint64_t{1} << 32 : 0),
-                static_cast<uint64_t>(context.sequence.value())) {}
+                    static_cast<uint64_t>(instruction.op) + (static_cast<uint64_t>(stream) << 32),
+                static_cast<uint64_t>(sequence)) {}
 
   float Next() {
     if (at_ % 4 == 0) block_ = random_.Block(at_ / 4);
@@ -41,25 +45,50 @@ int64_t GroupSizeOf(const Instruction& instruction, const Shape& shape) {
   return shape.rank() > 2 ? row / shape[1] : row;
 }
 
-}  // namespace
-
 void PutOnSymmetricGrid(const float* x, int64_t count, float clip, float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = SymmetricValue(x[i], clip);
 }
 
-void SymmetricActivation(const float* x, int64_t count, float* kept, float* y) {
+// As the rule of the instruction says: by draws, or to the nearest.
+void PutOnSymmetricGrid(const Instruction& instruction, const StepContext& context, const float* x,
+                        int64_t count, float clip, float* y) {
+  const GridRule& grid = instruction.grid;
+  if (grid.draws == 0 || grid.to_nearest) return PutOnSymmetricGrid(x, count, clip, y);
+  Draws draws(instruction, context, RandomPurpose::kRounding, grid.draws);
+  for (int64_t i = 0; i < count; ++i) y[i] = NoisySymmetricValue(x[i], draws.Next(), clip);
+}
+
+}  // namespace
+
+void SymmetricWeight(const Instruction& instruction, const StepContext& context, const float* x,
+                     int64_t count, float* y) {
+  PutOnSymmetricGrid(instruction, context, x, count, LargestMagnitude(x, count), y);
+}
+
+void SymmetricActivation(const Instruction& instruction, const StepContext& context, const float* x,
+                         int64_t count, float* kept, float* y) {
   const float clip = LargestMagnitude(x, count);
   if (kept != nullptr) {
     const ValueRange next = NextKeptRange({kept[0], kept[1]}, {-clip, clip});
     kept[0] = next.low;
     kept[1] = next.high;
   }
-  PutOnSymmetricGrid(x, count, clip, y);
+  PutOnSymmetricGrid(instruction, context, x, count, clip, y);
 }
 
 void SymmetricActivationEval(const float* x, int64_t count, const float* kept, float* y) {
   const bool is_seen = kept != nullptr && IsSeen({kept[0], kept[1]});
   PutOnSymmetricGrid(x, count, is_seen ? kept[1] : LargestMagnitude(x, count), y);
+}
+
+void SymmetricError(const float* dy, int64_t count, float share, float* quantized) {
+  ValueRange range;
+  for (int64_t i = 0; i < count; ++i) range.Add(dy[i]);
+  if (range.low > range.high) range = {0, 0};  // nothing but NaN
+  const float low = share * range.low, high = share * range.high;
+  const float clip = std::max(std::abs(low), std::abs(high));
+  for (int64_t i = 0; i < count; ++i)
+    quantized[i] = SymmetricValue(dy[i] < low ? low : (dy[i] > high ? high : dy[i]), clip);
 }
 
 float ClippedError(const Instruction& instruction, const StepContext& context, const float* dy,
@@ -86,10 +115,9 @@ void PutOnLevels(const Instruction& instruction, const StepContext& context, con
   }
   const GridRule& grid = instruction.grid;
   const MultiLevelFormat format = {grid.exponent_bits, grid.bits};
-  const bool is_weight = instruction.code == OpCode::kMultiLevelWeight;
+  const int stream = instruction.code == OpCode::kMultiLevelWeight ? 1 : 0;
   Draws draws(instruction, context,
-              grid.is_gradient ? RandomPurpose::kErrorRounding : RandomPurpose::kRounding,
-              is_weight);
+              grid.is_gradient ? RandomPurpose::kErrorRounding : RandomPurpose::kRounding, stream);
   const int64_t size = GroupSizeOf(instruction, shape);
   for (int64_t at = 0; at < count; at += size) {
     const float scale = GroupScale(LargestMagnitude(x + at, size) / largest) * largest;
@@ -99,6 +127,20 @@ void PutOnLevels(const Instruction& instruction, const StepContext& context, con
       y[i] = std::copysign(MultiLevelValue(share, u, format) * scale, x[i]);
     }
   }
+}
+
+void PutOnSmallFloats(const GridRule& grid, const float* x, int64_t count, float* y) {
+  const FloatGrid format(grid);
+  for (int64_t i = 0; i < count; ++i) y[i] = format.Nearest(x[i]);
+}
+
+void RoundByDraws(const Instruction& instruction, const StepContext& context, float* values,
+                  int64_t count, int slot) {
+  constexpr int kSlotStreams = 1 << 16;  // more than an operator has tensors
+  const FloatGrid format(instruction.grid);
+  Draws draws(instruction, context.run_seed, RandomPurpose::kRounding,
+              instruction.grid.draws + slot * kSlotStreams, context.step);
+  for (int64_t i = 0; i < count; ++i) values[i] = format.ByDraw(values[i], draws.Next());
 }
 
 }  // namespace runnel::host

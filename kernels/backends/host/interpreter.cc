@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Interpret(const Program& program,
       if (kernel == nullptr) {
         return absl::UnimplementedError(
             absl::StrCat("backend ", backend, " has no ", Name(instruction.code), " (layer ",
-                         instruction.layer, ", op ", instruction.op, ")"));
+                         instruction.layer, ", op ", instruction.op, "); take --backend cpu"));
       }
       steps[part].push_back({&instruction, kernel});
     }

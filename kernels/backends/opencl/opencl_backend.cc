@@ -240,7 +240,7 @@ class OpenClBackend final : public Backend {
         if (IsOurs(instruction.code)) continue;
         return absl::UnimplementedError(
             absl::StrCat("backend opencl has no ", Name(instruction.code), " (layer ",
-                         instruction.layer, ", op ", instruction.op, ")"));
+                         instruction.layer, ", op ", instruction.op, "); take --backend cpu"));
       }
     }
     RUNNEL_RETURN_IF_ERROR(CheckSizes(program));

@@ -1,8 +1,9 @@
 // The kernels of kernels/backends/host/grid_kernels.h.
 
 #include "kernels/backends/host/grid_kernels.h"
+#include "kernels/backends/host/optimizer_update.h"
+#include "kernels/backends/host/range_norm.h"
 #include "kernels/backends/ref/ref_kernels.h"
-#include "kernels/ir/arithmetic/symmetric_grid.h"
 
 namespace runnel::ref {
 namespace {
@@ -15,20 +16,26 @@ absl::Status PutOnLevels(const Call& call) {
 }  // namespace
 
 absl::Status SymmetricWeight(const Call& call) {
-  const int64_t count = call.in_shape(0).elements();
-  host::PutOnSymmetricGrid(call.in(0), count, LargestMagnitude(call.in(0), count), call.out(0));
+  host::SymmetricWeight(call.instruction(), call.context, call.in(0), call.in_shape(0).elements(),
+                        call.out(0));
   return absl::OkStatus();
 }
 
 absl::Status SymmetricActivation(const Call& call) {
   float* kept = call.has_output(1) ? call.out(1) : nullptr;
-  host::SymmetricActivation(call.in(0), call.in_shape(0).elements(), kept, call.out(0));
+  host::SymmetricActivation(call.instruction(), call.context, call.in(0),
+                            call.in_shape(0).elements(), kept, call.out(0));
   return absl::OkStatus();
 }
 
 absl::Status SymmetricActivationEval(const Call& call) {
   const float* kept = call.has_input(1) ? call.in(1) : nullptr;
   host::SymmetricActivationEval(call.in(0), call.in_shape(0).elements(), kept, call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status SymmetricError(const Call& call) {
+  host::SymmetricError(call.in(0), call.in_shape(0).elements(), call.grid().clip, call.out(0));
   return absl::OkStatus();
 }
 
@@ -41,6 +48,41 @@ absl::Status ClippedError(const Call& call) {
 absl::Status CounterDeviation(const Call& call) {
   host::CounterDeviation(call.in(0), call.in_shape(0).elements(), *call.in(1), call.adds(),
                          call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status SmallFloats(const Call& call) {
+  host::PutOnSmallFloats(call.grid(), call.in(0), call.in_shape(0).elements(), call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status RoundedUpdate(const Call& call) {
+  const absl::Status status = host::UpdateByOptimizer(call);
+  const int64_t count = call.in_shape(0).elements();
+  host::RoundByDraws(call.instruction(), call.context, call.out(0), count, 0);
+  const size_t slots = call.optimizer()->optimizer->slots().size();
+  for (size_t k = 0; k < slots; ++k) {
+    host::RoundByDraws(call.instruction(), call.context, call.in_out(2 + k), count,
+                       static_cast<int>(k) + 1);
+  }
+  return status;
+}
+
+absl::Status RangeNormForward(const Call& call) {
+  host::RangeNormForward(call.instruction(), call.in_shape(0), call.in(0), call.in(1), call.in(2),
+                         {call.out(1), call.out(2), call.out(3)}, call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status RangeNormEval(const Call& call) {
+  host::RangeNormEval(call.instruction(), call.in_shape(0), call.in(0), call.in(1), call.in(2),
+                      call.in(3), call.in(4), call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status RangeNormInputGradient(const Call& call) {
+  host::RangeNormInputGradient(call.instruction(), call.context, call.in_shape(0), call.in(0),
+                               call.in(1), call.in(2), call.in(3), call.out(0), call.out(1));
   return absl::OkStatus();
 }
 

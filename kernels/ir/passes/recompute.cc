@@ -66,7 +66,9 @@ class Rewriter {
     if (at == part.end()) {
       at = part.begin();
       for (auto it = part.begin(); it != part.end(); ++it) {
-        if (it->outputs[0] == gradient.inputs[0]) at = it + 1;
+        const bool is_read = it->outputs[0] == gradient.inputs[0] ||
+                             it->outputs[0] == gradient.inputs[1];  // an input rounded again
+        if (is_read) at = it + 1;
       }
     }
     part.insert(at, gradients.begin(), gradients.end());

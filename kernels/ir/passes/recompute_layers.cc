@@ -28,6 +28,7 @@ class LayerRecomputer {
 
   void NoteMaker(const Instruction& instruction) {
     if (!model_.layers[instruction.layer].recompute || IsLoss(instruction)) return;
+    if (instruction.code == OpCode::kRangeNormForward) return;  // its statistics move once
     const bool is_norm = instruction.code == OpCode::kBatchNormForward;
     for (size_t i = 0; i < (is_norm ? 1 : instruction.outputs.size()); ++i) {
       const BufferIndex output = instruction.outputs[i];

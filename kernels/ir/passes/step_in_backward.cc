@@ -41,11 +41,10 @@ class Mover {
   }
 
  private:
-  // Integer recipes update tensor by tensor anyway; false: the update is one of all tensors.
+  // Some recipes update tensor by tensor anyway; false: the update is one of all tensors.
   bool MovesUpdates() {
     std::vector<Instruction>& updates = program_.parts[static_cast<int>(Part::kUpdate)];
-    if (updates.empty() || TraitsOf(updates.front().code).numbers != Numbers::kIntegers)
-      return false;
+    if (updates.empty() || updates.front().code == OpCode::kOptimizerUpdate) return false;
     for (Instruction& update : updates) {
       const BufferIndex weight = update.inputs[0], gradient = update.inputs[1];
       MoveToScratch(gradient);

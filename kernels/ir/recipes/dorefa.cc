@@ -48,14 +48,14 @@ Recipe MakeDorefaRecipe(const RecipeName& name) {
   GridRule errors = GridOf(name.parameters[2]);
   errors.is_gradient = true;
   Recipe dorefa = MakeFp32Recipe(name);
-  dorefa.activation_grid = GridOf(name.parameters[1]);
-  if (dorefa.activation_grid.bits != kFullPrecision) QuantizeActivations(dorefa);
-  if (weights.bits != kFullPrecision) {
-    dorefa.weight_quantizer = {OpCode::kFakeQuantizeWeight, weights};
-  }
-  if (errors.bits != kFullPrecision) {
-    dorefa.error_quantizer = {OpCode::kFakeQuantizeError, errors};
-  }
+  dorefa.operator_grid = GridOf(name.parameters[1]);
+  if (dorefa.operator_grid.bits != kFullPrecision) QuantizeActivations(dorefa);
+  std::optional<Quantizer> weight, error;
+  if (weights.bits != kFullPrecision) weight = {OpCode::kFakeQuantizeWeight, weights};
+  if (errors.bits != kFullPrecision) error = {OpCode::kFakeQuantizeError, errors};
+  ProductGrids grids = GridsOfAllProducts(weight, std::nullopt, error);
+  if (weight) grids.master_gradient = OpCode::kFakeQuantizeWeightGradient;
+  dorefa.grids = {{.places = kInnerPlaces, .grids = grids}};
   return dorefa;
 }
 

@@ -20,10 +20,10 @@ Recipe MakeMlsRecipe(const RecipeName& name) {
   GridRule errors = grid;
   errors.is_gradient = true;
   Recipe mls = MakeFp32Recipe(name);
-  mls.weight_quantizer = {OpCode::kMultiLevelWeight, grid};
-  mls.weight_quantizer_gradient.reset();
-  mls.input_quantizer = {OpCode::kMultiLevelActivation, OpCode::kMultiLevelActivation, grid};
-  mls.error_quantizer = {OpCode::kMultiLevelError, errors};
+  const InputQuantizer input = {OpCode::kMultiLevelActivation, OpCode::kMultiLevelActivation, grid};
+  mls.grids = {{.places = kInnerPlaces,
+                .grids = GridsOfAllProducts(Quantizer{OpCode::kMultiLevelWeight, grid}, input,
+                                            Quantizer{OpCode::kMultiLevelError, errors})}};
   return mls;
 }
 

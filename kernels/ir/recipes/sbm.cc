@@ -7,7 +7,10 @@
 //   has the mean range of training.
 // Gradients: of the operator's output, the range of the whole tensor, rounded stochastically. Input-
 //   and weight-gradient both read the result.
-// Gradients pass straight through all three. Batch norm, biases and the optimizer's step are FP32.
+// "sbm_range:W,A,G" is Banner's own: batch norm by ranges in 8 bits (kRangeNormForward), and the
+// gradient bifurcates: the input-gradient reads it on the grid, the weight-gradient as it is.
+//
+// Gradients pass straight through all three. With sbm, batch norm, biases and the optimizer's step are FP32.
 
 #include "absl/strings/numbers.h"
 #include "kernels/ir/recipes/make_recipes.h"
@@ -27,13 +30,25 @@ Recipe MakeSbmRecipe(const RecipeName& name) {
   Recipe sbm = MakeFp32Recipe(name);
   GridRule errors = GridOf(name.parameters[2]);
   errors.is_gradient = true;
-  sbm.weight_quantizer = {OpCode::kAffineWeight, GridOf(name.parameters[0])};
-  sbm.weight_quantizer_gradient.reset();
-  sbm.input_quantizer = {OpCode::kAffineActivation, OpCode::kAffineActivationEval,
-                         GridOf(name.parameters[1])};
-  sbm.error_quantizer = {OpCode::kAffineError, errors};
-  sbm.has_grids_at_ends = true;
+  const Quantizer weight = {OpCode::kAffineWeight, GridOf(name.parameters[0])};
+  const InputQuantizer input = {OpCode::kAffineActivation, OpCode::kAffineActivationEval,
+                                GridOf(name.parameters[1])};
+  sbm.grids = {
+      {.grids = GridsOfAllProducts(weight, input, Quantizer{OpCode::kAffineError, errors})}};
   return sbm;
+}
+
+Recipe MakeSbmRangeRecipe(const RecipeName& name) {
+  Recipe range = MakeSbmRecipe(name);
+  range.grids[0].grids.weight_gradient.error.reset();
+  range.operator_grid.bits = 8;
+  for (OpRule& rule : range.rules) {
+    if (rule.op != OpKind::kBatchNorm) continue;
+    rule.forward = OpCode::kRangeNormForward;
+    rule.forward_eval = OpCode::kRangeNormEval;
+    rule.input_gradient = OpCode::kRangeNormInputGradient;
+  }
+  return range;
 }
 
 }  // namespace runnel

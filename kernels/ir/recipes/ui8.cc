@@ -18,10 +18,12 @@ Recipe MakeUi8Recipe(const RecipeName& name) {
   const GridRule grid = {.bits = 8};
   const GridRule errors = {.bits = 8, .is_gradient = true};
   Recipe ui8 = MakeFp32Recipe(name);
-  ui8.weight_quantizer = {OpCode::kSymmetricWeight, grid};
-  ui8.weight_quantizer_gradient = OpCode::kCounterDeviation;
-  ui8.input_quantizer = {OpCode::kSymmetricActivation, OpCode::kSymmetricActivationEval, grid};
-  ui8.error_quantizer = {OpCode::kClippedError, errors};
+  const InputQuantizer input = {OpCode::kSymmetricActivation, OpCode::kSymmetricActivationEval,
+                                grid};
+  ProductGrids grids = GridsOfAllProducts(Quantizer{OpCode::kSymmetricWeight, grid}, input,
+                                          Quantizer{OpCode::kClippedError, errors});
+  grids.master_gradient = OpCode::kCounterDeviation;
+  ui8.grids = {{.places = kInnerPlaces, .grids = grids}};
   return ui8;
 }
 

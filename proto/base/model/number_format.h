@@ -53,6 +53,8 @@ struct NumberFormat {
   bool keeps_scales = false;
   // Operators with weights keep the range of their input, for evaluation (TensorRole::kInputRange).
   bool keeps_ranges = false;
+  // Products read FP32 errors as floats of few exponents.
+  bool has_small_errors = false;
   // What the optimizer keeps beside each floating parameter, by name (Optimizer::slots).
   absl::Span<const absl::string_view> slots = kMomentumSlot;
   // What travels beside boundary tensors.
@@ -67,7 +69,7 @@ struct NumberFormat {
   // Weights step by whole mantissas (GradientBits): no learning rate, no optimizer.
   bool integer_parameters() const { return IsScaled(parameter); }
   // Gradients have so few exponents that the loss's is multiplied with a scale (dials/loss_scale.h).
-  bool scales_loss() const { return error == DType::kFloat16; }
+  bool scales_loss() const { return error == DType::kFloat16 || has_small_errors; }
   // Whether the bytes are the same on every numerics class: integers are exact, and products of
   // halves have one order of their sums everywhere (kernels/ir/arithmetic/half_products.h).
   bool is_exact() const {

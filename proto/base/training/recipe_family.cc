@@ -25,6 +25,8 @@ constexpr NumberFormat kBFloat16Numbers = {
 constexpr NumberFormat kFloat16Numbers = {
     .activation = DType::kFloat16, .weight = DType::kFloat16, .error = DType::kFloat16};
 
+constexpr NumberFormat kSmallErrorNumbers = {.has_small_errors = true};
+
 constexpr NumberFormat kRangeNumbers = {.keeps_ranges = true};
 
 bool Always(const OpSpec& /*op*/) { return true; }

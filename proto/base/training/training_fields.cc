@@ -172,12 +172,12 @@ constexpr TrainingField kFields[] = {
      .check = [](absl::string_view text) { return ParseBatchSplit(text).status(); }},
     {.name = "loss_scale",
      .member = &S::loss_scale,
-     .flag =
-         {"loss-scale", SettingGroup::kTraining,
-          "factor of the loss's gradient in recipe fp16, which updates undo: a power of two, or "
-          "auto: 1024 at first, halved at a barrier if gradients were beyond f16's range, "
-          "doubled after 20 barriers without",
-          "4096"},
+     .flag = {"loss-scale", SettingGroup::kTraining,
+              "factor of the loss's gradient in recipes fp16 and fp8_chunk, which updates undo: a "
+              "power of two, or "
+              "auto: 1024 at first, halved at a barrier if gradients were beyond f16's range, "
+              "doubled after 20 barriers without (fp8_chunk: 1024)",
+              "4096"},
      .check = CheckLossScaleSetting},
     {.name = "precision",
      .member = &S::precision,

@@ -2,7 +2,7 @@
 
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/host/grid_kernels.h"
-#include "kernels/ir/arithmetic/symmetric_grid.h"
+#include "kernels/backends/host/range_norm.h"
 
 namespace runnel::fp32 {
 namespace {
@@ -16,15 +16,16 @@ absl::Status PutOnLevels(const Call& call) {
 
 absl::Status SymmetricWeight(Calls calls) {
   const Call& call = calls[0];
-  const int64_t count = call.in_shape(0).elements();
-  host::PutOnSymmetricGrid(call.in(0), count, LargestMagnitude(call.in(0), count), call.out(0));
+  host::SymmetricWeight(*call.instruction, *call.context, call.in(0), call.in_shape(0).elements(),
+                        call.out(0));
   return absl::OkStatus();
 }
 
 absl::Status SymmetricActivation(Calls calls) {
   const Call& call = calls[0];
   float* kept = call.outputs.size() > 1 ? call.out(1) : nullptr;
-  host::SymmetricActivation(call.in(0), call.in_shape(0).elements(), kept, call.out(0));
+  host::SymmetricActivation(*call.instruction, *call.context, call.in(0),
+                            call.in_shape(0).elements(), kept, call.out(0));
   return absl::OkStatus();
 }
 
@@ -32,6 +33,13 @@ absl::Status SymmetricActivationEval(Calls calls) {
   const Call& call = calls[0];
   const float* kept = call.inputs.size() > 1 ? call.in(1) : nullptr;
   host::SymmetricActivationEval(call.in(0), call.in_shape(0).elements(), kept, call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status SymmetricError(Calls calls) {
+  const Call& call = calls[0];
+  host::SymmetricError(call.in(0), call.in_shape(0).elements(), call.instruction->grid.clip,
+                       call.out(0));
   return absl::OkStatus();
 }
 
@@ -46,6 +54,48 @@ absl::Status CounterDeviation(Calls calls) {
   const Call& call = calls[0];
   host::CounterDeviation(call.in(0), call.in_shape(0).elements(), *call.in(1),
                          call.context->accumulate && !call.instruction->overwrites, call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status SmallFloats(Calls calls) {
+  const Call& call = calls[0];
+  host::PutOnSmallFloats(call.instruction->grid, call.in(0), call.in_shape(0).elements(),
+                         call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status RoundedUpdate(Calls calls) {
+  const Call& call = calls[0];
+  const absl::Status status = UpdateByOptimizer(calls);
+  const int64_t count = call.in_shape(0).elements();
+  host::RoundByDraws(*call.instruction, *call.context, call.out(0), count, 0);
+  const size_t slots = call.instruction->optimizer->optimizer->slots().size();
+  for (size_t k = 0; k < slots; ++k) {
+    host::RoundByDraws(*call.instruction, *call.context,
+                       reinterpret_cast<float*>(call.inputs[2 + k].data), count,
+                       static_cast<int>(k) + 1);
+  }
+  return status;
+}
+
+absl::Status RangeNormForward(Calls calls) {
+  const Call& call = calls[0];
+  host::RangeNormForward(*call.instruction, call.in_shape(0), call.in(0), call.in(1), call.in(2),
+                         {call.out(1), call.out(2), call.out(3)}, call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status RangeNormEval(Calls calls) {
+  const Call& call = calls[0];
+  host::RangeNormEval(*call.instruction, call.in_shape(0), call.in(0), call.in(1), call.in(2),
+                      call.in(3), call.in(4), call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status RangeNormInputGradient(Calls calls) {
+  const Call& call = calls[0];
+  host::RangeNormInputGradient(*call.instruction, *call.context, call.in_shape(0), call.in(0),
+                               call.in(1), call.in(2), call.in(3), call.out(0), call.out(1));
   return absl::OkStatus();
 }
 
