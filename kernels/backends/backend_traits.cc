@@ -41,6 +41,34 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
       .averages_weights = programs.averages_weights};
 }
 
+absl::Status CheckWindows(const BackendTraits& traits, const Program& program) {
+  const auto missing = [&](const Instruction& instruction) -> absl::string_view {
+    const OpSpec& op = instruction.attributes;
+    if (TraitsOf(instruction.code).shapes.x == Operand::kNone) return "";
+    const bool is_float = TraitsOf(instruction.code).numbers == Numbers::kFloats;
+    const bool is_mean = op.kind == OpKind::kAvgPool && op.is_padded();
+    if (op.kind == OpKind::kConv && op.is_dilated() && !(traits.dilates && is_float))
+      return "dilated convolutions";
+    if (is_mean && !(traits.pads_means && is_float && !IsHalf(program.values)))
+      return "means over padding";
+    const bool has_window = op.kind == OpKind::kConv || op.kind == OpKind::kMaxPool || is_mean;
+    return has_window && op.pads_by_side() && !traits.pads_by_side ? "padding that differs by side"
+                                                                   : "";
+  };
+  for (const auto& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      const absl::string_view what = missing(instruction);
+      if (what.empty()) continue;
+      return absl::UnimplementedError(absl::StrCat(
+          "backend ", traits.name, " has no ", what,
+          TraitsOf(instruction.code).numbers == Numbers::kFloats ? "" : " of integers",
+          IsHalf(program.values) ? " of halves" : "", " (", Name(instruction.code), ", layer ",
+          instruction.layer, ", op ", instruction.op, "); take --backend cpu --recipe fp32"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 bool MeasuresSlices(const BackendTraits& traits, const Recipe& recipe, const BatchSplitRule& rule) {
   return rule.mode == BatchSplitMode::kAuto && recipe.numbers.integer_parameters() &&
          traits.takes_slices;

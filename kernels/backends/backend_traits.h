@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/ir/co_scheduler/chain_schedule.h"
 #include "kernels/ir/compiler.h"
+#include "kernels/ir/program.h"
 #include "kernels/ir/recipe.h"
 #include "proto/base/model/rescale.h"
 #include "proto/base/training/batch_split.h"
@@ -60,6 +62,12 @@ struct BackendTraits {
   // What a program leaves in kStash or kScratch, another program finds there: row-major, all of it.
   // Not so on processors that choose a layout program by program, or store less than is said.
   bool keeps_values = false;
+  // Convolutions with OpSpec::dilation, of floats.
+  bool dilates = false;
+  // Padding in front that is not that behind (OpSpec::padding_end).
+  bool pads_by_side = false;
+  // Means over windows that reach into padding, of FP32.
+  bool pads_means = false;
   // A product of INT8 inference may be computed when its sums are requantised: its input has to
   // stay until then.
   bool delays_products = false;
@@ -82,6 +90,9 @@ struct StagePrograms {
 // keeps no scales, or shifts no slices.
 absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, const Recipe& recipe,
                                                  const StagePrograms& programs);
+// Unimplemented, one line that says what to take instead: an instruction has a window that the
+// backend does not compute (dilates and the like). For Backend::Prepare.
+absl::Status CheckWindows(const BackendTraits& traits, const Program& program);
 // Whether --batch-split auto measures slices on the backend.
 bool MeasuresSlices(const BackendTraits& traits, const Recipe& recipe, const BatchSplitRule& rule);
 

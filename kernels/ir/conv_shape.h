@@ -9,7 +9,7 @@ namespace runnel {
 // All counts in elements. Activations are NHWC, weights OHWI: (out_c, kernel_h, kernel_w,
 // in_c / groups). A 1-D convolution has in_h = out_h = kernel_h = stride_h = 1 and pad_h = 0; a
 // linear layer is a 1x1 convolution with in_h = in_w = 1.
-// out_h = (in_h + 2 pad_h - kernel_h) / stride_h + 1, rounded down; out_w likewise.
+// pad_h and pad_w are in front; behind lies what out_h and out_w leave. No dilation.
 struct ConvShape {
   int64_t batch = 1;
   int64_t in_h = 1, in_w = 1, in_c = 1;

@@ -64,6 +64,10 @@ class GraphWriter {
                                     factor == 0 ? info.input : info.op_outputs[factor - 1]));
         continue;
       }
+      if (layer.ops[i].kind == OpKind::kSlice || layer.ops[i].kind == OpKind::kShuffle) {
+        values.push_back(AddChannels(layer.ops[i], prefix, inputs.front(), shape));
+        continue;
+      }
       values.push_back(AddOp(layer.ops[i], prefix, std::move(inputs), tensors, shape.rank() - 2));
     }
     return values.back();
@@ -92,19 +96,45 @@ class GraphWriter {
                                                    "weights that other engines read"));
   }
 
-  void SetWindow(onnx::NodeProto& node, const OpSpec& op, int spatial, bool is_padded) {
+  void SetWindow(onnx::NodeProto& node, const OpSpec& op, int spatial) {
     const auto axes = [spatial](const std::array<int64_t, 2>& both) {
       return absl::MakeConstSpan(both.data(), static_cast<size_t>(spatial));
     };
     SetInts(node, "kernel_shape", axes(op.kernel));
     SetInts(node, "strides", axes(op.stride));
-    if (!is_padded) return;
+    if (op.is_dilated()) SetInts(node, "dilations", axes(op.dilation));
+    if (op.kind == OpKind::kAvgPool && !op.is_padded()) return;
     std::vector<int64_t> pads;
-    for (int side = 0; side < 2; ++side) {
-      for (int axis = 0; axis < spatial; ++axis)
-        pads.push_back(op.padding[static_cast<size_t>(axis)]);
-    }
+    for (int axis = 0; axis < spatial; ++axis)
+      pads.push_back(op.padding[static_cast<size_t>(axis)]);
+    for (int axis = 0; axis < spatial; ++axis) pads.push_back(op.end_padding(axis));
     SetInts(node, "pads", pads);
+    if (op.kind == OpKind::kAvgPool) SetInt(node, "count_include_pad", op.counts_padding ? 1 : 0);
+  }
+
+  // Parts of channels, and the three nodes in which exporters write a shuffle.
+  std::string AddChannels(const OpSpec& op, const std::string& name, const std::string& input,
+                          const Shape& x) {
+    const auto ints = [&](const char* what, const std::vector<int64_t>& values) {
+      return nodes_.Ints(absl::StrCat(name, ".", what), values);
+    };
+    if (op.kind == OpKind::kSlice) {
+      return nodes_.Value("Slice", name,
+                          {input, ints("starts", {op.begin}),
+                           ints("ends", {op.begin + op.out_channels}), ints("axes", {1})});
+    }
+    std::vector<int64_t> apart = {0, op.groups, x[1] / op.groups}, perm = {0, 2, 1};
+    std::vector<int64_t> together = {0, x[1]};
+    for (int axis = 2; axis < x.rank(); ++axis) {
+      apart.push_back(x[axis]);
+      together.push_back(x[axis]);
+      perm.push_back(axis + 1);
+    }
+    const std::string groups =
+        nodes_.Value("Reshape", absl::StrCat(name, ".groups"), {input, ints("apart", apart)});
+    onnx::NodeProto& turned = nodes_.Add("Transpose", absl::StrCat(name, ".turned"), {groups});
+    SetInts(turned, "perm", perm);
+    return nodes_.Value("Reshape", name, {turned.output(0), ints("together", together)});
   }
 
   // inputs: of the operator; tensors: its state, in the order of TensorRole.
@@ -115,7 +145,7 @@ class GraphWriter {
     switch (op.kind) {
       case OpKind::kConv: {
         onnx::NodeProto& node = nodes_.Add("Conv", name, inputs);
-        SetWindow(node, op, spatial, true);
+        SetWindow(node, op, spatial);
         SetInt(node, "group", op.groups);
         break;
       }
@@ -141,10 +171,10 @@ class GraphWriter {
       case OpKind::kDropout:
         return input;
       case OpKind::kMaxPool:
-        SetWindow(nodes_.Add("MaxPool", name, inputs), op, spatial, true);
+        SetWindow(nodes_.Add("MaxPool", name, inputs), op, spatial);
         break;
       case OpKind::kAvgPool:
-        SetWindow(nodes_.Add("AveragePool", name, inputs), op, spatial, false);
+        SetWindow(nodes_.Add("AveragePool", name, inputs), op, spatial);
         break;
       case OpKind::kGlobalAvgPool: {
         const std::string pool = absl::StrCat(name, ".mean");
@@ -172,7 +202,9 @@ class GraphWriter {
       case OpKind::kGelu:
       case OpKind::kAttention:
       case OpKind::kMultiply:
-        break;  // AddTokenOp, AddProduct
+      case OpKind::kSlice:
+      case OpKind::kShuffle:
+        break;  // AddTokenOp, AddProduct, AddChannels
     }
     return absl::StrCat(name, ".out");
   }

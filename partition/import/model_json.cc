@@ -28,12 +28,15 @@ bool HasBias(OpKind kind) { return kind == OpKind::kConv || kind == OpKind::kLin
 bool IsTable(OpKind kind) { return kind == OpKind::kEmbedding; }
 bool HasWeights(OpKind kind) { return HasBias(kind) || IsTable(kind); }
 bool IsConv(OpKind kind) { return kind == OpKind::kConv; }
+bool IsSlice(OpKind kind) { return kind == OpKind::kSlice; }
+bool IsMean(OpKind kind) { return kind == OpKind::kAvgPool; }
+bool HasOut(OpKind kind) { return HasWeights(kind) || IsSlice(kind); }
+bool HasGroups(OpKind kind) { return IsConv(kind) || kind == OpKind::kShuffle; }
 bool IsAttention(OpKind kind) { return kind == OpKind::kAttention; }
 bool IsNorm(OpKind kind) { return kind == OpKind::kBatchNorm; }
 bool Normalises(OpKind kind) { return IsNorm(kind) || kind == OpKind::kLayerNorm; }
-bool IsDropout(OpKind kind) { return kind == OpKind::kDropout; }
-bool HasPadding(OpKind kind) { return kind == OpKind::kConv || kind == OpKind::kMaxPool; }
-bool HasWindow(OpKind kind) { return HasPadding(kind) || kind == OpKind::kAvgPool; }
+bool HasRate(OpKind kind) { return kind == OpKind::kDropout || kind == OpKind::kLeakyRelu; }
+bool HasWindow(OpKind kind) { return IsConv(kind) || IsMean(kind) || kind == OpKind::kMaxPool; }
 
 // A field of an operator, and which kinds have it.
 struct OpField {
@@ -48,13 +51,17 @@ constexpr OpField kOpFields[] = {
     {"rows", IsTable, &OpSpec::rows},
     {"positions", IsTable, nullptr, nullptr, &OpSpec::positions},
     {"heads", IsAttention, &OpSpec::heads},
-    {"out", HasWeights, &OpSpec::out_channels},
+    {"out", HasOut, &OpSpec::out_channels},
+    {"begin", IsSlice, &OpSpec::begin},
     {"kernel", HasWindow, nullptr, &OpSpec::kernel},
     {"stride", HasWindow, nullptr, &OpSpec::stride},
-    {"padding", HasPadding, nullptr, &OpSpec::padding},
-    {"groups", IsConv, &OpSpec::groups},
+    {"padding", HasWindow, nullptr, &OpSpec::padding},
+    {"padding_end", HasWindow, nullptr, &OpSpec::padding_end},
+    {"dilation", IsConv, nullptr, &OpSpec::dilation},
+    {"counts_padding", IsMean, nullptr, nullptr, &OpSpec::counts_padding},
+    {"groups", HasGroups, &OpSpec::groups},
     {"bias", HasBias, nullptr, nullptr, &OpSpec::bias},
-    {"rate", IsDropout, nullptr, nullptr, nullptr, &OpSpec::rate},
+    {"rate", HasRate, nullptr, nullptr, nullptr, &OpSpec::rate},
     {"epsilon", Normalises, nullptr, nullptr, nullptr, &OpSpec::epsilon},
     {"momentum", IsNorm, nullptr, nullptr, nullptr, &OpSpec::momentum},
     {"init_std", HasWeights, nullptr, nullptr, nullptr, &OpSpec::init_std},

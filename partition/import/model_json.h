@@ -10,8 +10,9 @@
 //     ...]}
 //
 // A layer is what may be cut off; its operators and their fields are OpSpec's
-// (proto/base/model/model_spec.h): out (channels or features), kernel, stride and padding (a number
-// or one by axis), groups, bias, rate, epsilon, momentum, init, init_std. from: the values that an
+// (proto/base/model/model_spec.h): out (channels or features), kernel, stride, padding, padding_end
+// and dilation (a number or one by axis), groups, begin, counts_padding, bias, rate, epsilon,
+// momentum, init, init_std. from: the values that an
 // operator reads, 0 the layer's input, j + 1 the output of operator j; left out, the value before.
 // Pure functions, any thread.
 

@@ -10,8 +10,9 @@
 
 namespace runnel::import {
 
-// What the node makes of its constant inputs (null: one that is left out). Cast, Unsqueeze, Squeeze;
-// Concat, Gather, Add, Sub, Mul and Div of lists; Transpose of a matrix. InvalidArgument: another
+// What the node makes of its constant inputs (null: one that is left out). Cast, Unsqueeze, Squeeze,
+// Reshape, ConstantOfShape; Concat, Gather, Slice, Add, Sub, Mul and Div of lists; Transpose of a
+// matrix. InvalidArgument: another
 // operator, or shapes that are none of these.
 absl::StatusOr<Constant> Fold(const onnx::NodeProto& node,
                               absl::Span<const Constant* const> inputs);

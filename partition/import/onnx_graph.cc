@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "partition/import/known_shapes.h"
+#include "partition/import/onnx_channels.h"
 #include "partition/import/onnx_folding.h"
 #include "partition/import/onnx_weights.h"
 #include "proto/base/status_macros.h"
@@ -33,6 +35,9 @@ class Flattener {
       }
     }
     RUNNEL_RETURN_IF_ERROR(ReadInput());
+    for (const onnx::NodeProto& node : graph_.node())
+      read_.insert(node.input().begin(), node.input().end());
+    for (const onnx::ValueInfoProto& output : graph_.output()) read_.insert(output.name());
     for (int i = 0; i < graph_.node_size(); ++i) {
       const onnx::NodeProto& node = graph_.node(i);
       const absl::Status status = AddNode(node, i + 1 == graph_.node_size());
@@ -52,7 +57,10 @@ class Flattener {
     }
     if (graph_.output_size() != 1)
       return Unsupported(absl::StrCat("has ", graph_.output_size(), " outputs, not 1"));
-    flat_.output_name = Resolved(graph_.output(0).name());
+    const std::string& output = graph_.output(0).name();
+    if (padded_.count(output) > 0 || shuffles_.Has(output))
+      return Unsupported("its output is padding, or channels in groups");
+    flat_.output_name = Resolved(output);
     return std::move(flat_);
   }
 
@@ -82,6 +90,7 @@ class Flattener {
     }
     flat_.input_name = input->name();
     RUNNEL_ASSIGN_OR_RETURN(flat_.input, Shape::Create(dims));
+    shapes_.SetInput(flat_.input_name, flat_.input);
     return absl::OkStatus();
   }
 
@@ -89,6 +98,35 @@ class Flattener {
     for (auto found = aliases_.find(name); found != aliases_.end(); found = aliases_.find(name))
       name = found->second;
     return name;
+  }
+
+  const Shape* ShapeOf(const std::string& value) { return shapes_.Find(Resolved(value)); }
+
+  absl::StatusOr<Shape> NeedShape(const std::string& value) {
+    if (const Shape* shape = ShapeOf(value)) return *shape;
+    return Unsupported("of an input whose shape is not known");
+  }
+
+  // What the node's window slides over.
+  WindowInput InputOf(const onnx::NodeProto& node) {
+    WindowInput input;
+    if (const Shape* shape = ShapeOf(node.input(0)); shape != nullptr && shape->rank() > 2)
+      input.lengths.assign(shape->dims().begin() + 2, shape->dims().end());
+    if (const auto found = padded_.find(node.input(0)); found != padded_.end())
+      input.pads = found->second;
+    return input;
+  }
+
+  // Of values that are no operator's until a later node comes.
+  absl::Status CheckReader(const onnx::NodeProto& node) const {
+    const std::string& type = node.op_type();
+    for (const std::string& input : node.input()) {
+      if (padded_.count(input) > 0 && type != "Conv" && type != "AveragePool" && type != "MaxPool")
+        return Unsupported("of padded values, which only convolutions and means read");
+      if (shuffles_.Has(input) && type != "Reshape" && type != "Transpose")
+        return Unsupported("of channels in groups, which only a shuffle reads");
+    }
+    return absl::OkStatus();
   }
 
   void Alias(const onnx::NodeProto& node) { aliases_[node.output(0)] = Resolved(node.input(0)); }
@@ -120,6 +158,7 @@ class Flattener {
     const std::string& type = node.op_type();
     if (type == "Constant") return AddConstant(node);
     if (node.input_size() < 1) return Unsupported("has no input");
+    RUNNEL_RETURN_IF_ERROR(CheckReader(node));
     if (type == "Identity") {
       if (const Constant* constant = FindConstant(constants_, node, 0)) {
         constants_[node.output(0)] = Constant(*constant);
@@ -128,17 +167,14 @@ class Flattener {
       }
       return absl::OkStatus();
     }
-    if (type == "Shape") {
-      shapes_.insert(node.output(0));
-      return absl::OkStatus();
-    }
-    if (shapes_.count(node.input(0)) > 0) return AddBatch(node);
+    if (type == "Shape") return AddShape(node);
     if (const std::vector<const Constant*> constants = AllConstants(node); !constants.empty()) {
       RUNNEL_ASSIGN_OR_RETURN(constants_[node.output(0)], Fold(node, constants));
       return absl::OkStatus();
     }
     if (type == "Conv")
-      return AddRead(node, ReadConv(node, constants_, IsVector(Resolved(node.input(0)))));
+      return AddRead(node,
+                     ReadConv(node, constants_, InputOf(node), IsVector(Resolved(node.input(0)))));
     if (type == "BatchNormalization") return AddRead(node, ReadBatchNorm(node, constants_));
     if (type == "Gemm" || type == "MatMul") return AddRead(node, ReadLinear(node, constants_));
     if (type == "MaxPool" || type == "AveragePool") return AddPool(node);
@@ -148,6 +184,10 @@ class Flattener {
     if (type == "Mul") return AddProduct(node);
     if (type == "Concat") return AddConcat(node);
     if (type == "HardSigmoid" || type == "HardSwish") return AddHardSigmoid(node);
+    if (type == "Split") return AddSplit(node);
+    if (type == "Slice") return AddSlice(node);
+    if (type == "Transpose") return shuffles_.Turn(node);
+    if (type == "Reshape" && IsOfGroups(node)) return AddGroups(node);
     if (type == "Flatten" || type == "Reshape" || type == "Squeeze") return AddFlatten(node);
     if (type == "ReduceMean") return AddMean(node);
     if (type == "Dropout") {
@@ -182,12 +222,78 @@ class Flattener {
     return constants;
   }
 
-  // The number of samples, which a view by x.size(0) reads: samples are seen one by one here.
-  absl::Status AddBatch(const onnx::NodeProto& node) {
-    const Constant* index = FindConstant(constants_, node, 1);
-    if (node.op_type() != "Gather" || index == nullptr || index->values != std::vector<float>{0})
-      return Unsupported("of a shape, of which only the batch can be read");
-    constants_[node.output(0)] = {index->dims, {1}};
+  // Samples are seen one by one here: the batch is 1.
+  absl::Status AddShape(const onnx::NodeProto& node) {
+    if (const Constant* constant = FindConstant(constants_, node, 0)) {
+      const std::vector<int64_t> dims = constant->dims;
+      constants_[node.output(0)] = {{static_cast<int64_t>(dims.size())},
+                                    {dims.begin(), dims.end()},
+                                    /*is_integral=*/true};
+      return absl::OkStatus();
+    }
+    RUNNEL_ASSIGN_OR_RETURN(const Shape shape, NeedShape(node.input(0)));
+    const Attributes attributes(node);
+    if (attributes.Has("start") || attributes.Has("end"))
+      return Unsupported("attributes start and end");
+    Constant& list = constants_[node.output(0)];
+    list.dims = {shape.rank()};
+    list.is_integral = true;
+    list.values.assign(shape.dims().begin(), shape.dims().end());
+    return absl::OkStatus();
+  }
+
+  // A Reshape that begins or ends a shuffle of channels.
+  bool IsOfGroups(const onnx::NodeProto& node) {
+    if (shuffles_.Has(node.input(0))) return true;
+    const Constant* to = FindConstant(constants_, node, 1);
+    const Shape* shape = ShapeOf(node.input(0));
+    return to != nullptr && shape != nullptr && ChannelShuffles::MakesGroups(to->values, *shape);
+  }
+
+  absl::Status AddGroups(const onnx::NodeProto& node) {
+    const Constant* to = FindConstant(constants_, node, 1);
+    if (to == nullptr) return Unsupported("its shape is no constant");
+    if (!shuffles_.Has(node.input(0))) {
+      shuffles_.Begin(node.output(0), to->values, Resolved(node.input(0)), *ShapeOf(node.input(0)));
+      return absl::OkStatus();
+    }
+    RUNNEL_ASSIGN_OR_RETURN(const ChannelShuffles::Shuffle shuffle,
+                            shuffles_.End(node.input(0), to->values));
+    if (!shuffle.is_turned) {
+      aliases_[node.output(0)] = shuffle.value;
+      return absl::OkStatus();
+    }
+    FlatOp& op = Add(node, OpKind::kShuffle);
+    op.inputs = {shuffle.value};
+    op.spec.groups = shuffle.groups;
+    return absl::OkStatus();
+  }
+
+  void AddRange(const onnx::NodeProto& node, int output, const ChannelRange& range) {
+    FlatOp& op = Add(node, OpKind::kSlice);
+    op.output = node.output(output);
+    if (IsVector(op.inputs[0])) vectors_.insert(op.output);
+    op.spec.begin = range.begin;
+    op.spec.out_channels = range.count;
+  }
+
+  absl::Status AddSplit(const onnx::NodeProto& node) {
+    RUNNEL_ASSIGN_OR_RETURN(const Shape x, NeedShape(node.input(0)));
+    RUNNEL_ASSIGN_OR_RETURN(const std::vector<ChannelRange> ranges, ReadSplit(node, constants_, x));
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (read_.count(node.output(i)) > 0) AddRange(node, i, ranges[static_cast<size_t>(i)]);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddSlice(const onnx::NodeProto& node) {
+    RUNNEL_ASSIGN_OR_RETURN(const Shape x, NeedShape(node.input(0)));
+    RUNNEL_ASSIGN_OR_RETURN(const ChannelRange range, ReadSlice(node, constants_, x));
+    if (x.rank() > 1 && range.count == x[1]) {
+      Alias(node);
+    } else {
+      AddRange(node, 0, range);
+    }
     return absl::OkStatus();
   }
 
@@ -201,29 +307,20 @@ class Flattener {
   }
 
   absl::Status AddPool(const onnx::NodeProto& node) {
-    const bool is_max = node.op_type() == "MaxPool";
-    OpSpec spec;
-    RUNNEL_RETURN_IF_ERROR(SetWindow(node, spec));
-    if (is_max && node.output_size() > 1 && !node.output(1).empty())
-      return Unsupported("an output of indices");
-    if (!is_max && spec.padding != std::array<int64_t, 2>{0, 0})
-      return Unsupported("attribute pads, for means");
-    spec.kind = is_max ? OpKind::kMaxPool : OpKind::kAvgPool;
-    FlatOp& op = Add(node, spec.kind);
-    op.spec = spec;
-    op.rounds_up = Attributes(node).Int("ceil_mode", 0) != 0;
-    op.name = node.name();
+    RUNNEL_ASSIGN_OR_RETURN(const OpSpec spec, ReadPool(node, InputOf(node)));
+    Add(node, spec.kind).spec = spec;
     return absl::OkStatus();
   }
 
-  // Exporters write it in front of means, also where there is nothing to pad.
+  // Exporters write it in front of means and convolutions, also where there is nothing to pad.
   absl::Status AddPad(const onnx::NodeProto& node) {
-    const Constant* pads = FindConstant(constants_, node, 1);
-    const bool pads_nothing =
-        pads != nullptr && std::all_of(pads->values.begin(), pads->values.end(),
-                                       [](float value) { return value == 0; });
-    if (!pads_nothing) return Unsupported("pads of its own");
+    const bool has_value = node.input_size() > 2 && !node.input(2).empty();
+    const Constant* value = FindConstant(constants_, node, 2);
+    if (has_value && value == nullptr) return Unsupported("what it pads with is no constant");
+    RUNNEL_ASSIGN_OR_RETURN(const Pads pads,
+                            ReadPads(node, FindConstant(constants_, node, 1), value));
     Alias(node);
+    if (!pads.empty()) padded_[node.output(0)] = pads;
     return absl::OkStatus();
   }
 
@@ -351,8 +448,11 @@ class Flattener {
   const onnx::GraphProto& graph_;
   FlatGraph flat_;
   Constants constants_;
-  std::set<std::string> vectors_;               // values without a plane
-  std::set<std::string> shapes_;                // values that are the shapes of others
+  std::set<std::string> vectors_;       // values without a plane
+  std::set<std::string> read_;          // by a node, or as the graph's output
+  std::map<std::string, Pads> padded_;  // outputs of Pad nodes; they are aliases too
+  ChannelShuffles shuffles_;
+  KnownShapes shapes_{flat_.ops};
   std::map<std::string, std::string> aliases_;  // values that are other values
   std::vector<std::string> complaints_;
 };

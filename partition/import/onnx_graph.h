@@ -19,7 +19,6 @@ struct FlatOp {
   OpSpec spec;                      // without inputs
   std::vector<std::string> inputs;  // values of the graph
   std::string output;
-  bool rounds_up = false;                    // attribute ceil_mode
   std::string name;                          // of the node or its weight, for the layer
   std::map<TensorRole, Constant> constants;  // weights and statistics
 };

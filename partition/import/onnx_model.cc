@@ -86,26 +86,6 @@ absl::StatusOr<LayerSpec> MakeLayer(absl::Span<const FlatOp> ops, const std::str
   return layer;
 }
 
-// Pools round their output up: allowed where nothing is left to round.
-absl::Status CheckRounding(absl::Span<const FlatOp> ops, const LayerSpec& layer,
-                           const LayerInfo& info) {
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (!ops[i].rounds_up) continue;
-    const OpSpec& op = layer.ops[i];
-    const auto read = static_cast<size_t>(op.inputs[0]);
-    const Shape& in = read == 0 ? info.input : info.op_outputs[read - 1];
-    for (int axis = 0; axis + 2 < in.rank(); ++axis) {
-      const auto a = static_cast<size_t>(axis);
-      const int64_t length = in[axis + 2] + 2 * op.padding[a] - op.kernel[a];
-      if (length % op.stride[a] == 0) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "not supported: node ", ops[i].name, ": attribute ceil_mode, where a window of ",
-          op.kernel[a], " and stride ", op.stride[a], " leave a rest of ", in[axis + 2]));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // The layer's tensors as its shapes ask for them.
 absl::StatusOr<LayerState> StateOf(absl::Span<const FlatOp> ops, const LayerSpec& layer,
                                    const LayerInfo& info, int index) {
@@ -160,7 +140,6 @@ absl::StatusOr<OnnxModel> ModelFromOnnx(absl::string_view bytes) {
   model.classes = last == graph.ops.rend() ? 0 : last->spec.out_channels;
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   for (size_t i = 0; i < pieces.size(); ++i) {
-    RUNNEL_RETURN_IF_ERROR(CheckRounding(pieces[i], model.layers[i], infos[i]));
     RUNNEL_ASSIGN_OR_RETURN(result.state.layers.emplace_back(),
                             StateOf(pieces[i], model.layers[i], infos[i], static_cast<int>(i)));
   }

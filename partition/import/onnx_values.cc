@@ -1,10 +1,8 @@
 #include "partition/import/onnx_values.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/shape.h"
 
@@ -53,9 +51,11 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
       is_read = Copy<double>(tensor, tensor.double_data(), count, constant.values);
       break;
     case onnx::TensorProto::INT64:
+      constant.is_integral = true;
       is_read = Copy<int64_t>(tensor, tensor.int64_data(), count, constant.values);
       break;
     case onnx::TensorProto::INT32:
+      constant.is_integral = true;
       is_read = Copy<int32_t>(tensor, tensor.int32_data(), count, constant.values);
       break;
     case onnx::TensorProto::BOOL:
@@ -68,35 +68,6 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
   }
   if (!is_read) return absl::InvalidArgumentError("has not as many numbers as its shape");
   return constant;
-}
-
-absl::Status SetWindow(const onnx::NodeProto& node, OpSpec& spec) {
-  const Attributes attributes(node);
-  const std::vector<int64_t> kernel = attributes.Ints("kernel_shape", {});
-  const size_t axes = kernel.size();
-  if (axes < 1 || axes > 2)
-    return absl::InvalidArgumentError(absl::StrCat("attribute kernel_shape has ", axes, " axes"));
-  const std::vector<int64_t> strides = attributes.Ints("strides", std::vector<int64_t>(axes, 1));
-  const std::vector<int64_t> pads = attributes.Ints("pads", std::vector<int64_t>(2 * axes, 0));
-  const std::vector<int64_t> dilations =
-      attributes.Ints("dilations", std::vector<int64_t>(axes, 1));
-  const std::string auto_pad = attributes.Text("auto_pad");
-  if (!auto_pad.empty() && auto_pad != "NOTSET" && auto_pad != "VALID")
-    return absl::InvalidArgumentError(absl::StrCat("attribute auto_pad ", auto_pad));
-  if (strides.size() != axes || pads.size() != 2 * axes || dilations.size() != axes)
-    return absl::InvalidArgumentError("attributes of different numbers of axes");
-  if (std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; }))
-    return absl::InvalidArgumentError(
-        absl::StrCat("attribute dilations ", absl::StrJoin(dilations, ",")));
-  for (size_t axis = 0; axis < axes; ++axis) {
-    if (pads[axis] != pads[axis + axes])
-      return absl::InvalidArgumentError(
-          absl::StrCat("attribute pads ", absl::StrJoin(pads, ","), ", uneven"));
-    spec.kernel[axis] = kernel[axis];
-    spec.stride[axis] = strides[axis];
-    spec.padding[axis] = pads[axis];
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace runnel::import

@@ -13,10 +13,11 @@
 
 namespace runnel::import {
 
-// FP32 numbers with a shape.
+// Numbers with a shape, as FP32.
 struct Constant {
   std::vector<int64_t> dims;
   std::vector<float> values;
+  bool is_integral = false;  // integers, whose quotients are cut off
 };
 
 // Of float, double, int32, int64 and bool. InvalidArgument: another type, another count than the shape's,
@@ -56,9 +57,5 @@ class Attributes {
   }
   const onnx::NodeProto& node_;
 };
-
-// Kernel, stride and padding of a node's window over one or two axes. InvalidArgument: an attribute
-// that windows here have not.
-absl::Status SetWindow(const onnx::NodeProto& node, OpSpec& spec);
 
 }  // namespace runnel::import

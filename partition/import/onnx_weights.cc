@@ -41,12 +41,13 @@ void SetBias(FlatOp& op, Constant bias) {
 }
 
 absl::StatusOr<FlatOp> ReadConv(const onnx::NodeProto& node, const Constants& constants,
-                                bool of_vector) {
+                                const WindowInput& input, bool of_vector) {
   RUNNEL_ASSIGN_OR_RETURN(const Constant* weight, NeedConstant(constants, node, 1, "its weight"));
   if (weight->dims.size() < 3)
     return Unsupported(absl::StrCat("a weight of rank ", weight->dims.size()));
   FlatOp op;
-  RUNNEL_RETURN_IF_ERROR(SetWindow(node, op.spec));
+  RUNNEL_RETURN_IF_ERROR(
+      SetWindow(node, input, {weight->dims.begin() + 2, weight->dims.end()}, op.spec));
   op.name = NameOf(node, node.input(1));
   op.spec.kind = OpKind::kConv;
   op.spec.out_channels = weight->dims[0];
@@ -59,8 +60,10 @@ absl::StatusOr<FlatOp> ReadConv(const onnx::NodeProto& node, const Constants& co
   if (!of_vector) return op;
   const bool is_point = std::all_of(weight->dims.begin() + 2, weight->dims.end(),
                                     [](int64_t dim) { return dim == 1; });
-  if (!is_point || op.spec.groups != 1) return Unsupported("a window over a mean");
+  if (!is_point || op.spec.groups != 1 || op.spec.is_padded())
+    return Unsupported("a window over a mean");
   op.spec.kind = OpKind::kLinear;
+  op.spec.dilation = {1, 1};
   op.constants[TensorRole::kWeight].dims.resize(2);
   return op;
 }

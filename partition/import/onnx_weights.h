@@ -9,6 +9,7 @@
 #include "onnx/onnx_pb.h"
 #include "partition/import/onnx_graph.h"
 #include "partition/import/onnx_values.h"
+#include "partition/import/onnx_windows.h"
 
 namespace runnel::import {
 
@@ -24,7 +25,7 @@ const Constant* FindConstant(const Constants& constants, const onnx::NodeProto& 
 // of_vector: the node reads (batch, channels), or what has one position, which is the same: a 1x1
 // convolution of it is linear.
 absl::StatusOr<FlatOp> ReadConv(const onnx::NodeProto& node, const Constants& constants,
-                                bool of_vector);
+                                const WindowInput& input, bool of_vector);
 // Gemm with the weight as it is or transposed, MatMul with a constant on the right.
 absl::StatusOr<FlatOp> ReadLinear(const onnx::NodeProto& node, const Constants& constants);
 absl::StatusOr<FlatOp> ReadBatchNorm(const onnx::NodeProto& node, const Constants& constants);

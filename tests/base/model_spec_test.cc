@@ -47,14 +47,49 @@ TEST(InferLayer, MaxPoolHasPaddingBelowItsKernel) {
   pool.kind = OpKind::kMaxPool;
   EXPECT_EQ(InferLayer({"p", {pool}}, {2, 64, 112, 112})->output, Shape({2, 64, 56, 56}));
   EXPECT_EQ(InferLayer({"p", {pool}}, {2, 64, 7})->output, Shape({2, 64, 4}));
-  pool.kind = OpKind::kAvgPool;  // ignores it
-  EXPECT_EQ(InferLayer({"p", {pool}}, {2, 64, 112, 112})->output, Shape({2, 64, 55, 55}));
+  pool.kind = OpKind::kAvgPool;
+  EXPECT_EQ(InferLayer({"p", {pool}}, {2, 64, 112, 112})->output, Shape({2, 64, 56, 56}));
   pool.kind = OpKind::kMaxPool;
   pool.padding = {0, 3};
   EXPECT_THAT(std::string(InferLayer({"p", {pool}}, {2, 64, 9, 9}).status().message()),
               HasSubstr("layer p, op 0 (max_pool): padding 3 must be below the kernel of 3"));
   pool.padding = {-1, 0};
   EXPECT_FALSE(InferLayer({"p", {pool}}, {2, 64, 9, 9}).ok());
+}
+
+TEST(InferLayer, WindowsBySideAndDilated) {
+  OpSpec conv = Conv(8, 3, 2, 1, 1);
+  conv.padding_end = {0, 4};
+  conv.dilation = {2, 3};
+  EXPECT_EQ(InferLayer({"a", {conv}}, {2, 3, 9, 10})->output, Shape({2, 8, 3, 5}));
+  const auto error = [](OpSpec op, Shape in) {
+    return std::string(InferLayer({"a", {op}}, in).status().message());
+  };
+  EXPECT_THAT(error(conv, {2, 3, 3, 10}), HasSubstr("kernel 5 is larger than its input of 4"));
+  conv.dilation = {0, 1};
+  EXPECT_THAT(error(conv, {2, 3, 9, 10}), HasSubstr("dilation must be at least 1"));
+  OpSpec pool = {.kind = OpKind::kAvgPool, .inputs = {0}, .kernel = {3, 3}};
+  pool.padding_end = {2, 0};
+  EXPECT_EQ(InferLayer({"a", {pool}}, {1, 4, 5, 5})->output, Shape({1, 4, 5, 3}));
+  pool.padding_end = {3, 0};
+  EXPECT_THAT(error(pool, {1, 4, 5, 5}), HasSubstr("padding 3 must be below the kernel of 3"));
+  pool.padding_end = {-1, -1};
+  pool.dilation = {2, 1};
+  EXPECT_THAT(error(pool, {1, 4, 5, 5}), HasSubstr("pools have no dilation"));
+}
+
+TEST(InferLayer, PartsOfChannels) {
+  OpSpec slice = {.kind = OpKind::kSlice, .inputs = {0}, .out_channels = 3};
+  slice.begin = 2;
+  EXPECT_EQ(InferLayer({"a", {slice}}, {2, 5, 4, 4})->output, Shape({2, 3, 4, 4}));
+  EXPECT_EQ(*InferOutput(slice, {Shape({2, 5, 4, 4})}), Shape({2, 3, 4, 4}));
+  slice.begin = 3;
+  EXPECT_THAT(std::string(InferLayer({"a", {slice}}, {2, 5, 4, 4}).status().message()),
+              HasSubstr("takes 3 channels from 3 on of 2x5x4x4"));
+  OpSpec shuffle = {.kind = OpKind::kShuffle, .inputs = {0}, .groups = 3};
+  EXPECT_EQ(InferLayer({"a", {shuffle}}, {2, 6, 4})->output, Shape({2, 6, 4}));
+  EXPECT_THAT(std::string(InferLayer({"a", {shuffle}}, {2, 5, 4}).status().message()),
+              HasSubstr("mixes 3 groups of 2x5x4"));
 }
 
 TEST(InferLayer, ErrorsNameLayerAndOp) {

@@ -15,15 +15,24 @@ Shape Maker::DrawWindow(const Shape& x, OpKind kind) {
   op.kind = kind;
   Shape y = x;
   std::vector<int64_t> dims(y.dims().begin(), y.dims().end());
+  // Of three seeds one has sides that differ, and one taps that lie apart or means over padding.
+  const bool is_pool = kind != OpKind::kConv;
+  const uint64_t choice = seed_ % 3;
+  const bool pads = kind != OpKind::kAvgPool || choice == 2;
   for (int axis = 0; axis < x.rank() - 2; ++axis) {
-    op.padding[axis] = Pick(0, 2);  // average pools ignore it
-    const int64_t padded = x[axis + 2] + (kind == OpKind::kAvgPool ? 0 : 2 * op.padding[axis]);
-    // A max pool's padding is less than its kernel.
-    const int64_t least = kind == OpKind::kMaxPool ? op.padding[axis] + 1 : 1;
+    op.padding[axis] = pads ? Pick(0, 2) : 0;
+    if (pads && choice > 0) op.padding_end[axis] = Pick(0, 3);
+    const int64_t padded = x[axis + 2] + op.padding[axis] + op.end_padding(axis);
+    // A pool's padding is less than its kernel.
+    const int64_t least =
+        is_pool ? std::max(op.padding[axis], op.end_padding(axis)) + 1 : int64_t{1};
     op.kernel[axis] = Pick(least, std::min<int64_t>(5, padded));
     op.stride[axis] = Pick(1, 3);
-    dims[axis + 2] = (padded - op.kernel[axis]) / op.stride[axis] + 1;
+    if (!is_pool && choice == 2 && op.kernel[axis] > 1)
+      op.dilation[axis] = Pick(1, std::min<int64_t>(4, (padded - 1) / (op.kernel[axis] - 1)));
+    dims[axis + 2] = (padded - op.extent(axis)) / op.stride[axis] + 1;
   }
+  op.counts_padding = Pick(0, 1) == 1;
   return *Shape::Create(dims);
 }
 
@@ -545,8 +554,10 @@ std::string Case::ToString() const {
   }
   const OpSpec& a = attributes;
   absl::StrAppend(&text, " kernel ", a.kernel[0], "x", a.kernel[1], " stride ", a.stride[0], "x",
-                  a.stride[1], " padding ", a.padding[0], "x", a.padding[1], " groups ", a.groups,
-                  " rate ", a.rate, " bits ", grid.bits, context.accumulate ? " accumulate" : "");
+                  a.stride[1], " padding ", a.padding[0], "x", a.padding[1], " to ",
+                  a.end_padding(0), "x", a.end_padding(1), " dilation ", a.dilation[0], "x",
+                  a.dilation[1], " begin ", a.begin, " groups ", a.groups, " rate ", a.rate,
+                  " bits ", grid.bits, context.accumulate ? " accumulate" : "");
   return text;
 }
 

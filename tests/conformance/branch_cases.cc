@@ -35,6 +35,32 @@ void Maker::ChannelParts(bool joins) {
   Out(Result(Storage::kInputGradient, case_.code == OpCode::kFirstChannels ? a : b, {}));
 }
 
+// x, and channels of it; the gradient is as large as x.
+void Maker::Slice() {
+  const Shape x = AnyShape();
+  OpSpec& op = case_.attributes;
+  op.kind = OpKind::kSlice;
+  op.begin = Pick(0, x[1] - 1);
+  op.out_channels = Pick(1, x[1] - op.begin);
+  std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
+  dims[1] = op.out_channels;
+  const Shape part = *Shape::Create(dims);
+  const bool forward = case_.code == OpCode::kSliceForward;
+  In(Floats(forward ? Storage::kInput : Storage::kOutputGradient, forward ? x : part));
+  Out(Result(forward ? Storage::kOutput : Storage::kInputGradient, forward ? part : x, {}));
+}
+
+void Maker::Shuffle() {
+  const Shape x = AnyShape();
+  OpSpec& op = case_.attributes;
+  op.kind = OpKind::kShuffle;
+  op.groups = Pick(1, x[1]);
+  while (x[1] % op.groups != 0) --op.groups;
+  const bool forward = case_.code == OpCode::kShuffleForward;
+  In(Floats(forward ? Storage::kInput : Storage::kOutputGradient, x));
+  Out(Result(forward ? Storage::kOutput : Storage::kInputGradient, x, {}));
+}
+
 bool Maker::MakeOfBranches() {
   switch (case_.code) {
     case OpCode::kSigmoidForward:
@@ -56,6 +82,14 @@ bool Maker::MakeOfBranches() {
     case OpCode::kFirstChannels:
     case OpCode::kLastChannels:
       ChannelParts(/*joins=*/case_.code == OpCode::kConcatForward);
+      return true;
+    case OpCode::kSliceForward:
+    case OpCode::kSliceInputGradient:
+      Slice();
+      return true;
+    case OpCode::kShuffleForward:
+    case OpCode::kShuffleInputGradient:
+      Shuffle();
       return true;
     default:
       return false;

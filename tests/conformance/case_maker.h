@@ -91,6 +91,8 @@ class Maker {
   bool MakeOfBranches();
   void Product();
   void ChannelParts(bool joins);
+  void Slice();
+  void Shuffle();
   void LayerNorm();
   void Attention();
   void BatchNorm();

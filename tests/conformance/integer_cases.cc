@@ -149,7 +149,13 @@ Shape Maker::DrawWindow(const Shape& x, OpKind kind) {
     op.kernel[axis] = Pick(1, std::min<int64_t>(5, length + 2 * op.padding[axis]));
     if (kind == OpKind::kMaxPool) op.padding[axis] = Pick(0, op.kernel[axis] / 2);
     op.stride[axis] = kind == OpKind::kAvgPool ? op.kernel[axis] + Pick(0, 1) : Pick(1, 3);
-    dims[axis + 2] = (length + 2 * op.padding[axis] - op.kernel[axis]) / op.stride[axis] + 1;
+    if (kind != OpKind::kAvgPool && Pick(0, 4) == 0) {
+      const int64_t least = op.kernel[axis] - length - op.padding[axis];
+      op.padding_end[axis] =
+          Pick(std::max<int64_t>(0, least), kind == OpKind::kConv ? 4 : op.kernel[axis] - 1);
+    }
+    const int64_t padded = length + op.padding[axis] + op.end_padding(axis);
+    dims[axis + 2] = (padded - op.kernel[axis]) / op.stride[axis] + 1;
   }
   return *Shape::Create(dims);
 }

@@ -2,8 +2,8 @@
 
 // Shapes of products that other projects test (the Arm Compute Library's SmallGEMMLowpDataset and
 // SmallConvolutionLayerDataset, the special values of OpenCL's conformance tests): strides, kernels
-// and paddings that differ by axis, primes, groups. Its paddings that differ by side (left, right)
-// are no rows: OpSpec has one padding an axis, on both sides.
+// and paddings that differ by axis, primes, groups. Paddings that differ by side
+// (left, right) are in the random cases.
 
 #include <cstdint>
 #include <iterator>

@@ -65,6 +65,7 @@ class ModelMaker {
       op.stride[axis] = 1 + Below(2);
       op.padding[axis] = Below(3);
     }
+    if (op.kind == OpKind::kAvgPool) op.padding = {0, 0};
     op.bias = Below(2) == 0;
     op.rate = 0.1 * static_cast<double>(Below(6));
     return op;
@@ -168,6 +169,44 @@ ModelSpec LeNetModel() {
                   {MaxPoolOp({2, 2}), OpOf(OpKind::kFlatten, {1})},
                   {LinearOp(500), ReluOp()},
                   {LinearOp(10)}});
+}
+
+ModelSpec ShapesModel() {
+  const auto shaped = [](OpSpec op, const std::array<int64_t, 2>& padding_end,
+                         const std::array<int64_t, 2>& dilation) {
+    op.padding_end = padding_end;
+    op.dilation = dilation;
+    return op;
+  };
+  const auto slice = [](int32_t input, int64_t begin, int64_t channels) {
+    OpSpec op = OpOf(OpKind::kSlice, {input});
+    op.begin = begin;
+    op.out_channels = channels;
+    return op;
+  };
+  const auto shuffle = [](int32_t input, int64_t groups) {
+    OpSpec op = OpOf(OpKind::kShuffle, {input});
+    op.groups = groups;
+    return op;
+  };
+  const auto mean = [&](int32_t input, bool counts_padding) {
+    OpSpec op = shaped(MaxPoolOp({3, 2, 1}, input), {0, 2}, {1, 1});
+    op.kind = OpKind::kAvgPool;
+    op.counts_padding = counts_padding;
+    return op;
+  };
+  const auto norm = [](int32_t input) { return OpOf(OpKind::kBatchNorm, {input}); };
+  return ModelOf(
+      {3, 17, 14}, 5,
+      {{shaped(ConvOp(10, {3, 1, 2}), {0, 3}, {2, 3}), norm(1)},
+       // Depthwise with a stride that shares a factor with the dilation; its sides differ.
+       {shaped(ConvOp(10, {3, 2, 3}, 0, 10), {1, 0}, {4, 1}), norm(1), ConvOp(6, {1}, 2, 2)},
+       // Parts that overlap, one of which nothing changes.
+       {slice(0, 0, 4), slice(0, 2, 4), shaped(ConvOp(5, {2, 1, 0}, 1), {1, 1}, {1, 1}), norm(3),
+        OpOf(OpKind::kConcat, {4, 2}), shuffle(5, 3)},
+       {shaped(MaxPoolOp({3, 2, 1}), {2, 1}, {1, 1}), mean(1, false)},
+       {shaped(ConvOp(8, {2, 3, 1}), {4, 4}, {2, 2}), mean(1, true),
+        OpOf(OpKind::kGlobalAvgPool, {2}), LinearOp(5, {3})}});
 }
 
 ModelSpec TwoProducts() {

@@ -32,6 +32,8 @@ OpSpec MaxPoolOp(const Window& window, int32_t input = 0);
 ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>> layers);
 // Mandheling's and NITI's LeNet.
 ModelSpec LeNetModel();
+// Windows whose sides differ and whose taps lie apart, means over padding, parts of channels, shuffles.
+ModelSpec ShapesModel();
 // Two layers: a convolution with ReLU, and a linear one. Between them a pool, whose input-gradient
 // lies between those of the linear layer and of the ReLU.
 ModelSpec TwoProducts();

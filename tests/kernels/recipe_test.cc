@@ -112,6 +112,18 @@ TEST(Recipes, ModelsThatCannotBeTrainedAreRefused) {
   pool.kernel = {3, 3};
   pool.stride = {2, 2};
   EXPECT_THAT(message({pool}), HasSubstr("overlap"));
+  pool.stride = {3, 3};
+  EXPECT_EQ(message({pool}), "");
+  pool.padding_end = {1, 0};
+  EXPECT_THAT(message({pool}), HasSubstr("whole windows alone"));
+  OpSpec conv = ConvOp(4, {3, 1, 1});
+  conv.padding_end = {2, 0};
+  EXPECT_EQ(message({conv}), "");
+  conv.dilation = {1, 2};
+  EXPECT_THAT(message({conv}), HasSubstr("no dilated products"));
+  OpSpec slice = OpOf(OpKind::kSlice, {0});
+  slice.out_channels = 2;
+  EXPECT_THAT(message({slice}), HasSubstr("channels are not parted"));
 }
 
 TEST(Recipes, WeightsAndGradientsAreLaidOutByRecipe) {

@@ -17,6 +17,7 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
+#include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/torch_oracle.h"
 
@@ -166,6 +167,7 @@ void PrintTo(const GradientCase& c, std::ostream* out) {
 }
 
 ModelSpec ModelOf(const char* name, const char* rewrite) {
+  if (std::string(name) == "shapes") return ShapesModel();
   const ModelSpec model = *MakeModel(name);
   return rewrite == nullptr ? model : *Rewrite(model, {rewrite});
 }
@@ -243,6 +245,8 @@ constexpr GradientCase kGradientCases[] = {
     {"resnet38", "torch", 4, Init::kSmooth},
     {"resnet74", "torch", 2, Init::kSmooth},
     {"resnet18_nobn", "torch", 1},
+    {"shapes", "ref", 4},
+    {"shapes", "cpu", 4},
     {"lenet", "ref", 4},
     {"har_cnn", "ref", 16},
     {"mobilenet_v2", "ref", 16, Init::kSmooth},

@@ -33,6 +33,8 @@ struct TorchOracle::Impl {
                   const StepContext& context) const;
   at::Tensor Conv(const at::Tensor& x, const OpSpec& op, int layer, int index) const;
   at::Tensor Pool(const at::Tensor& x, const OpSpec& op) const;
+  static at::Tensor Attention(const at::Tensor& x, const OpSpec& op);
+  static at::Tensor Padded(const at::Tensor& x, const OpSpec& op, double value);
   at::Tensor Apply(const OpSpec& op, int layer, int index, const std::vector<at::Tensor>& values,
                    const StepContext& context) const;
 };
@@ -54,20 +56,56 @@ at::Tensor TorchOracle::Impl::Mask(const at::Tensor& x, int layer, int op, doubl
 at::Tensor TorchOracle::Impl::Conv(const at::Tensor& x, const OpSpec& op, int layer,
                                    int index) const {
   const at::Tensor weight = Of(layer, index, "weight"), bias = Of(layer, index, "bias");
-  if (x.dim() == 3) {
-    return at::conv1d(x, weight, bias, op.stride[0], op.padding[0], 1, op.groups);
+  if (op.pads_by_side()) {
+    OpSpec inner = op;
+    inner.padding = {0, 0};
+    inner.padding_end = {-1, -1};
+    return Conv(Padded(x, op, 0), inner, layer, index);
   }
-  return at::conv2d(x, weight, bias, op.stride, op.padding, 1, op.groups);
+  if (x.dim() == 3) {
+    return at::conv1d(x, weight, bias, op.stride[0], op.padding[0], op.dilation[0], op.groups);
+  }
+  return at::conv2d(x, weight, bias, op.stride, op.padding, op.dilation, op.groups);
+}
+
+at::Tensor TorchOracle::Impl::Padded(const at::Tensor& x, const OpSpec& op, double value) {
+  std::vector<int64_t> pads;  // the last axis first
+  for (int axis = static_cast<int>(x.dim()) - 3; axis >= 0; --axis) {
+    pads.push_back(op.padding[static_cast<size_t>(axis)]);
+    pads.push_back(op.end_padding(axis));
+  }
+  return at::constant_pad_nd(x, pads, value);
 }
 
 at::Tensor TorchOracle::Impl::Pool(const at::Tensor& x, const OpSpec& op) const {
   const bool max = op.kind == OpKind::kMaxPool;
+  if (op.is_padded() && (op.pads_by_side() || !max)) {
+    OpSpec inner = op;
+    inner.padding = {0, 0};
+    inner.padding_end = {-1, -1};
+    if (max) return Pool(Padded(x, op, -std::numeric_limits<double>::infinity()), inner);
+    const at::Tensor sums = Pool(Padded(x, op, 0), inner);  // over the taps
+    return op.counts_padding ? sums : sums / Pool(Padded(at::ones_like(x), op, 0), inner);
+  }
   if (x.dim() == 3) {
     return max ? at::max_pool1d(x, op.kernel[0], op.stride[0], op.padding[0])
                : at::avg_pool1d(x, op.kernel[0], op.stride[0]);
   }
   return max ? at::max_pool2d(x, op.kernel, op.stride, op.padding)
              : at::avg_pool2d(x, op.kernel, op.stride);
+}
+
+at::Tensor TorchOracle::Impl::Attention(const at::Tensor& x, const OpSpec& op) {
+  const auto heads = [&](const at::Tensor& t) {
+    return t.reshape({t.size(0), t.size(1), op.heads, -1}).transpose(1, 2);
+  };
+  const std::vector<at::Tensor> parts = x.chunk(3, 2);
+  const at::Tensor q = heads(parts[0]), k = heads(parts[1]), v = heads(parts[2]);
+  const at::Tensor scores = q.matmul(k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
+  const at::Tensor later = at::ones({x.size(1), x.size(1)}, at::kBool).triu(1);
+  const at::Tensor shares =
+      scores.masked_fill(later, -std::numeric_limits<double>::infinity()).softmax(-1);
+  return shares.matmul(v).transpose(1, 2).flatten(2);
 }
 
 at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
@@ -110,6 +148,10 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
     }
     case OpKind::kConcat:
       return at::cat({x, values[op.inputs[1]]}, 1);
+    case OpKind::kSlice:
+      return x.narrow(1, op.begin, op.out_channels);
+    case OpKind::kShuffle:
+      return x.unflatten(1, {op.groups, x.size(1) / op.groups}).transpose(1, 2).flatten(1, 2);
     case OpKind::kFlatten:
       return x.flatten(1);
     case OpKind::kEmbedding:
@@ -121,19 +163,8 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
                             op.epsilon);
     case OpKind::kGelu:
       return at::gelu(x, "tanh");
-    case OpKind::kAttention: {
-      const auto heads = [&](const at::Tensor& t) {
-        return t.reshape({t.size(0), t.size(1), op.heads, -1}).transpose(1, 2);
-      };
-      const std::vector<at::Tensor> parts = x.chunk(3, 2);
-      const at::Tensor q = heads(parts[0]), k = heads(parts[1]), v = heads(parts[2]);
-      const at::Tensor scores =
-          q.matmul(k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
-      const at::Tensor later = at::ones({x.size(1), x.size(1)}, at::kBool).triu(1);
-      const at::Tensor shares =
-          scores.masked_fill(later, -std::numeric_limits<double>::infinity()).softmax(-1);
-      return shares.matmul(v).transpose(1, 2).flatten(2);
-    }
+    case OpKind::kAttention:
+      return Attention(x, op);
   }
   return {};
 }

@@ -78,6 +78,28 @@ TEST(ModelJson, SaysWhatIsWrong) {
   }
 }
 
+TEST(ModelJson, WindowsAndChannels) {
+  const std::string text = R"({"format": "runnel-model", "version": 1, "name": "m",
+    "input": [3, 9, 8], "classes": 4, "layers": [{"name": "a", "ops": [
+      {"op": "conv", "out": 6, "kernel": 3, "padding": 1, "padding_end": [0, 3], "dilation": 2},
+      {"op": "leaky_relu", "rate": 0.25},
+      {"op": "channel_slice", "begin": 2, "out": 4},
+      {"op": "channel_shuffle", "groups": 2},
+      {"op": "avg_pool", "kernel": 3, "padding": [2, 0], "counts_padding": true},
+      {"op": "global_avg_pool"}]}]})";
+  const absl::StatusOr<ModelSpec> model = ModelFromJson(text);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<OpSpec>& ops = model->layers[0].ops;
+  EXPECT_EQ(ops[0].end_padding(1), 3);
+  EXPECT_EQ(ops[0].extent(0), 5);
+  EXPECT_EQ(ops[1].rate, 0.25);
+  EXPECT_EQ(ops[2].begin, 2);
+  EXPECT_EQ(ops[3].groups, 2);
+  EXPECT_TRUE(ops[4].counts_padding);
+  EXPECT_EQ(InferShapes(*model, 1)->at(0).op_outputs[4], Shape({1, 4, 8, 6}));
+  EXPECT_EQ(ModelFromJson(ModelToJson(*model)).value(), *model);
+}
+
 TEST(ModelJson, DamageNeverCrashes) {
   constexpr uint32_t kSeed = 99;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);

@@ -29,9 +29,10 @@ CLASSES, SIDE, BATCH, STEPS, RATE, MOMENTUM = 4, 64, 16, 20, 0.0003, 0.9
 LOSS_LIMIT, OUTPUT_LIMIT = 1e-3, 1e-5
 # Name, side of the pictures, samples a step, steps; refused: why.
 MODELS = {name: (SIDE, BATCH, STEPS) for name in (
-    "resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1", "densenet121", "mnasnet0_5")}
+    "resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1", "densenet121", "mnasnet0_5",
+    "shufflenet_v2_x0_5")}
 MODELS["vgg11_bn"] = (224, 2, 3)  # its mean over 7 x 7 is one only there
-REFUSED = {"shufflenet_v2_x0_5": "Transpose", "efficientnet_b0": "bernoulli"}
+REFUSED = {"efficientnet_b0": "bernoulli"}
 
 
 def make(name):

@@ -58,6 +58,12 @@ ModelSpec RandomControlMessages::Model() {
     conv.kernel = {1 + Below(3), 1 + Below(3)};
     conv.stride = {1 + Below(2), 1 + Below(2)};
     conv.padding = {1, 2};
+    if (Below(2) == 1) {
+      conv.padding_end = {2 + Below(2), 2};
+      conv.dilation = {1 + Below(2), 1};
+      conv.begin = Below(3);
+      conv.counts_padding = true;
+    }
     layer.ops.push_back(conv);
     layer.ops.push_back(Op(OpKind::kBatchNorm, {1}));
     layer.ops.push_back(Op(static_cast<OpKind>(4 + Below(3)), {2}));

@@ -81,6 +81,23 @@ TEST(WireMessage, ListsAndWhatIsInThem) {
   EXPECT_THAT(Refusal(report), HasSubstr("m.layers.last_layer: -1 is not in"));
 }
 
+// Messages and files of models without the fields are those of the time before them.
+TEST(WireMessage, AnArrayMayBeUnsaid) {
+  // Reading takes texts out of the message.
+  const auto read = [](proto::Op message) { return ReadFields<OpSpec>(message, {"op"}); };
+  OpSpec op;
+  op.inputs = {0};
+  auto message = WriteFields<proto::Op>(op);
+  EXPECT_EQ(message.padding_end_size() + message.dilation_size(), 0);
+  EXPECT_EQ(read(message).value(), op);
+  op.dilation = {1, 3};
+  op.padding_end = {-1, 2};
+  message = WriteFields<proto::Op>(op);
+  EXPECT_EQ(read(message).value(), op);
+  message.mutable_dilation()->RemoveLast();
+  EXPECT_EQ(read(message).status().message(), "op.dilation: has 1 entries, not 0 or 2");
+}
+
 // The names that a struct lists.
 struct ListedNames {
   std::set<std::string> names;

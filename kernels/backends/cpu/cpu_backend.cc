@@ -212,6 +212,9 @@ class CpuBackend : public Backend {
             .computes_halves = true,
             .shifts_slices = true,
             .takes_slices = true,
+            .dilates = true,
+            .pads_by_side = true,
+            .pads_means = true,
             .rates = {.int8_macs_per_second = 150e9,
                       .float_macs_per_second = 60e9,
                       .bytes_per_second = 5e9,
@@ -231,6 +234,7 @@ class CpuBackend : public Backend {
   KernelTimer* kernel_timer() override { return &timer_; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     const bool halves = IsHalf(program.values);
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout,
                             cpu::PlanLayout(program, halves ? FindHalfKernel : FindKernel));

@@ -166,6 +166,7 @@ class HexagonBackend final : public Backend {
             .rescales_in_products = true,
             .shifts_slices = true,
             .keeps_values = true,
+            .pads_by_side = true,
             .rates = {.is_timed = false,
                       .int8_macs_per_second = 200e9,
                       .float_macs_per_second = 1e9,
@@ -192,6 +193,7 @@ class HexagonBackend final : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
     for (const auto& part : program.parts) {
       for (const Instruction& instruction : part) {

@@ -1,5 +1,7 @@
 // Gates, and where branches of a network meet, on row-major tensors.
 
+#include <algorithm>
+
 #include "kernels/backends/host/plain_kernels.h"
 #include "kernels/ir/arithmetic/branch_math.h"
 #include "kernels/ir/arithmetic/transformer_math.h"
@@ -89,5 +91,33 @@ absl::Status ConcatForward(const Call& call) {
 
 absl::Status FirstChannels(const Call& call) { return Channels(call, /*last=*/false); }
 absl::Status LastChannels(const Call& call) { return Channels(call, /*last=*/true); }
+
+absl::Status SliceForward(const Call& call) {
+  const Shape &x = call.in_shape(0), &y = call.out_shape(0);
+  branch::CopyChannels(call.in(0), x[1], call.attributes().begin, PlanesOf(y), y[1], call.out(0),
+                       y[1], 0);
+  return absl::OkStatus();
+}
+
+absl::Status SliceInputGradient(const Call& call) {
+  const Shape &dy = call.in_shape(0), &dx = call.out_shape(0);
+  std::fill_n(call.out(0), dx.elements(), 0.0f);
+  branch::CopyChannels(call.in(0), dy[1], 0, PlanesOf(dy), dy[1], call.out(0), dx[1],
+                       call.attributes().begin);
+  return absl::OkStatus();
+}
+
+absl::Status ShuffleForward(const Call& call) {
+  branch::ShuffleChannels(call.in(0), PlanesOf(call.in_shape(0)), call.attributes().groups,
+                          call.out(0));
+  return absl::OkStatus();
+}
+
+// Groups of as many channels as there were groups.
+absl::Status ShuffleInputGradient(const Call& call) {
+  branch::ShuffleChannels(call.in(0), PlanesOf(call.in_shape(0)),
+                          call.in_shape(0)[1] / call.attributes().groups, call.out(0));
+  return absl::OkStatus();
+}
 
 }  // namespace runnel::host

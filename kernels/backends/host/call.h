@@ -93,13 +93,15 @@ inline Image ImageOf(const Shape& shape) {
   return image;
 }
 
-// Kernel, stride and padding of a 1d or 2d operator, turned the same way.
+// Kernel, stride, padding in front and dilation of a 1d or 2d operator, turned the same way. Padding
+// behind is what the output's shape leaves.
 struct Window {
-  int64_t kh = 1, kw = 1, sh = 1, sw = 1, ph = 0, pw = 0;
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, ph = 0, pw = 0, dh = 1, dw = 1;
 };
 inline Window WindowOf(const OpSpec& op, const Shape& shape) {
-  if (shape.rank() == 3) return {1, op.kernel[0], 1, op.stride[0], 0, op.padding[0]};
-  return {op.kernel[0], op.kernel[1], op.stride[0], op.stride[1], op.padding[0], op.padding[1]};
+  const auto &k = op.kernel, &s = op.stride, &p = op.padding, &d = op.dilation;
+  if (shape.rank() == 3) return {1, k[0], 1, s[0], 0, p[0], 1, d[0]};
+  return {k[0], k[1], s[0], s[1], p[0], p[1], d[0], d[1]};
 }
 
 // FailedPrecondition if the storage of one of these operands has no memory.

@@ -47,5 +47,9 @@ absl::Status FactorGradient(const Call& call);
 absl::Status ConcatForward(const Call& call);
 absl::Status FirstChannels(const Call& call);
 absl::Status LastChannels(const Call& call);
+absl::Status SliceForward(const Call& call);
+absl::Status SliceInputGradient(const Call& call);
+absl::Status ShuffleForward(const Call& call);
+absl::Status ShuffleInputGradient(const Call& call);
 
 }  // namespace runnel::host

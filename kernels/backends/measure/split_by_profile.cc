@@ -75,7 +75,7 @@ class Profiler {
     const OpSpec &p = a.attributes, &q = b.attributes;
     return a.code == b.code && same(a.inputs, b.inputs) && same(a.outputs, b.outputs) &&
            p.kernel == q.kernel && p.stride == q.stride && p.padding == q.padding &&
-           p.groups == q.groups;
+           p.groups == q.groups && p.dilation == q.dilation;
   }
 
   absl::StatusOr<const SplitChoice*> ChoiceFor(Part part, const Instruction& instruction) {

@@ -25,7 +25,8 @@ std::string TextOf(const Program& program, const Instruction& instruction) {
   std::string text =
       absl::StrCat(Name(instruction.code), " ", op.kernel[0], ",", op.kernel[1], " ", op.stride[0],
                    ",", op.stride[1], " ", op.padding[0], ",", op.padding[1], " ", op.groups, " ",
-                   op.rate, " ", instruction.split.samples, instruction.split.shifted ? "s" : "");
+                   op.rate, " ", op.dilation[0], ",", op.dilation[1], " ", op.begin, " ",
+                   instruction.split.samples, instruction.split.shifted ? "s" : "");
   for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
     for (BufferIndex index : *operands) {
       const Buffer& buffer = program.buffers[static_cast<size_t>(index)];

@@ -193,6 +193,7 @@ class OpenClBackend final : public Backend {
             .memory = MemoryKind::kDevice,
             .stash = session_->has_half_activations() ? DType::kFloat16 : DType::kFloat32,
             .keeps_values = true,
+            .pads_by_side = true,
             .delays_products = true,
             .rates = {.int8_macs_per_second = 170e9,
                       .float_macs_per_second = 50e9,
@@ -235,6 +236,7 @@ class OpenClBackend final : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     for (const auto& part : program.parts) {
       for (const Instruction& instruction : part) {
         if (IsOurs(instruction.code)) continue;

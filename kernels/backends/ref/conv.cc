@@ -39,9 +39,10 @@ void AddTapSums(const Window& window, const float* dy, const float* x, double* s
       const int64_t kw_begin = window.w.TapBegin(ow), kw_end = window.w.TapEnd(ow);
       const double gradient = dy[oh * window.w.out + ow];
       for (int64_t kh = kh_begin; kh < kh_end; ++kh) {
-        const float* row = x + window.h.Input(oh, kh) * window.w.in + window.w.Input(ow, 0);
+        const float* row = x + window.h.Input(oh, kh) * window.w.in;
         double* row_sums = sums + kh * window.w.kernel;
-        for (int64_t kw = kw_begin; kw < kw_end; ++kw) row_sums[kw] += gradient * row[kw];
+        for (int64_t kw = kw_begin; kw < kw_end; ++kw)
+          row_sums[kw] += gradient * row[window.w.Input(ow, kw)];
       }
     }
   }

@@ -30,15 +30,16 @@ struct HalfConv {
   int64_t taps() const { return window.kh * window.kw; }
   // The pixel of x that the tap of y's pixel (n, h, w) meets; -1: padding.
   int64_t Source(int64_t n, int64_t h, int64_t w, int64_t tap) const {
-    const int64_t at_h = h * window.sh + tap / window.kw - window.ph;
-    const int64_t at_w = w * window.sw + tap % window.kw - window.pw;
+    const int64_t at_h = h * window.sh + tap / window.kw * window.dh - window.ph;
+    const int64_t at_w = w * window.sw + tap % window.kw * window.dw - window.pw;
     if (at_h < 0 || at_h >= x.h || at_w < 0 || at_w >= x.w) return -1;
     return (n * x.h + at_h) * x.w + at_w;
   }
   static constexpr int64_t kNoTerm = -2;
   // The pixel of y whose tap meets x's pixel; -1: beyond y; kNoTerm: between two of y's pixels.
   int64_t Target(int64_t n, int64_t h, int64_t w, int64_t tap) const {
-    const int64_t at_h = h + window.ph - tap / window.kw, at_w = w + window.pw - tap % window.kw;
+    const int64_t at_h = h + window.ph - tap / window.kw * window.dh;
+    const int64_t at_w = w + window.pw - tap % window.kw * window.dw;
     if (at_h % window.sh != 0 || at_w % window.sw != 0) return kNoTerm;
     const int64_t oh = at_h / window.sh, ow = at_w / window.sw;
     if (at_h < 0 || oh >= y.h || at_w < 0 || ow >= y.w) return -1;

@@ -30,6 +30,23 @@ int64_t MaxTap(const Window& window, const float* x, int64_t oh, int64_t ow) {
   return best;
 }
 
+// Calls body(tap) for the taps of output o that lie inside the plane, in ascending order.
+template <typename Body>
+void ForTaps(const Window& window, int64_t o, const Body& body) {
+  const int64_t oh = o / window.w.out, ow = o % window.w.out;
+  for (int64_t kh = window.h.TapBegin(oh); kh < window.h.TapEnd(oh); ++kh) {
+    for (int64_t kw = window.w.TapBegin(ow); kw < window.w.TapEnd(ow); ++kw)
+      body(kh * window.w.kernel + kw);
+  }
+}
+
+// What a mean divides by.
+double DivisorOf(const OpSpec& op, const Window& window, int64_t o) {
+  int64_t inside = 0;
+  ForTaps(window, o, [&](int64_t) { ++inside; });
+  return static_cast<double>(op.counts_padding ? window.taps() : inside);
+}
+
 int64_t Planes(const Shape& shape) { return shape[0] * shape[1]; }
 
 }  // namespace
@@ -74,11 +91,10 @@ absl::Status AvgPoolForward(const Call& call) {
     const float* x = call.in(0) + plane * window.in_plane();
     for (int64_t o = 0; o < window.out_plane(); ++o) {
       double sum = 0;
-      for (int64_t tap = 0; tap < window.taps(); ++tap) {
-        sum += x[window.h.Input(o / window.w.out, tap / window.w.kernel) * window.w.in +
-                 window.w.Input(o % window.w.out, tap % window.w.kernel)];
-      }
-      *y++ = static_cast<float>(sum / static_cast<double>(window.taps()));
+      ForTaps(window, o, [&](int64_t tap) {
+        sum += x[PositionOf(window, o / window.w.out, o % window.w.out, tap)];
+      });
+      *y++ = static_cast<float>(sum / DivisorOf(call.attributes(), window, o));
     }
   }
   return absl::OkStatus();
@@ -86,18 +102,21 @@ absl::Status AvgPoolForward(const Call& call) {
 
 absl::Status AvgPoolInputGradient(const Call& call) {
   const Window window = WindowOf(call.attributes(), call.out_shape(0), call.in_shape(0));
+  const bool is_padded = call.attributes().is_padded();
   std::vector<double> sums(window.in_plane());
   const float* dy = call.in(0);
   float* dx = call.out(0);
   for (int64_t plane = 0; plane < Planes(call.in_shape(0)); ++plane) {
     std::fill(sums.begin(), sums.end(), 0.0);
     for (int64_t o = 0; o < window.out_plane(); ++o, ++dy) {
-      for (int64_t tap = 0; tap < window.taps(); ++tap) {
-        sums[window.h.Input(o / window.w.out, tap / window.w.kernel) * window.w.in +
-             window.w.Input(o % window.w.out, tap % window.w.kernel)] += *dy;
-      }
+      // Of windows that all lie inside, the sum is divided once.
+      const double share = is_padded ? *dy / DivisorOf(call.attributes(), window, o) : double{*dy};
+      ForTaps(window, o, [&](int64_t tap) {
+        sums[PositionOf(window, o / window.w.out, o % window.w.out, tap)] += share;
+      });
     }
-    for (double sum : sums) *dx++ = static_cast<float>(sum / static_cast<double>(window.taps()));
+    const double divisor = is_padded ? 1 : static_cast<double>(window.taps());
+    for (double sum : sums) *dx++ = static_cast<float>(sum / divisor);
   }
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include "kernels/backends/host/plain_kernels.h"
 #include "kernels/backends/host/widened_call.h"
 #include "kernels/backends/ref/ref_kernels.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
@@ -28,6 +29,10 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kConcatForward, host::ConcatForward},
     {OpCode::kFirstChannels, host::FirstChannels},
     {OpCode::kLastChannels, host::LastChannels},
+    {OpCode::kSliceForward, host::SliceForward},
+    {OpCode::kSliceInputGradient, host::SliceInputGradient},
+    {OpCode::kShuffleForward, host::ShuffleForward},
+    {OpCode::kShuffleInputGradient, host::ShuffleInputGradient},
     {OpCode::kAttentionForward, host::AttentionForward},
     {OpCode::kAttentionInputGradient, host::AttentionInputGradient},
     {OpCode::kBatchNormForward, ref::BatchNormForward},
@@ -144,6 +149,10 @@ constexpr host::KernelRow kHalfKernels[] = {
     {OpCode::kConcatForward, host::Widened<host::ConcatForward>},
     {OpCode::kFirstChannels, host::Widened<host::FirstChannels>},
     {OpCode::kLastChannels, host::Widened<host::LastChannels>},
+    {OpCode::kSliceForward, host::Widened<host::SliceForward>},
+    {OpCode::kSliceInputGradient, host::Widened<host::SliceInputGradient>},
+    {OpCode::kShuffleForward, host::Widened<host::ShuffleForward>},
+    {OpCode::kShuffleInputGradient, host::Widened<host::ShuffleInputGradient>},
     {OpCode::kAttentionForward, host::Widened<ref::AttentionForward>},
     {OpCode::kAttentionInputGradient, host::Widened<ref::AttentionInputGradient>},
     {OpCode::kBatchNormForward, host::Widened<ref::BatchNormForward>},
@@ -187,12 +196,16 @@ class RefBackend : public Backend {
         .computes_halves = true,
         .shifts_slices = true,
         .keeps_values = true,
+        .dilates = true,
+        .pads_by_side = true,
+        .pads_means = true,
         .rates = {
             .bytes_per_second = 0.5e9, .instruction_seconds = 1e-6, .switch_cost = {5e-6, 0.2e-9}}};
   }
   std::string description() const override { return "plain loops, one thread"; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     if (IsHalf(program.values)) return host::Interpret(program, name(), kHalfKernels);
     return host::Interpret(program, name(), kKernels);
   }

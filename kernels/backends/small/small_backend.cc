@@ -44,6 +44,10 @@ constexpr KernelRow kKernels[] = {
     {OpCode::kConcatForward, host::ConcatForward},
     {OpCode::kFirstChannels, host::FirstChannels},
     {OpCode::kLastChannels, host::LastChannels},
+    {OpCode::kSliceForward, host::SliceForward},
+    {OpCode::kSliceInputGradient, host::SliceInputGradient},
+    {OpCode::kShuffleForward, host::ShuffleForward},
+    {OpCode::kShuffleInputGradient, host::ShuffleInputGradient},
     {OpCode::kAttentionForward, host::AttentionForward},
     {OpCode::kAttentionInputGradient, host::AttentionInputGradient},
     {OpCode::kBatchNormForward, small::BatchNormForward},
@@ -86,6 +90,10 @@ constexpr KernelRow kHalfKernels[] = {
     {OpCode::kConcatForward, Widened<host::ConcatForward>},
     {OpCode::kFirstChannels, Widened<host::FirstChannels>},
     {OpCode::kLastChannels, Widened<host::LastChannels>},
+    {OpCode::kSliceForward, Widened<host::SliceForward>},
+    {OpCode::kSliceInputGradient, Widened<host::SliceInputGradient>},
+    {OpCode::kShuffleForward, Widened<host::ShuffleForward>},
+    {OpCode::kShuffleInputGradient, Widened<host::ShuffleInputGradient>},
     {OpCode::kBatchNormForward, Widened<small::BatchNormForward>},
     {OpCode::kBatchNormEval, Widened<small::BatchNormEval>},
     {OpCode::kBatchNormAgain, Widened<small::BatchNormAgain>},
@@ -168,6 +176,7 @@ class SmallBackend final : public Backend {
             .recomputes = true,
             .computes_halves = true,
             .keeps_values = true,
+            .pads_by_side = true,
             .rates = {.float_macs_per_second = 3e9,
                       .bytes_per_second = 1e9,
                       .instruction_seconds = 1e-6,
@@ -180,6 +189,7 @@ class SmallBackend final : public Backend {
   Tuner* tuner() override { return kernels_ == Kernels::kTuned ? &tuner_ : nullptr; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> l1, AllocateHostMemory(l1_bytes_));
     RUNNEL_ASSIGN_OR_RETURN(Steps steps, StepsOf(program));
     if (kernels_ == Kernels::kTuned) {

@@ -79,6 +79,8 @@ class TorchBackend : public Backend {
     return {.name = "torch",
             .numerics_class =
                 absl::StrCat("torch-", TORCH_VERSION, "/", CpuCapability(), "/threads", threads_),
+            .dilates = true,
+            .pads_by_side = true,
             .rates = {.int8_macs_per_second = 10e9,
                       .float_macs_per_second = 50e9,
                       .bytes_per_second = 4e9,
@@ -92,6 +94,7 @@ class TorchBackend : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Executable> steps,
                             host::Interpret(program, name(), TorchKernels()));
     return std::make_unique<TorchExecutable>(std::move(steps), threads_);

@@ -54,21 +54,40 @@ void StoreGradient(const Call& call, size_t i, const at::Tensor& gradient) {
   call.adds() ? target.add_(gradient) : target.copy_(gradient);
 }
 
+// Padding that windows reach, in the order of constant_pad_nd: left, right, above, below.
+std::array<int64_t, 4> PaddingOf(const Window& window, const Image& x, const Image& y) {
+  const auto behind = [](int64_t in, int64_t out, int64_t extent, int64_t stride, int64_t before) {
+    return std::max<int64_t>(0, (out - 1) * stride + extent - in - before);
+  };
+  return {window.pw, behind(x.w, y.w, (window.kw - 1) * window.dw + 1, window.sw, window.pw),
+          window.ph, behind(x.h, y.h, (window.kh - 1) * window.dh + 1, window.sh, window.ph)};
+}
+
 // ---- products
 
 struct Conv {
   Window window;
   int64_t groups;
   std::array<int64_t, 4> weight;  // sizes
+  std::array<int64_t, 4> pads;
+  bool pads_apart;  // in a copy of the images
 
   Conv(const Call& call, const Shape& x, const Shape& y)
-      : window(WindowOf(call.attributes(), x)), groups(call.attributes().groups) {
+      : window(WindowOf(call.attributes(), x)),
+        groups(call.attributes().groups),
+        pads(PaddingOf(window, ImageOf(x), ImageOf(y))),
+        pads_apart(call.attributes().pads_by_side()) {
     weight = {y[1], x[1] / groups, window.kh, window.kw};
   }
   std::array<int64_t, 2> stride() const { return {window.sh, window.sw}; }
-  std::array<int64_t, 2> padding() const { return {window.ph, window.pw}; }
+  std::array<int64_t, 2> padding() const {
+    return pads_apart ? std::array<int64_t, 2>{0, 0} : std::array<int64_t, 2>{window.ph, window.pw};
+  }
+  at::Tensor Padded(const at::Tensor& x) const {
+    return pads_apart ? at::constant_pad_nd(x, pads, 0) : x;
+  }
+  std::array<int64_t, 2> dilation() const { return {window.dh, window.dw}; }
 };
-constexpr std::array<int64_t, 2> kNoDilation = {1, 1};
 constexpr std::array<int64_t, 2> kNoOutputPadding = {0, 0};
 
 absl::Status ConvForward(const Call& call) {
@@ -76,8 +95,9 @@ absl::Status ConvForward(const Call& call) {
   c10::optional<at::Tensor> bias;
   if (call.has_input(2)) bias = View(call.in(2), {conv.weight[0]});
   Images(call.out(0), call.out_shape(0))
-      .copy_(at::convolution(Images(call.in(0), call.in_shape(0)), View(call.in(1), conv.weight),
-                             bias, conv.stride(), conv.padding(), kNoDilation,
+      .copy_(at::convolution(conv.Padded(Images(call.in(0), call.in_shape(0))),
+                             View(call.in(1), conv.weight), bias, conv.stride(), conv.padding(),
+                             conv.dilation(),
                              /*transposed=*/false, kNoOutputPadding, conv.groups));
   return absl::OkStatus();
 }
@@ -87,16 +107,21 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvBackward(const Conv& conv, co
                                                             const at::Tensor& weight,
                                                             std::array<bool, 3> wanted) {
   return at::convolution_backward(dy, x, weight, c10::nullopt, conv.stride(), conv.padding(),
-                                  kNoDilation, /*transposed=*/false, kNoOutputPadding, conv.groups,
-                                  wanted);
+                                  conv.dilation(), /*transposed=*/false, kNoOutputPadding,
+                                  conv.groups, wanted);
 }
 
 absl::Status ConvInputGradient(const Call& call) {
   const Conv conv(call, call.out_shape(0), call.in_shape(0));
   // x gives only its sizes here; the output has them.
   at::Tensor dx = Images(call.out(0), call.out_shape(0));
-  dx.copy_(std::get<0>(ConvBackward(conv, Images(call.in(0), call.in_shape(0)), dx,
-                                    View(call.in(1), conv.weight), {true, false, false})));
+  at::Tensor padded =
+      std::get<0>(ConvBackward(conv, Images(call.in(0), call.in_shape(0)), conv.Padded(dx),
+                               View(call.in(1), conv.weight), {true, false, false}));
+  if (conv.pads_apart) {
+    padded = padded.narrow(2, conv.window.ph, dx.size(2)).narrow(3, conv.window.pw, dx.size(3));
+  }
+  dx.copy_(padded);
   return absl::OkStatus();
 }
 
@@ -104,9 +129,10 @@ absl::Status ConvWeightGradient(const Call& call) {
   const Conv conv(call, call.in_shape(1), call.in_shape(0));
   const at::Tensor dy = Images(call.in(0), call.in_shape(0));
   // The weight gives only its sizes; its gradient has them.
-  StoreGradient(call, 0,
-                std::get<1>(ConvBackward(conv, dy, Images(call.in(1), call.in_shape(1)),
-                                         View(call.out(0), conv.weight), {false, true, false})));
+  StoreGradient(
+      call, 0,
+      std::get<1>(ConvBackward(conv, dy, conv.Padded(Images(call.in(1), call.in_shape(1))),
+                               View(call.out(0), conv.weight), {false, true, false})));
   if (call.has_output(1)) StoreGradient(call, 1, dy.sum({0, 2, 3}));
   return absl::OkStatus();
 }
@@ -256,10 +282,10 @@ at::Tensor FirstTaps(const Window& window, const Image& y, int64_t width) {
 absl::Status MaxPoolForward(const Call& call) {
   const Window window = WindowOf(call.attributes(), call.in_shape(0));
   const Image y = ImageOf(call.out_shape(0));
-  const int64_t width = ImageOf(call.in_shape(0)).w + 2 * window.pw;  // of the padded plane
-  const at::Tensor padded = at::constant_pad_nd(Images(call.in(0), call.in_shape(0)),
-                                                {window.pw, window.pw, window.ph, window.ph},
+  const std::array<int64_t, 4> pads = PaddingOf(window, ImageOf(call.in_shape(0)), y);
+  const at::Tensor padded = at::constant_pad_nd(Images(call.in(0), call.in_shape(0)), pads,
                                                 -std::numeric_limits<float>::infinity());
+  const int64_t width = padded.size(3);
   const auto [largest, places] =
       at::max_pool2d_with_indices(padded, {window.kh, window.kw}, {window.sh, window.sw});
   Images(call.out(0), call.out_shape(0)).copy_(largest);
@@ -274,7 +300,8 @@ absl::Status MaxPoolForward(const Call& call) {
 absl::Status MaxPoolInputGradient(const Call& call) {
   const Window window = WindowOf(call.attributes(), call.out_shape(0));
   const Image x = ImageOf(call.out_shape(0)), y = ImageOf(call.in_shape(0));
-  const int64_t height = x.h + 2 * window.ph, width = x.w + 2 * window.pw;
+  const std::array<int64_t, 4> pads = PaddingOf(window, x, y);
+  const int64_t height = x.h + pads[2] + pads[3], width = x.w + pads[0] + pads[1];
   const at::Tensor taps =
       at::from_blob(const_cast<uint8_t*>(call.in<uint8_t>(1)), {y.n, y.c, y.h, y.w}, at::kByte)
           .to(at::kLong);
@@ -381,6 +408,10 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kConcatForward, host::ConcatForward},
     {OpCode::kFirstChannels, host::FirstChannels},
     {OpCode::kLastChannels, host::LastChannels},
+    {OpCode::kSliceForward, host::SliceForward},
+    {OpCode::kSliceInputGradient, host::SliceInputGradient},
+    {OpCode::kShuffleForward, host::ShuffleForward},
+    {OpCode::kShuffleInputGradient, host::ShuffleInputGradient},
     {OpCode::kGeluForward, host::GeluForward},
     {OpCode::kGeluInputGradient, host::GeluInputGradient},
     {OpCode::kAttentionForward, host::AttentionForward},

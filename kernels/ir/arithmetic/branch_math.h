@@ -62,6 +62,17 @@ inline void CopyChannels(const float* x, int64_t x_channels, int64_t first, cons
   }
 }
 
+// y: channel j * groups + g is x's g * (channels / groups) + j; of the whole planes.
+inline void ShuffleChannels(const float* x, const Planes& planes, int64_t groups, float* y) {
+  const int64_t unit = planes.run_of_channel(), each = planes.channels / groups;
+  for (int64_t run = 0; run < planes.runs(); ++run, x += planes.channels * unit) {
+    for (int64_t j = 0; j < each; ++j) {
+      for (int64_t g = 0; g < groups; ++g, y += unit)
+        std::copy_n(x + (g * each + j) * unit, unit, y);
+    }
+  }
+}
+
 inline float HardSigmoid(float x) {
   return std::min(std::max(x * (1.0f / 6.0f) + 0.5f, 0.0f), 1.0f);
 }

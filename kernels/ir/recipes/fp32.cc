@@ -53,6 +53,10 @@ constexpr OpRule kRules[] = {
      .forward_eval = OpCode::kConcatForward,
      .input_gradient = OpCode::kFirstChannels,
      .second_gradient = OpCode::kLastChannels},
+    {OpKind::kSlice, OpCode::kSliceForward, OpCode::kSliceForward, OpCode::kSliceInputGradient,
+     std::nullopt, Saved::kNothing},
+    {OpKind::kShuffle, OpCode::kShuffleForward, OpCode::kShuffleForward,
+     OpCode::kShuffleInputGradient, std::nullopt, Saved::kNothing},
     {OpKind::kAttention, OpCode::kAttentionForward, OpCode::kAttentionForward,
      OpCode::kAttentionInputGradient, std::nullopt, Saved::kInputOutputAndSums},
 };

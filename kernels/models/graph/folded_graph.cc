@@ -178,6 +178,18 @@ class Folder {
   }
 
   absl::Status AddOp(const OpSpec& op) {
+    const bool is_mean = op.kind == OpKind::kAvgPool;
+    if (op.kind == OpKind::kConv || op.kind == OpKind::kMaxPool || is_mean) {
+      const absl::string_view what = op.is_dilated()             ? "dilation"
+                                     : op.pads_by_side()         ? "padding that differs by side"
+                                     : is_mean && op.is_padded() ? "a mean over padding"
+                                                                 : "";
+      if (!what.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat("layer ", model_.layers[layer_].name,
+                                                       ", op ", op_, " (", Name(op.kind),
+                                                       "): ", what, " has no form in INT8"));
+      }
+    }
     switch (op.kind) {
       case OpKind::kConv:
       case OpKind::kLinear:
@@ -225,6 +237,8 @@ class Folder {
       case OpKind::kLeakyRelu:
       case OpKind::kMultiply:
       case OpKind::kConcat:
+      case OpKind::kSlice:
+      case OpKind::kShuffle:
         break;
     }
     return absl::InvalidArgumentError(

@@ -37,6 +37,14 @@ class LayerInference {
     return std::move(info_);
   }
 
+  // What the second of two operators makes, if this is what the first one does.
+  absl::StatusOr<Shape> OutputBehind(const Shape& first) {
+    info_.op_outputs = {first};
+    op_ = 1;
+    RUNNEL_RETURN_IF_ERROR(CheckInputs());
+    return InferOp();
+  }
+
  private:
   const OpSpec& spec() const { return layer_.ops[op_]; }
   const Shape& Value(int32_t id) const { return id == 0 ? info_.input : info_.op_outputs[id - 1]; }
@@ -88,28 +96,30 @@ class LayerInference {
   }
 
   // Output length along one spatial axis.
-  absl::StatusOr<int64_t> Window(int64_t length, int axis, int64_t padding) const {
-    const int64_t kernel = spec().kernel[axis];
-    const int64_t stride = spec().stride[axis];
+  absl::StatusOr<int64_t> Window(int64_t length, int axis) const {
+    const OpSpec& op = spec();
+    const auto a = static_cast<size_t>(axis);
     constexpr int64_t kLimit = int64_t{1} << 20;
-    if (kernel < 1 || stride < 1 || padding < 0 || kernel > kLimit || stride > kLimit ||
-        padding > kLimit) {
-      return Error("kernel and stride must be at least 1, padding at least 0");
+    for (const int64_t size : {op.kernel[a], op.stride[a], op.dilation[a]}) {
+      if (size < 1 || size > kLimit) return Error("kernel, stride and dilation must be at least 1");
     }
-    if (length + 2 * padding < kernel) {
+    for (const int64_t padding : {op.padding[a], op.end_padding(axis)}) {
+      if (padding < 0 || padding > kLimit) return Error("padding must be at least 0");
+    }
+    const int64_t padded = length + op.padding[a] + op.end_padding(axis);
+    if (padded < op.extent(axis)) {
       return Error(
-          absl::StrCat("kernel ", kernel, " is larger than its input of ", length + 2 * padding));
+          absl::StrCat("kernel ", op.extent(axis), " is larger than its input of ", padded));
     }
-    return (length + 2 * padding - kernel) / stride + 1;
+    return (padded - op.extent(axis)) / op.stride[a] + 1;
   }
 
-  absl::StatusOr<Shape> Windowed(const Shape& in, int64_t channels, bool padded) const {
+  absl::StatusOr<Shape> Windowed(const Shape& in, int64_t channels) const {
     if (in.rank() != 3 && in.rank() != 4)
       return Error(absl::StrCat("needs (N,C,L) or (N,C,H,W), got ", in.ToString()));
     absl::InlinedVector<int64_t, 4> dims = {in[0], channels};
     for (int axis = 0; axis < in.rank() - 2; ++axis) {
-      RUNNEL_ASSIGN_OR_RETURN(int64_t length,
-                              Window(in[axis + 2], axis, padded ? spec().padding[axis] : 0));
+      RUNNEL_ASSIGN_OR_RETURN(int64_t length, Window(in[axis + 2], axis));
       dims.push_back(length);
     }
     absl::StatusOr<Shape> shape = Shape::Create(dims);
@@ -126,7 +136,7 @@ class LayerInference {
       return Error(absl::StrCat("channels ", in_channels, " -> ", op.out_channels, " do not fit ",
                                 op.groups, " groups"));
     }
-    RUNNEL_ASSIGN_OR_RETURN(Shape out, Windowed(in, op.out_channels, /*padded=*/true));
+    RUNNEL_ASSIGN_OR_RETURN(Shape out, Windowed(in, op.out_channels));
     absl::InlinedVector<int64_t, 4> weight = {op.out_channels, in_channels / op.groups,
                                               op.kernel[0]};
     if (in.rank() == 4) weight.push_back(op.kernel[1]);
@@ -213,15 +223,36 @@ class LayerInference {
   }
 
   // With less padding than kernel every window sees an element of the input.
-  absl::StatusOr<Shape> InferMaxPool(const Shape& in) {
+  absl::StatusOr<Shape> InferPool(const Shape& in) {
     if (in.rank() < 3) return Error("needs a spatial input");
+    if (spec().is_dilated()) return Error("pools have no dilation");
     for (int axis = 0; axis < std::min(in.rank() - 2, 2); ++axis) {
-      if (spec().padding[axis] >= spec().kernel[axis]) {
-        return Error(absl::StrCat("padding ", spec().padding[axis], " must be below the kernel of ",
-                                  spec().kernel[axis]));
+      const int64_t kernel = spec().kernel[static_cast<size_t>(axis)];
+      for (const int64_t padding :
+           {spec().padding[static_cast<size_t>(axis)], spec().end_padding(axis)}) {
+        if (padding < kernel) continue;
+        return Error(absl::StrCat("padding ", padding, " must be below the kernel of ", kernel));
       }
     }
-    return Windowed(in, in[1], /*padded=*/true);
+    return Windowed(in, in[1]);
+  }
+
+  absl::StatusOr<Shape> InferSlice(const Shape& in) const {
+    const OpSpec& op = spec();
+    const int64_t channels = in.rank() < 2 ? 0 : in[1];
+    if (op.begin < 0 || op.out_channels < 1 || op.out_channels > channels ||
+        op.begin > channels - op.out_channels) {
+      return Error(absl::StrCat("takes ", op.out_channels, " channels from ", op.begin, " on of ",
+                                in.ToString()));
+    }
+    absl::InlinedVector<int64_t, 4> dims(in.dims().begin(), in.dims().end());
+    dims[1] = op.out_channels;
+    return Shape::Create(dims);
+  }
+
+  absl::StatusOr<Shape> InferShuffle(const Shape& in) const {
+    if (in.rank() >= 2 && spec().groups >= 1 && in[1] % spec().groups == 0) return in;
+    return Error(absl::StrCat("mixes ", spec().groups, " groups of ", in.ToString()));
   }
 
   absl::StatusOr<Shape> InferBatchNorm(const Shape& in) {
@@ -260,10 +291,12 @@ class LayerInference {
       case OpKind::kConcat:
         return InferConcat(in);
       case OpKind::kMaxPool:
-        return InferMaxPool(in);
       case OpKind::kAvgPool:
-        if (in.rank() < 3) return Error("needs a spatial input");
-        return Windowed(in, in[1], /*padded=*/false);
+        return InferPool(in);
+      case OpKind::kSlice:
+        return InferSlice(in);
+      case OpKind::kShuffle:
+        return InferShuffle(in);
       case OpKind::kGlobalAvgPool:
         if (in.rank() < 3) return Error("needs a spatial input");
         return Shape({in[0], in[1]});
@@ -296,6 +329,14 @@ class LayerInference {
 
 absl::StatusOr<LayerInfo> InferLayer(const LayerSpec& layer, const Shape& input) {
   return LayerInference(layer, input).Run();
+}
+
+absl::StatusOr<Shape> InferOutput(OpSpec op, absl::Span<const Shape> inputs) {
+  LayerSpec layer;
+  layer.ops.resize(2);
+  op.inputs = inputs.size() == 2 ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{0};
+  layer.ops[1] = std::move(op);
+  return LayerInference(layer, inputs[0]).OutputBehind(inputs.back());
 }
 
 }  // namespace runnel

@@ -33,6 +33,8 @@ constexpr struct {
     {OpKind::kLeakyRelu, "leaky_relu"},
     {OpKind::kMultiply, "multiply"},
     {OpKind::kConcat, "concat"},
+    {OpKind::kSlice, "channel_slice"},
+    {OpKind::kShuffle, "channel_shuffle"},
 };
 
 // Tokens are read by embeddings alone, and embeddings read nothing else.

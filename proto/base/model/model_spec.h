@@ -24,7 +24,7 @@ enum class OpKind : uint8_t {
   kRelu6 = 5,
   kDropout = 6,        // kept values are scaled by 1 / (1 - rate)
   kMaxPool = 7,        // padding never wins; ties go to the first element in row-major order
-  kAvgPool = 8,        // no padding
+  kAvgPool = 8,        // OpSpec::counts_padding
   kGlobalAvgPool = 9,  // spatial mean: (N,C,...) -> (N,C)
   kAdd = 10,           // two inputs of equal shape
   kFlatten = 11,       // (N,...) -> (N,F)
@@ -40,6 +40,9 @@ enum class OpKind : uint8_t {
   // Two inputs: of equal shape, or the second one (N,C), a factor for each channel of the first.
   kMultiply = 19,
   kConcat = 20,  // two inputs (N,C,...) with equal axes behind the channels: those of both
+  kSlice = 21,   // out_channels channels from `begin` on, of (N,C,...)
+  // Channel j * groups + g of the output is channel g * (C / groups) + j of the input (N,C,...).
+  kShuffle = 22,
 };
 
 // "conv", "linear", ...: the wire's name of an operator.
@@ -62,13 +65,13 @@ struct OpSpec {
   // Value ids inside the layer: 0 is the layer's input, j + 1 the output of op j. An op reads
   // earlier values only.
   std::vector<int32_t> inputs;
-  int64_t out_channels = 0;                // conv, linear and embedding (out features)
+  int64_t out_channels = 0;                // conv, slice, linear and embedding (out features)
   std::array<int64_t, 2> kernel = {1, 1};  // conv, pools; 1d uses [0]
   std::array<int64_t, 2> stride = {1, 1};
-  // Padding on both sides. conv: zeros; max pool: nothing, and less than the kernel. Others have
-  // none.
+  // Padding in front, and behind if padding_end does not say otherwise. conv: zeros; pools: nothing,
+  // and less than the kernel.
   std::array<int64_t, 2> padding = {0, 0};
-  int64_t groups = 1;     // conv
+  int64_t groups = 1;     // conv, shuffle
   bool bias = false;      // conv, linear
   double rate = 0;        // dropout: probability of a zero; leaky_relu: slope below 0; in [0, 1)
   double epsilon = 1e-5;  // batch norm, layer norm
@@ -80,6 +83,24 @@ struct OpSpec {
   int64_t heads = 0;       // attention
   std::string name;        // with which its tensors' names begin; empty: its index
   bool frozen = false;     // as LayerSpec::frozen, of this operator alone
+  std::array<int64_t, 2> padding_end = {-1, -1};  // conv, pools: behind; -1: as in front
+  std::array<int64_t, 2> dilation = {1, 1};       // conv: from one tap of the kernel to the next
+  int64_t begin = 0;                              // slice: the first channel
+  // avg pool: divides by all of its kernel, else by the part that lies inside the input.
+  bool counts_padding = false;
+
+  int64_t end_padding(int axis) const {
+    const auto a = static_cast<size_t>(axis);
+    return padding_end[a] < 0 ? padding[a] : padding_end[a];
+  }
+  // What the kernel covers.
+  int64_t extent(int axis) const {
+    const auto a = static_cast<size_t>(axis);
+    return (kernel[a] - 1) * dilation[a] + 1;
+  }
+  bool is_dilated() const { return dilation != std::array<int64_t, 2>{1, 1}; }
+  bool pads_by_side() const { return end_padding(0) != padding[0] || end_padding(1) != padding[1]; }
+  bool is_padded() const { return padding != std::array<int64_t, 2>{0, 0} || pads_by_side(); }
 
   friend bool operator==(const OpSpec&, const OpSpec&) = default;
 };
@@ -164,6 +185,9 @@ inline constexpr int64_t kMaxLabelsPerSample = int64_t{1} << 16;
 // (an unknown input id, a kernel larger than its input, channels not divisible by groups, a shape
 // over Shape::kMaxElements, ...).
 absl::StatusOr<LayerInfo> InferLayer(const LayerSpec& layer, const Shape& input);
+
+// The shape that one operator makes of its inputs, as InferLayer says; OpSpec::inputs is not read.
+absl::StatusOr<Shape> InferOutput(OpSpec op, absl::Span<const Shape> inputs);
 
 // InferLayer over all layers of the model; also requires the last output to be (batch, classes) or
 // (batch, positions, classes), and samples to be read as what they are: all by embeddings, or none.

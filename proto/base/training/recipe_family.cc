@@ -30,6 +30,8 @@ constexpr NumberFormat kSmallErrorNumbers = {.has_small_errors = true};
 constexpr NumberFormat kRangeNumbers = {.keeps_ranges = true};
 
 bool Always(const OpSpec& /*op*/) { return true; }
+bool IsDilated(const OpSpec& op) { return op.is_dilated(); }
+bool IsPadded(const OpSpec& op) { return op.is_padded(); }
 bool HasBias(const OpSpec& op) { return op.bias; }
 bool IsNotHalf(const OpSpec& op) { return op.rate != 0.5 && op.rate != 0; }
 bool WindowsOverlap(const OpSpec& op) {
@@ -45,12 +47,14 @@ constexpr absl::string_view kZeroReason =
 constexpr OperatorLimit kGridLimits[] = {{OpKind::kLinear, BeginsAtZero, kZeroReason}};
 constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kConv, HasBias, kBiasReason},
+    {OpKind::kConv, IsDilated, "integers have no dilated products; take --recipe fp32"},
     {OpKind::kLinear, HasBias, kBiasReason},
     {OpKind::kLinear, BeginsAtZero, kZeroReason},
     {OpKind::kBatchNorm, Always, "integers are not normalised; take a model without batch norm"},
     {OpKind::kRelu6, Always, "a bound of 6 means nothing to integers; take a model with relu"},
     {OpKind::kDropout, IsNotHalf, "the rate is not 0.5, which alone an exponent can undo"},
     {OpKind::kAvgPool, WindowsOverlap, "windows overlap"},
+    {OpKind::kAvgPool, IsPadded, "an exponent divides by whole windows alone; take --recipe fp32"},
     {OpKind::kEmbedding, Always, "tables are FP32; take --recipe fp32"},
     {OpKind::kLayerNorm, Always, "integers are not normalised; take --recipe fp32"},
     {OpKind::kGelu, Always, "integers have no such curve; take a model with relu"},
@@ -60,6 +64,8 @@ constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kLeakyRelu, Always, "integers have no such slope; take a model with relu"},
     {OpKind::kMultiply, Always, "activations are not multiplied in integers; take --recipe fp32"},
     {OpKind::kConcat, Always, "the parts have scales of their own; take --recipe fp32"},
+    {OpKind::kSlice, Always, "channels are not parted in integers; take --recipe fp32"},
+    {OpKind::kShuffle, Always, "channels are not shuffled in integers; take --recipe fp32"},
 };
 
 #define RUNNEL_RECIPE_FAMILY(Id, ...) RecipeFamily{__VA_ARGS__},

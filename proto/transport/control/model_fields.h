@@ -68,6 +68,9 @@ void ListFields(auto& list, OpSpec& op) {
       "rate", op.rate)("epsilon", op.epsilon)("momentum", op.momentum)("init", op.init)(
       "init_std", op.init_std)("rows", op.rows)("positions", op.positions)("heads", op.heads)(
       "name", op.name)("frozen", op.frozen);
+  Unsaid<int64_t, 2> padding_end = {op.padding_end, {-1, -1}}, dilation = {op.dilation, {1, 1}};
+  list("padding_end", padding_end)("dilation", dilation)("begin", op.begin)("counts_padding",
+                                                                            op.counts_padding);
 }
 
 void ListFields(auto& list, LayerSpec& layer) {

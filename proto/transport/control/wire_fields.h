@@ -46,6 +46,14 @@ template <typename T>
 inline constexpr bool kIsList<std::vector<T>> = true;
 template <typename T, size_t N>
 inline constexpr bool kIsList<std::array<T, N>> = true;
+// An array of which a message says nothing while it has its initial values, so that messages and
+// files are those of the time before the field.
+template <typename T, size_t N>
+struct Unsaid {
+  std::array<T, N>& values;
+  std::array<T, N> initial;
+};
+
 template <typename T>
 concept HasForm = requires {
   typename WireForm<T>::Form;
@@ -70,6 +78,11 @@ class FieldWriter {
   template <typename T>
   static void Put(const WireValue& to, std::optional<T>& value) {
     if (value.has_value()) Put(to, *value);
+  }
+
+  template <typename T, size_t N>
+  static void Put(const WireValue& to, Unsaid<T, N>& array) {
+    if (array.values != array.initial) Put(to, array.values);
   }
 
   template <typename T>
@@ -135,6 +148,16 @@ class FieldReader {
     for (from.index = at.index = 0; at.index < static_cast<int>(N); from.index = ++at.index)
       RUNNEL_RETURN_IF_ERROR(Take(from, at, list[at.index]));
     return absl::OkStatus();
+  }
+
+  template <typename T, size_t N>
+  static absl::Status Take(const WireValue& from, const FieldPath& at, Unsaid<T, N>& array) {
+    array.values = array.initial;
+    const int entries = from.message->GetReflection()->FieldSize(*from.message, from.field);
+    if (entries == 0) return absl::OkStatus();
+    if (entries == static_cast<int>(N)) return Take(from, at, array.values);
+    return absl::InvalidArgumentError(
+        absl::StrCat(at.text(), ": has ", entries, " entries, not 0 or ", N));
   }
 
   template <typename T>

@@ -153,6 +153,8 @@ TEST_F(OpenClActivationsTest, EveryInstructionGivesWhatRefGivesOfWidenedOperands
     const size_t choices = size_t{1} << row.inputs.size();
     for (uint64_t seed = 1; seed <= kSeeds * choices * (row.output ? 3 : 1); ++seed) {
       Case c = *MakeCase(row.code, seed);
+      const bool is_mean = c.attributes.kind == OpKind::kAvgPool;
+      if (c.attributes.is_dilated() || (is_mean && c.attributes.is_padded())) continue;  // refused
       SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", c.ToString()));
       std::vector<Stored> stored(c.inputs.size() + c.outputs.size(), Stored::kFloats);
       const uint64_t choice = row.output ? seed / 3 : seed;

@@ -1,5 +1,7 @@
 // Gates, and where branches of a network meet.
 
+#include <algorithm>
+
 #include "kernels/backends/cpu/fp32/elementwise.h"
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/ir/arithmetic/branch_math.h"
@@ -38,6 +40,14 @@ absl::Status Channels(const Call& call, bool last) {
   return OverSamples(call, planes, [&](const branch::Planes& part, int64_t sample) {
     branch::CopyChannels(call.in(0) + sample * from * planes.positions, from, last ? from - to : 0,
                          part, to, call.out(0) + sample * to * planes.positions, to, 0);
+  });
+}
+
+absl::Status Shuffle(const Call& call, int64_t groups) {
+  const branch::Planes planes = PlanesOf(call, call.in_shape(0));
+  return OverSamples(call, planes, [&](const branch::Planes& part, int64_t sample) {
+    const int64_t at = sample * planes.channels * planes.positions;
+    branch::ShuffleChannels(call.in(0) + at, part, groups, call.out(0) + at);
   });
 }
 
@@ -121,5 +131,36 @@ absl::Status ConcatForward(Calls calls) {
 
 absl::Status FirstChannels(Calls calls) { return Channels(calls[0], /*last=*/false); }
 absl::Status LastChannels(Calls calls) { return Channels(calls[0], /*last=*/true); }
+
+absl::Status SliceForward(Calls calls) {
+  const Call& call = calls[0];
+  const int64_t from = call.in_shape(0)[1], to = call.out_shape(0)[1];
+  const branch::Planes planes = PlanesOf(call, call.out_shape(0));
+  return OverSamples(call, planes, [&](const branch::Planes& part, int64_t sample) {
+    branch::CopyChannels(call.in(0) + sample * from * planes.positions, from,
+                         call.instruction->attributes.begin, part, to,
+                         call.out(0) + sample * to * planes.positions, to, 0);
+  });
+}
+
+absl::Status SliceInputGradient(Calls calls) {
+  const Call& call = calls[0];
+  const int64_t from = call.in_shape(0)[1], to = call.out_shape(0)[1];
+  const branch::Planes planes = PlanesOf(call, call.in_shape(0));
+  return OverSamples(call, planes, [&](const branch::Planes& part, int64_t sample) {
+    float* const dx = call.out(0) + sample * to * planes.positions;
+    std::fill_n(dx, part.samples * to * planes.positions, 0.0f);
+    branch::CopyChannels(call.in(0) + sample * from * planes.positions, from, 0, part, from, dx, to,
+                         call.instruction->attributes.begin);
+  });
+}
+
+absl::Status ShuffleForward(Calls calls) {
+  return Shuffle(calls[0], calls[0].instruction->attributes.groups);
+}
+// Groups of as many channels as there were groups.
+absl::Status ShuffleInputGradient(Calls calls) {
+  return Shuffle(calls[0], calls[0].in_shape(0)[1] / calls[0].instruction->attributes.groups);
+}
 
 }  // namespace runnel::fp32

@@ -19,13 +19,20 @@ bool IsDepthwise(const Call& call, const Shape& x, const Shape& y) {
   return groups > 1 && groups == x[1] && groups == y[1];
 }
 
+AxisWindow RowsOf(const Window& w, const Image& x, const Image& y) {
+  return {x.h, y.h, w.kh, w.sh, w.ph, w.dh};
+}
+AxisWindow ColumnsOf(const Window& w, const Image& x, const Image& y) {
+  return {x.w, y.w, w.kw, w.sw, w.pw, w.dw};
+}
+
 ConvProduct ForwardProduct(const Call& call) {
   ConvProduct conv;
   const Window window = WindowOf(call.instruction->attributes, call.in_shape(0));
   conv.source = ImageOf(call.in_shape(0));
   conv.target = ImageOf(call.out_shape(0));
-  conv.h = ForwardAxis(conv.source.h, conv.target.h, window.kh, window.sh, window.ph);
-  conv.w = ForwardAxis(conv.source.w, conv.target.w, window.kw, window.sw, window.pw);
+  conv.h = ForwardAxis(RowsOf(window, conv.source, conv.target));
+  conv.w = ForwardAxis(ColumnsOf(window, conv.source, conv.target));
   conv.groups = call.instruction->attributes.groups;
   conv.kernel_w = window.kw;
   conv.tap_count = window.kh * window.kw;
@@ -40,8 +47,8 @@ ConvProduct BackwardProduct(const Call& call) {
   const Window window = WindowOf(call.instruction->attributes, call.in_shape(0));
   conv.source = ImageOf(call.in_shape(0));
   conv.target = ImageOf(call.out_shape(0));
-  conv.h = GradientAxis(conv.target.h, conv.source.h, window.kh, window.sh, window.ph);
-  conv.w = GradientAxis(conv.target.w, conv.source.w, window.kw, window.sw, window.pw);
+  conv.h = GradientAxis(RowsOf(window, conv.target, conv.source));
+  conv.w = GradientAxis(ColumnsOf(window, conv.target, conv.source));
   conv.groups = call.instruction->attributes.groups;
   conv.kernel_w = window.kw;
   conv.tap_count = window.kh * window.kw;
@@ -56,8 +63,8 @@ WeightGradient GradientOf(const Call& call) {
   const Window window = WindowOf(call.instruction->attributes, call.in_shape(1));
   g.x_image = ImageOf(call.in_shape(1));
   g.y_image = ImageOf(call.in_shape(0));
-  g.h = ForwardAxis(g.x_image.h, g.y_image.h, window.kh, window.sh, window.ph);
-  g.w = ForwardAxis(g.x_image.w, g.y_image.w, window.kw, window.sw, window.pw);
+  g.h = ForwardAxis(RowsOf(window, g.x_image, g.y_image));
+  g.w = ForwardAxis(ColumnsOf(window, g.x_image, g.y_image));
   g.groups = call.instruction->attributes.groups;
   g.dweight = call.out(0);
   return g;
@@ -76,7 +83,7 @@ ConvProduct LinearProduct(const Call& call) {
   ConvProduct conv;
   conv.source = ImageOf(call.in_shape(0));
   conv.target = ImageOf(call.out_shape(0));
-  conv.h = conv.w = ForwardAxis(1, 1, 1, 1, 0);
+  conv.h = conv.w = ForwardAxis({});
   conv.weight = call.in(1);
   conv.y = call.out(0);
   return conv;
@@ -180,7 +187,7 @@ absl::Status LinearWeightGradient(Calls calls) {
   WeightGradient g;
   g.x_image = ImageOf(call.in_shape(1));
   g.y_image = ImageOf(call.in_shape(0));
-  g.h = g.w = ForwardAxis(1, 1, 1, 1, 0);
+  g.h = g.w = ForwardAxis({});
   g.dweight = call.out(0);
   RunWeightGradient(call, g, RowSource::Plain(call.in(1), g.x_image.c),
                     RowSource::Plain(call.in(0), g.y_image.c));

@@ -8,13 +8,14 @@
 
 namespace runnel::fp32 {
 
-// Targets target_begin + i * target_step, i < count. Each reads `taps` neighbouring source
-// positions from source_begin + i * source_step on; the j-th of them meets kernel position
-// tap_begin + j * tap_step.
+// Targets target_begin + i * target_step, i < count. Each reads `taps` source positions from
+// source_begin + i * source_step on, source_gap from one to the next; the j-th of them meets kernel
+// position tap_begin + j * tap_step.
 struct AxisPass {
   int64_t target_begin = 0, target_step = 1, count = 0;
   int64_t source_begin = 0, source_step = 1;
   int64_t taps = 0, tap_begin = 0, tap_step = 1;
+  int64_t source_gap = 1;
 };
 
 // Neighbouring targets [begin, begin + count) of a pass whose taps [tap, tap + taps) lie inside the
@@ -36,10 +37,15 @@ struct Axis {
   bool inside() const { return low >= 0 && high <= source; }
 };
 
+// A convolution's window along the axis. Padding is in front; behind lies what `out` leaves.
+struct AxisWindow {
+  int64_t in = 1, out = 1;  // positions of x and y
+  int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+};
 // Source x, target y.
-Axis ForwardAxis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding);
+Axis ForwardAxis(const AxisWindow& window);
 // Source dy, target dx: one pass for each remainder of (position + padding) by the stride. Targets
 // that no kernel position reaches belong to a pass without taps.
-Axis GradientAxis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding);
+Axis GradientAxis(const AxisWindow& window);
 
 }  // namespace runnel::fp32

@@ -60,22 +60,23 @@ ConvRunner::Pass ConvRunner::MakePass(const AxisPass& h, const AxisPass& w, int6
   pass.depth = static_cast<int64_t>(pass.taps.size()) * source_channels_;
   for (const AxisPart& part_h : PartsInside(h, conv_.source.h)) {
     for (const AxisPart& part_w : PartsInside(w, conv_.source.w)) {
-      pass.parts.push_back(MakePart(w, part_h, part_w));
+      pass.parts.push_back(MakePart(h, w, part_h, part_w));
     }
   }
   return pass;
 }
 
 // Segments count from the first pixel that is read.
-ConvRunner::Part ConvRunner::MakePart(const AxisPass& w, const AxisPart& part_h,
+ConvRunner::Part ConvRunner::MakePart(const AxisPass& h, const AxisPass& w, const AxisPart& part_h,
                                       const AxisPart& part_w) const {
   Part part = {part_h, part_w, {}};
   // Without groups, neighbouring pixels' channels are one run.
-  const int64_t pixels = conv_.groups > 1 ? 1 : part_w.taps;
+  const int64_t pixels = conv_.groups > 1 || w.source_gap > 1 ? 1 : part_w.taps;
   for (int64_t i = 0; i < part_h.taps; ++i) {
     for (int64_t j = 0; j < part_w.taps; j += pixels) {
       const int64_t tap = (part_h.tap + i) * w.taps + part_w.tap + j;
-      part.segments.push_back({.offset = (i * conv_.source.w + j) * conv_.source.c,
+      const int64_t pixel = i * h.source_gap * conv_.source.w + j * w.source_gap;
+      part.segments.push_back({.offset = pixel * conv_.source.c,
                                .length = pixels * source_channels_,
                                .depth = tap * source_channels_});
     }
@@ -162,11 +163,12 @@ int64_t ConvRunner::PointAtPart(const Pass& pass, const Part& part, const float*
   }
   const AxisPass &h = *pass.h, &w = *pass.w;
   const bool reads = !part.segments.empty();
-  const int64_t left = w.source_begin + part.w.begin * w.source_step + part.w.tap;
+  const int64_t left = w.source_begin + part.w.begin * w.source_step + part.w.tap * w.source_gap;
   int64_t row = 0;
   for (int64_t n = 0; n < count; ++n) {
     for (int64_t i = part.h.begin; i < part.h.begin + part.h.count; ++i) {
-      const int64_t top = n * conv_.source.h + h.source_begin + i * h.source_step + part.h.tap;
+      const int64_t top =
+          n * conv_.source.h + h.source_begin + i * h.source_step + part.h.tap * h.source_gap;
       const int64_t from = reads ? top * conv_.source.w + left : 0;
       const int64_t step = reads ? w.source_step : 0;
       const int64_t to =

@@ -106,7 +106,8 @@ class ConvRunner {
   };
 
   Pass MakePass(const AxisPass& h, const AxisPass& w, int64_t group) const;
-  Part MakePart(const AxisPass& w, const AxisPart& part_h, const AxisPart& part_w) const;
+  Part MakePart(const AxisPass& h, const AxisPass& w, const AxisPart& part_h,
+                const AxisPart& part_w) const;
   void PackPass(const Pass& pass);
   void MakeBuffers(int64_t block);
   void PointAt(const Pass& pass, const float* x, int64_t count, float* y, const Buffers& b) const;

@@ -159,10 +159,12 @@ WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradien
 // The rows of the sums as segments of a window.
 void WeightGradientRunner::CutRows() {
   dy_segments_.push_back({0, g_.outs()});
-  for (int64_t i = 0; i < g_.h.passes[0].taps; ++i) {
-    for (int64_t j = 0; j < g_.w.passes[0].taps; ++j) {
-      if (g_.groups > 1 || skips_ || j == 0) {
-        x_segments_.push_back({(i * pairs_.row_pixels() + j) * g_.x_image.c, g_.ins()});
+  const AxisPass &h = g_.h.passes[0], &w = g_.w.passes[0];
+  for (int64_t i = 0; i < h.taps; ++i) {
+    for (int64_t j = 0; j < w.taps; ++j) {
+      if (g_.groups > 1 || skips_ || j == 0 || w.source_gap > 1) {
+        const int64_t pixel = i * h.source_gap * pairs_.row_pixels() + j * w.source_gap;
+        x_segments_.push_back({pixel * g_.x_image.c, g_.ins()});
       } else {
         x_segments_.back().length += g_.ins();
       }

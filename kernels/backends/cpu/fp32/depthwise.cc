@@ -70,6 +70,7 @@ void DepthwiseRunner::RunPadded(const float* padded, int64_t image) const {
     row.taps_h = pass.h->taps;
     row.taps_w = pass.w->taps;
     row.stride = pass.w->source_step;
+    row.gap = pass.w->source_gap;
     row.weight = pass.weight;
     row.bias = conv_.bias;
     row.channels = conv_.source.c;
@@ -78,7 +79,8 @@ void DepthwiseRunner::RunPadded(const float* padded, int64_t image) const {
     const int64_t left = (pass.w->source_begin - conv_.w.low) * conv_.source.c;
     for (int64_t i = 0; i < pass.h->count; ++i) {
       const int64_t top = pass.h->source_begin + i * pass.h->source_step - conv_.h.low;
-      for (int64_t t = 0; t < pass.h->taps; ++t) rows[t] = padded + (top + t) * row_floats() + left;
+      for (int64_t t = 0; t < pass.h->taps; ++t)
+        rows[t] = padded + (top + t * pass.h->source_gap) * row_floats() + left;
       const int64_t target =
           (pass.h->target_begin + i * pass.h->target_step) * conv_.target.w + pass.w->target_begin;
       row.y = y + target * conv_.target.c;
@@ -131,6 +133,8 @@ void DepthwiseGradientRunner::Add(const RowSource& x, const float* dy, int64_t i
                             .taps_w = g_.w.passes[0].taps,
                             .stride_h = g_.h.passes[0].source_step,
                             .stride_w = g_.w.passes[0].source_step,
+                            .gap_h = g_.h.passes[0].source_gap,
+                            .gap_w = g_.w.passes[0].source_gap,
                             .channels = channels_,
                             .sums = part_};
   const int64_t unit = call_.kernels().width;

@@ -87,11 +87,11 @@ struct Normalisation {
 };
 
 // One row of outputs of a depthwise convolution, from `taps_h` rows of a padded input.
-// Output column o, tap (i, j) reads column o * stride + j of rows[i].
+// Output column o, tap (i, j) reads column o * stride + j * gap of rows[i].
 struct DepthwiseRow {
   const float* const* rows = nullptr;
   int64_t taps_h = 0, taps_w = 0;
-  int64_t stride = 1;
+  int64_t stride = 1, gap = 1;
   const float* weight = nullptr;  // (taps, C)
   const float* bias = nullptr;    // by channel, or null
   int64_t channels = 0;
@@ -101,7 +101,7 @@ struct DepthwiseRow {
 };
 
 // sums (taps, C) += products of output rows dy with the padded input: output row r, tap (i, j)
-// meets input row r * stride_h + i.
+// meets input row r * stride_h + i * gap_h, and columns likewise.
 struct DepthwiseOuter {
   const float* dy = nullptr;  // (rows, columns, C)
   const float* x = nullptr;   // padded, rows of x_row floats
@@ -109,6 +109,7 @@ struct DepthwiseOuter {
   int64_t rows = 0, columns = 0;
   int64_t taps_h = 0, taps_w = 0;
   int64_t stride_h = 1, stride_w = 1;
+  int64_t gap_h = 1, gap_w = 1;
   int64_t channels = 0;
   int64_t channel_begin = 0, channel_end = 0;
   float* sums = nullptr;

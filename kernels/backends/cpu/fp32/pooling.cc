@@ -19,6 +19,32 @@ Pool PoolOf(const Call& call, const Shape& x, const Shape& y) {
   return {ImageOf(x), ImageOf(y), WindowOf(call.instruction->attributes, x)};
 }
 
+// The part of an output's window that lies inside the plane; never empty.
+struct WindowPart {
+  int64_t top, bottom, left, right;
+
+  WindowPart(const Pool& p, int64_t o) {
+    const int64_t h = o / p.y.w * p.window.sh - p.window.ph;
+    const int64_t w = o % p.y.w * p.window.sw - p.window.pw;
+    top = std::max<int64_t>(h, 0);
+    bottom = std::min(h + p.window.kh, p.x.h);
+    left = std::max<int64_t>(w, 0);
+    right = std::min(w + p.window.kw, p.x.w);
+  }
+  // body(position in the plane), in ascending order.
+  template <typename Body>
+  void ForPositions(const Pool& p, const Body& body) const {
+    for (int64_t h = top; h < bottom; ++h) {
+      for (int64_t w = left; w < right; ++w) body(h * p.x.w + w);
+    }
+  }
+  // What a mean multiplies the sum with.
+  float Share(const Pool& p, const OpSpec& op) const {
+    const int64_t inside = (bottom - top) * (right - left);
+    return 1.0f / static_cast<float>(op.counts_padding ? p.window.kh * p.window.kw : inside);
+  }
+};
+
 void MaxPoolSample(const Kernels& kernels, const Pool& p, const float* x, float* y,
                    uint8_t* indices, int32_t* where) {
   const int64_t channels = p.x.c;
@@ -95,18 +121,16 @@ absl::Status MaxPoolInputGradient(Calls calls) {
 absl::Status AvgPoolForward(Calls calls) {
   const Call& call = calls[0];
   const Pool p = PoolOf(call, call.in_shape(0), call.out_shape(0));
-  const int64_t channels = p.x.c, area = p.window.kh * p.window.kw;
+  const int64_t channels = p.x.c;
   ParallelFor(call.machine, p.x.n, [&](int, int64_t begin, int64_t end) {
     for (int64_t o = begin * p.y.positions(); o < end * p.y.positions(); ++o) {
-      const int64_t n = o / p.y.positions(), at = o % p.y.positions();
-      const int64_t top = at / p.y.w * p.window.sh, left = at % p.y.w * p.window.sw;
+      const WindowPart part(p, o % p.y.positions());
+      const float* x = call.in(0) + o / p.y.positions() * p.x_size();
       float* y = call.out(0) + o * channels;
       std::fill_n(y, channels, 0.0f);
-      for (int64_t k = 0; k < area; ++k) {
-        const int64_t h = top + k / p.window.kw, w = left + k % p.window.kw;
-        call.kernels().add(y, call.in(0) + ((n * p.x.h + h) * p.x.w + w) * channels, channels, y);
-      }
-      call.kernels().scale(y, channels, 1.0f / static_cast<float>(area), y);
+      part.ForPositions(p,
+                        [&](int64_t at) { call.kernels().add(y, x + at * channels, channels, y); });
+      call.kernels().scale(y, channels, part.Share(p, call.instruction->attributes), y);
     }
   });
   return absl::OkStatus();
@@ -115,7 +139,7 @@ absl::Status AvgPoolForward(Calls calls) {
 absl::Status AvgPoolInputGradient(Calls calls) {
   const Call& call = calls[0];
   const Pool p = PoolOf(call, call.out_shape(0), call.in_shape(0));
-  const int64_t channels = p.x.c, area = p.window.kh * p.window.kw;
+  const int64_t channels = p.x.c;
   float* shares = call.Take<float>(call.machine.workers() * channels);
   ParallelFor(call.machine, p.x.n, [&](int worker, int64_t begin, int64_t end) {
     float* share = shares + worker * channels;
@@ -123,13 +147,12 @@ absl::Status AvgPoolInputGradient(Calls calls) {
       float* dx = call.out(0) + n * p.x_size();
       std::fill_n(dx, p.x_size(), 0.0f);
       for (int64_t o = 0; o < p.y.positions(); ++o) {
-        const int64_t top = o / p.y.w * p.window.sh, left = o % p.y.w * p.window.sw;
+        const WindowPart part(p, o);
         call.kernels().scale(call.in(0) + (n * p.y.positions() + o) * channels, channels,
-                             1.0f / static_cast<float>(area), share);
-        for (int64_t k = 0; k < area; ++k) {
-          const int64_t at = (top + k / p.window.kw) * p.x.w + left + k % p.window.kw;
+                             part.Share(p, call.instruction->attributes), share);
+        part.ForPositions(p, [&](int64_t at) {
           call.kernels().add(dx + at * channels, share, channels, dx + at * channels);
-        }
+        });
       }
     }
   });

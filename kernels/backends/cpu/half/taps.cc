@@ -23,8 +23,8 @@ Walk::Walk(const Conv& conv, bool backward) : conv_(conv), backward_(backward) {
       set.rows = (target().h - h + step_h - 1) / step_h;
       set.columns = (target().w - w + step_w - 1) / step_w;
       for (int64_t tap = 0; tap < conv.taps(); ++tap) {
-        if ((h + window.ph - tap / window.kw) % step_h == 0 &&
-            (w + window.pw - tap % window.kw) % step_w == 0)
+        if ((h + window.ph - tap / window.kw * window.dh) % step_h == 0 &&
+            (w + window.pw - tap % window.kw * window.dw) % step_w == 0)
           set.taps.push_back(tap);
       }
     }
@@ -39,7 +39,7 @@ int64_t Walk::TargetOf(const TargetSet& set, int64_t i) const {
 
 int64_t Walk::SourceOf(int64_t n, int64_t h, int64_t w, int64_t tap) const {
   const Window& window = conv_.window;
-  const int64_t kh = tap / window.kw, kw = tap % window.kw;
+  const int64_t kh = tap / window.kw * window.dh, kw = tap % window.kw * window.dw;
   // A backward's difference is a multiple of the stride, and so is one below 0.
   const int64_t at_h =
       backward_ ? (h + window.ph - kh) / window.sh : h * window.sh + kh - window.ph;

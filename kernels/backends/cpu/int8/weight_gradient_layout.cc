@@ -25,7 +25,9 @@ int64_t PixelSteps() {
 }
 
 PixelMode ModeOf(const Int8Kernels& kernels, const ConvShape& shape) {
-  const bool one_by_one = shape.taps() == 1 && shape.pad_h == 0 && shape.pad_w == 0;
+  // Padding behind alone makes more outputs than inputs.
+  const bool one_by_one = shape.taps() == 1 && shape.pad_h == 0 && shape.pad_w == 0 &&
+                          shape.out_h <= shape.in_h && shape.out_w <= shape.in_w;
   if (one_by_one && shape.stride_h == 1 && shape.stride_w == 1) return PixelMode::kFlat;
   const int64_t images = RoundUp(shape.batch, kernels.k_group);
   const bool wasteful = (images - shape.batch) * 4 > shape.batch;

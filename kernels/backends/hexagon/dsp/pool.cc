@@ -17,8 +17,8 @@ bool LayOutPlanes(Machine& machine, const DspOp& op, uint8_t fill, int ph, int p
   ImageLayout layout;
   layout.top = ph;
   layout.left = pw;
-  layout.rows = op.x.h + 2 * ph;
-  layout.columns = op.x.w + 2 * pw;
+  layout.rows = Max(op.x.h + 2 * ph, (op.y.h - 1) * op.window.sh + op.window.kh);
+  layout.columns = Max(op.x.w + 2 * pw, (op.y.w - 1) * op.window.sw + op.window.kw);
   layout.phases = op.window.sw;
   layout.fill = fill;
   if (!LayOut(machine, machine.data<uint8_t>(op.in[0]), PlanesOf(op.x), layout, images)) {

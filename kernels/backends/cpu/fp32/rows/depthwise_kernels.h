@@ -57,7 +57,7 @@ void DepthwiseAny(const DepthwiseRow& d, int64_t c, int lanes) {
       const float* x = d.rows[i] + o * d.stride * d.channels + c;
       const float* w = d.weight + i * d.taps_w * d.channels + c;
       for (int64_t j = 0; j < d.taps_w; ++j) {
-        sum = V::Fma(LoadLanes<V, PART>(x + j * d.channels, lanes),
+        sum = V::Fma(LoadLanes<V, PART>(x + j * d.gap * d.channels, lanes),
                      LoadLanes<V, PART>(w + j * d.channels, lanes), sum);
       }
     }
@@ -67,7 +67,7 @@ void DepthwiseAny(const DepthwiseRow& d, int64_t c, int lanes) {
 
 template <typename V, bool PART>
 void DepthwiseTile(const DepthwiseRow& d, int64_t c, int lanes) {
-  const bool square3 = d.taps_h == 3 && d.taps_w == 3;
+  const bool square3 = d.taps_h == 3 && d.taps_w == 3 && d.gap == 1;
   if (square3 && d.stride == 1) {
     Depthwise3x3<V, 1, PART>(d, c, lanes);
   } else if (square3 && d.stride == 2) {
@@ -117,7 +117,8 @@ void DepthwiseOuterAny(const DepthwiseOuter& d, int64_t c, int lanes) {
     typename V::Reg sum = LoadLanes<V, PART>(d.sums + t * d.channels + c, lanes);
     for (int64_t r = 0; r < d.rows; ++r) {
       const float* dy = d.dy + r * d.columns * d.channels + c;
-      const float* x = d.x + (r * d.stride_h + i) * d.x_row + j * d.channels + c;
+      const float* x =
+          d.x + (r * d.stride_h + i * d.gap_h) * d.x_row + j * d.gap_w * d.channels + c;
       for (int64_t o = 0; o < d.columns; ++o) {
         sum = V::Fma(LoadLanes<V, PART>(dy + o * d.channels, lanes),
                      LoadLanes<V, PART>(x + o * d.stride_w * d.channels, lanes), sum);
@@ -129,7 +130,7 @@ void DepthwiseOuterAny(const DepthwiseOuter& d, int64_t c, int lanes) {
 
 template <typename V, bool PART>
 void DepthwiseOuterTile(const DepthwiseOuter& d, int64_t c, int lanes) {
-  if (d.taps_h == 3 && d.taps_w == 3) {
+  if (d.taps_h == 3 && d.taps_w == 3 && d.gap_h == 1 && d.gap_w == 1) {
     DepthwiseOuter3x3<V, PART>(d, c, lanes);
   } else {
     DepthwiseOuterAny<V, PART>(d, c, lanes);

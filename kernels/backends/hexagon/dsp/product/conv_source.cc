@@ -10,8 +10,8 @@ ImageLayout ForwardLayout(const DspOp& op) {
   ImageLayout layout;
   layout.top = w.ph;
   layout.left = w.pw;
-  layout.rows = op.x.h + 2 * w.ph;
-  layout.columns = op.x.w + 2 * w.pw;
+  layout.rows = Max(op.x.h + 2 * w.ph, (op.y.h - 1) * w.sh + w.kh);
+  layout.columns = Max(op.x.w + 2 * w.pw, (op.y.w - 1) * w.sw + w.kw);
   layout.phases = w.sw;
   return layout;
 }
