@@ -40,7 +40,7 @@ MODELS = ("residual", "squeezenet1_1", "mobilenet_v3_small", "mnasnet0_5", "mobi
 # Side of the pictures, samples a step, most steps. vgg11_bn's mean over 7 x 7 is one only at 224.
 SIZES = {"vgg11_bn": (224, 10, 2)}
 # Where steps of RATE amplify PyTorch's own rounding to more than LOSS_LIMIT.
-RATES = {"mnasnet0_5": 3e-7, "mobilenet_v2": 3e-5, "resnet50": 3e-6}
+RATES = {"mnasnet0_5": 1e-7, "mobilenet_v2": 3e-5, "resnet50": 3e-6}
 # May be refused: a block is one layer, with more operators than a layer may have.
 MAY_BE_REFUSED = {"densenet121"}
 COLUMNS = ("steps", "cut points", "first loss", "loss of a step", "PyTorch's own rounding", "PyTorch",
