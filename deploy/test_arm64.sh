@@ -42,7 +42,7 @@ case "${1:-}" in
     ;;
   --quick)
     processors=("${processors[0]}")
-    left_out+='|cpu_fp32_fusion|dorefa|rescale_bytes|niti_bytes|inference|compiler|batch_split|mixed_backend|optimizer'
+    left_out+='|cpu_fp32_fusion|dorefa|sbm|rescale_bytes|niti_bytes|inference|compiler|batch_split|mixed_backend|optimizer'
     folders=(compress conformance kernels)
     export RUNNEL_CASES_PERCENT=12
     export GTEST_FILTER='-*WidePassesInt32*:*WideWeightGradient*:*WhateverTheCache*:*OfATypicalTensor*:*_threads3:*NetsEndWith*:*LeNetLearns*:*UpdatesInTheBackward*'
