@@ -3,6 +3,14 @@
 #include "absl/strings/str_cat.h"
 
 namespace runnel {
+namespace {
+
+bool IsFloat(OpCode code) {
+  const Numbers numbers = TraitsOf(code).numbers;
+  return numbers == Numbers::kFloats || numbers == Numbers::kGridFloats;
+}
+
+}  // namespace
 
 absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, const Recipe& recipe,
                                                  const StagePrograms& programs) {
@@ -45,7 +53,7 @@ absl::Status CheckWindows(const BackendTraits& traits, const Program& program) {
   const auto missing = [&](const Instruction& instruction) -> absl::string_view {
     const OpSpec& op = instruction.attributes;
     if (TraitsOf(instruction.code).shapes.x == Operand::kNone) return "";
-    const bool is_float = TraitsOf(instruction.code).numbers == Numbers::kFloats;
+    const bool is_float = IsFloat(instruction.code);
     const bool is_mean = op.kind == OpKind::kAvgPool && op.is_padded();
     if (op.kind == OpKind::kConv && op.is_dilated() && !(traits.dilates && is_float))
       return "dilated convolutions";
@@ -61,7 +69,7 @@ absl::Status CheckWindows(const BackendTraits& traits, const Program& program) {
       if (what.empty()) continue;
       return absl::UnimplementedError(absl::StrCat(
           "backend ", traits.name, " has no ", what,
-          TraitsOf(instruction.code).numbers == Numbers::kFloats ? "" : " of integers",
+          IsFloat(instruction.code) ? "" : " of integers",
           IsHalf(program.values) ? " of halves" : "", " (", Name(instruction.code), ", layer ",
           instruction.layer, ", op ", instruction.op, "); take --backend cpu --recipe fp32"));
     }

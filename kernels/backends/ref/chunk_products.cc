@@ -37,7 +37,7 @@ int64_t InputOf(const Window& window, int64_t out, int64_t tap) {
 
 // The output that reads an input at a tap of one axis; -1: none.
 int64_t OutputOn(const Axis& axis, int64_t in, int64_t tap) {
-  const int64_t from = in + axis.padding - tap;
+  const int64_t from = in + axis.padding - tap * axis.dilation;
   return from >= 0 && from % axis.stride == 0 && from / axis.stride < axis.out ? from / axis.stride
                                                                                : -1;
 }

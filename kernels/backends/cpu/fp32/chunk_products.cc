@@ -95,8 +95,8 @@ struct Patches {
   const float* x;  // of the group's first channel
 
   float At(const PlanePosition& out, const PlanePosition& tap) const {
-    const int64_t h = out.h * g.window.sh + tap.h - g.window.ph;
-    const int64_t w = out.w * g.window.sw + tap.w - g.window.pw;
+    const int64_t h = out.h * g.window.sh + tap.h * g.window.dh - g.window.ph;
+    const int64_t w = out.w * g.window.sw + tap.w * g.window.dw - g.window.pw;
     const bool inside = h >= 0 && h < g.x.h && w >= 0 && w < g.x.w;
     return inside ? x[((out.plane * g.x.c + tap.plane) * g.x.h + h) * g.x.w + w] : 0.0f;
   }
@@ -137,7 +137,8 @@ struct ReaderRows {
     const PlanePosition tap(term, g.window.kh, g.window.kw);
     PlanePosition in(first, g.x.h, g.x.w);
     for (int64_t i = 0; i < count; ++i, in.Next(g.x.h, g.x.w)) {
-      const int64_t h = in.h + g.window.ph - tap.h, w = in.w + g.window.pw - tap.w;
+      const int64_t h = in.h + g.window.ph - tap.h * g.window.dh;
+      const int64_t w = in.w + g.window.pw - tap.w * g.window.dw;
       const int64_t oh = h / g.window.sh, ow = w / g.window.sw;
       const bool exists = h >= 0 && w >= 0 && oh * g.window.sh == h && ow * g.window.sw == w &&
                           oh < g.y.h && ow < g.y.w;
