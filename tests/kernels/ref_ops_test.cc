@@ -294,7 +294,10 @@ TEST(RefPool, OverlappingWindows1d) {
   RUN_OK(OpCode::kMaxPoolInputGradient, spec, {&dy, &indices}, {&dx});
   EXPECT_THAT(dx.values(), ElementsAre(0, 0, 111, 0, 0));
   spec.kind = OpKind::kAvgPool;
-  spec.padding = {1, 1};  // average pools ignore it
+  spec.padding = {1, 0};  // a mean of what is there
+  RUN_OK(OpCode::kAvgPoolForward, spec, {&x}, {&y});
+  EXPECT_THAT(y.values(), ElementsAre(1.5, 4, FloatNear(14.0f / 3, 1e-6)));
+  spec.padding = {0, 0};
   RUN_OK(OpCode::kAvgPoolForward, spec, {&x}, {&y});
   EXPECT_THAT(y.values(), ElementsAre(4, FloatNear(14.0f / 3, 1e-6), FloatNear(16.0f / 3, 1e-6)));
   dy = Floats({1, 1, 3}, {3, 6, 9});
