@@ -6,7 +6,9 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backends/backend.h"
+#include "partition/zoo/zoo.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
 namespace runnel {
@@ -64,6 +66,27 @@ inline Trained TrainOnGrids(const Training& t) {
   }
   result.parameters = pipeline->Tensors(Storage::kParameters);
   return result;
+}
+
+// `recipe` gives the same parameters whatever cut and wherever its steps are, of this model and of
+// random ones, and not those of recipe `other`.
+inline void ExpectCutsChangeNoByte(const char* name, const char* recipe, const char* other) {
+  for (uint64_t seed = 0; seed <= 3; ++seed) {
+    const ModelSpec model = seed == 0 ? *MakeModel(name) : RandomModel(seed);
+    if (model.layer_count() < 2) continue;
+    Training training = {.model = model, .recipe = recipe, .count = 2};
+    const Trained whole = TrainOnGrids(training);
+    if (seed == 0) {
+      training.recipe = other;
+      EXPECT_NE(TrainOnGrids(training).parameters, whole.parameters);
+      training.recipe = recipe;
+    }
+    training.steps = Steps::kAlone;
+    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
+    training.steps = Steps::kApart;
+    training.cuts = {model.layer_count() / 2};
+    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
+  }
 }
 
 }  // namespace runnel

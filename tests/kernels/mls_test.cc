@@ -119,22 +119,7 @@ TEST(Mls, RoundsWithoutBias) {
 }
 
 TEST(Mls, CutsAndUpdatesInTheBackwardChangeNoByte) {
-  for (uint64_t seed = 0; seed <= 3; ++seed) {
-    const ModelSpec model = seed == 0 ? *MakeModel("lenet") : RandomModel(seed);
-    if (model.layer_count() < 2) continue;
-    Training training = {.model = model, .recipe = "mls:2,1", .count = 2};
-    const Trained whole = TrainOnGrids(training);
-    if (seed == 0) {
-      training.recipe = "fp32";
-      EXPECT_NE(TrainOnGrids(training).parameters, whole.parameters);
-      training.recipe = "mls:2,1";
-    }
-    training.steps = Steps::kAlone;
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-    training.steps = Steps::kApart;
-    training.cuts = {training.model.layer_count() / 2};
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-  }
+  ExpectCutsChangeNoByte("lenet", "mls:2,1", /*other=*/"fp32");
 }
 
 TEST(Mls, LeNetLearnsOnBothBackends) {

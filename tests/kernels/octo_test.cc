@@ -86,22 +86,7 @@ TEST(Octo, ErrorsOfZerosStay) {
 }
 
 TEST(Octo, CutsAndUpdatesInTheBackwardChangeNoByte) {
-  for (uint64_t seed = 0; seed <= 3; ++seed) {
-    const ModelSpec model = seed == 0 ? *MakeModel("lenet") : RandomModel(seed);
-    if (model.layer_count() < 2) continue;
-    Training training = {.model = model, .recipe = "octo", .count = 2};
-    const Trained whole = TrainOnGrids(training);
-    if (seed == 0) {
-      training.recipe = "fp32";
-      EXPECT_NE(TrainOnGrids(training).parameters, whole.parameters);
-      training.recipe = "octo";
-    }
-    training.steps = Steps::kAlone;
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-    training.steps = Steps::kApart;
-    training.cuts = {training.model.layer_count() / 2};
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-  }
+  ExpectCutsChangeNoByte("lenet", "octo", /*other=*/"fp32");
 }
 
 TEST(Octo, LeNetLearnsOnBothBackends) {

@@ -101,22 +101,7 @@ TEST(RangeNorm, OneElementAndEqualOnesStayFinite) {
 }
 
 TEST(RangeNorm, CutsAndUpdatesInTheBackwardChangeNoByte) {
-  for (uint64_t seed = 0; seed <= 3; ++seed) {
-    const ModelSpec model = seed == 0 ? *MakeModel("resnet8") : RandomModel(seed);
-    if (model.layer_count() < 2) continue;
-    Training training = {.model = model, .recipe = "sbm_range:8,8,8", .count = 2};
-    const Trained whole = TrainOnGrids(training);
-    if (seed == 0) {
-      training.recipe = "sbm:8,8,8";
-      EXPECT_NE(TrainOnGrids(training).parameters, whole.parameters);
-      training.recipe = "sbm_range:8,8,8";
-    }
-    training.steps = Steps::kAlone;
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-    training.steps = Steps::kApart;
-    training.cuts = {training.model.layer_count() / 2};
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-  }
+  ExpectCutsChangeNoByte("resnet8", "sbm_range:8,8,8", /*other=*/"sbm:8,8,8");
 }
 
 TEST(RangeNorm, ResNet8LearnsOnBothBackends) {

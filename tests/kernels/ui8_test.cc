@@ -140,22 +140,7 @@ TEST(Ui8, WeightGradientsAreScaledByTheDeviation) {
 }
 
 TEST(Ui8, CutsAndUpdatesInTheBackwardChangeNoByte) {
-  for (uint64_t seed = 0; seed <= 3; ++seed) {
-    const ModelSpec model = seed == 0 ? *MakeModel("lenet") : RandomModel(seed);
-    if (model.layer_count() < 2) continue;
-    Training training = {.model = model, .recipe = "ui8", .count = 2};
-    const Trained whole = TrainOnGrids(training);
-    if (seed == 0) {
-      training.recipe = "fp32";
-      EXPECT_NE(TrainOnGrids(training).parameters, whole.parameters);
-      training.recipe = "ui8";
-    }
-    training.steps = Steps::kAlone;
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-    training.steps = Steps::kApart;
-    training.cuts = {training.model.layer_count() / 2};
-    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
-  }
+  ExpectCutsChangeNoByte("lenet", "ui8", /*other=*/"fp32");
 }
 
 TEST(Ui8, LeNetLearnsOnBothBackends) {
