@@ -190,6 +190,7 @@ absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFla
 absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& service) {
   WorkerOptions& options = service.daemon;
   if (!options.name.empty()) RUNNEL_RETURN_IF_ERROR(CheckWorkerName("--name", options.name));
+  if (!options.site.empty()) RUNNEL_RETURN_IF_ERROR(CheckWorkerName("--site", options.site));
   const char* secret = std::getenv(kWorkerSecretVariable);
   if (secret != nullptr) {
     // Central started it, for this run.
@@ -310,6 +311,10 @@ int main(int argc, char** argv) {
   app.add_option("--name", options.name,
                  "name of this worker, unique in the run (default: the host's name and an id from "
                  "--state-dir)");
+  app.add_option("--site", options.site,
+                 "what this device may be lost together with: a room, a power strip, an access "
+                 "point. Copies of its state go to another site (default: the network of its "
+                 "address)");
   runnel::AddAddressFlags(app, options);
   runnel::AddComputeFlags(app, options);
   app.add_flag("--once", service.once, "end when the run is over, or central is gone");

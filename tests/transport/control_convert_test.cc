@@ -80,11 +80,11 @@ auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }
 auto Fields(const StagePrepared& m) { return std::tie(m.generation, m.numerics_class); }
 auto Fields(const ProfileFailed& m) { return std::tie(m.reason, m.unfit, m.generation); }
 auto Fields(const FetchLayers& m) { return std::tie(m.generation, m.ranges, m.replica); }
-auto Fields(const Replicate& m) { return std::tie(m.id); }
+auto Fields(const Replicate& m) { return std::tie(m.id, m.holders); }
 auto Fields(const CommitReplicas& m) { return std::tie(m.id); }
 auto Fields(const Replicated& m) {
-  const auto& [a, b, c, d] = m;
-  return std::tie(a, b, c, d);
+  const auto& [a, b, c, d, e] = m;
+  return std::tie(a, b, c, d, e);
 }
 auto Fields(const ProgramReport& m) { return std::tie(m.generation, m.listing, m.failure); }
 auto Fields(const ProgramRequest& m) {

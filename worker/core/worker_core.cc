@@ -91,6 +91,7 @@ WorkerHello WorkerCore::Hello() {
   hello.processor_list = workshop_->processors();
   hello.device_class = options_.device_class;
   hello.backend_options = options_.backend_options.text();
+  hello.site = options_.site;
   return hello;
 }
 

@@ -43,6 +43,7 @@ struct WorkerOptions {
   std::string device_id = {};     // WorkerHello's
   int64_t incarnation = 0;        // WorkerHello's
   std::string device_class = {};  // WorkerHello's
+  std::string site = {};          // WorkerHello's
   int threads = 1;
   int64_t device_memory_bytes = 0;  // BackendSettings'
   BackendOptions backend_options = {};

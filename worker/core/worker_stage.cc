@@ -112,7 +112,7 @@ void WorkerCore::SendState(Generation generation,
 void WorkerCore::On(const Replicate& request) {
   if (IsAboutAnother(request.id.generation)) return;
   if (stage() == nullptr) return FailWithoutStage("replicate its state");
-  if (absl::Status status = stages_.current()->Replicate(request.id); !status.ok())
+  if (absl::Status status = stages_.current()->Replicate(request); !status.ok())
     Failed(stages_.generation(), status);
 }
 

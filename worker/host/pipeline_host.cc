@@ -52,9 +52,8 @@ void PipelineHost::SetLimits() {
   StageFrameSizes sizes;
   sizes.first_stage = runtime_.first_stage();
   if (runtime_.has_loss()) sizes.labels_per_sample = LabelsPerSample(engine_->output_shape(1));
-  const bool receives = replication_->ReceivesFrom(ReplicaSource::kUpstream) ||
-                        replication_->ReceivesFrom(ReplicaSource::kDownstream);
-  sizes.replica_piece = receives ? kReplicaHeadBytes + kReplicaPieceBytes : 0;
+  const bool has_neighbour = has_upstream() || has_downstream();
+  sizes.replica_piece = has_neighbour ? kReplicaHeadBytes + kReplicaPieceBytes : 0;
   for (int64_t samples : micro_batch_sizes_) {
     const Shape input = engine_->input_shape(samples);
     sizes.by_samples.push_back(
@@ -71,13 +70,14 @@ void PipelineHost::SetLimits() {
 }
 
 LinkShell& PipelineHost::OpenLink(Peer peer) {
-  const bool replicates = (peer == Peer::kDownstream && replication_->sends_down()) ||
-                          (peer == Peer::kUpstream && replication_->sends_up());
+  const bool replicates = peer != Peer::kFeed;
+  const auto side =
+      peer == Peer::kUpstream ? StageReplication::kUpstream : StageReplication::kDownstream;
   const bool awaits = peer == Peer::kDownstream && runtime_.forward_only();
   std::function<void()> on_received;
   if (replicates || awaits) {
-    on_received = [this, replicates, awaits] {
-      if (replicates) replication_->Pump();
+    on_received = [this, replicates, awaits, side] {
+      if (replicates) replication_->Pump(side);
       if (awaits) ReportWaiting();
     };
   }
@@ -86,7 +86,7 @@ LinkShell& PipelineHost::OpenLink(Peer peer) {
       [this](const absl::Status& status) { Fail(status); });
   if (peer == Peer::kUpstream && !runtime_.sends_gradients())
     link.session().AcknowledgeAtOnce(FrameKind::kActivation);
-  if (replicates) replication_->SetLink(&link);
+  if (replicates) replication_->SetLink(side, &link);
   return link;
 }
 
@@ -131,10 +131,10 @@ absl::Status PipelineHost::DryRun(Sequence first, int64_t micro_batches) {
 void PipelineHost::Deliver(Peer from, Frame frame) {
   const FrameHeader& header = frame.header;
   if (header.kind == FrameKind::kReplica) {
-    const ReplicaSource source = from == Peer::kUpstream     ? ReplicaSource::kUpstream
-                                 : from == Peer::kDownstream ? ReplicaSource::kDownstream
-                                                             : ReplicaSource::kOwn;
-    if (absl::Status kept = replication_->Arrived(source, frame); !kept.ok()) return Fail(kept);
+    if (from == Peer::kFeed) return Fail(absl::InvalidArgumentError("replica: of no stage"));
+    const auto side =
+        from == Peer::kUpstream ? StageReplication::kUpstream : StageReplication::kDownstream;
+    if (absl::Status kept = replication_->Arrived(side, frame); !kept.ok()) return Fail(kept);
     return links_.To(from)->session().Acknowledge(header.kind, generation_, header.sequence);
   }
   Pump(runtime_.Arrived(header.kind, header.sequence, header.samples, std::move(frame.payload)));
@@ -157,10 +157,10 @@ absl::StatusOr<ModelState> PipelineHost::TakeSnapshot() {
   return state;
 }
 
-absl::Status PipelineHost::Replicate(const ReplicaId& id) {
+absl::Status PipelineHost::Replicate(const runnel::Replicate& request) {
   const int64_t begin_ns = environment_.loop->clock().NowNanos();
   RUNNEL_ASSIGN_OR_RETURN(ModelState state, TakeSnapshot());
-  return replication_->Begin(id, std::move(state),
+  return replication_->Begin(request, std::move(state),
                              environment_.loop->clock().NowNanos() - begin_ns);
 }
 

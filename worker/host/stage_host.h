@@ -49,7 +49,7 @@ class StageHost {
   // Only at a barrier: copies the state into the store of replicas, and sends it to a neighbour
   // meanwhile. Errors as TakeSnapshot. FailedPrecondition: the copy before is still on its way, or
   // the host has no neighbours.
-  virtual absl::Status Replicate(const ReplicaId& id) = 0;
+  virtual absl::Status Replicate(const runnel::Replicate& request) = 0;
   virtual Telemetry telemetry() const = 0;
   // Of the backend that computes the stage.
   virtual std::string numerics_class() const = 0;

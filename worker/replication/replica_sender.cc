@@ -9,7 +9,7 @@ namespace runnel {
 namespace {
 
 constexpr size_t kNumberBytes = 8;
-static_assert(kReplicaHeadBytes == 3 * kNumberBytes);
+static_assert(kReplicaHeadBytes == 5 * kNumberBytes);
 
 void PutNumber(int64_t number, size_t index, absl::Span<std::byte> to) {
   const auto bits = static_cast<uint64_t>(number);
@@ -30,6 +30,8 @@ void WritePieceHead(const PieceHead& head, absl::Span<std::byte> piece) {
   PutNumber(head.barrier.value(), 0, piece);
   PutNumber(head.committed.generation.value(), 1, piece);
   PutNumber(head.committed.sequence.value(), 2, piece);
+  PutNumber(head.source, 3, piece);
+  PutNumber(head.holder, 4, piece);
 }
 
 absl::StatusOr<PieceHead> ReadPieceHead(const Frame& frame) {
@@ -42,9 +44,17 @@ absl::StatusOr<PieceHead> ReadPieceHead(const Frame& frame) {
                                                    frame.header.generation.value(),
                                                    " commits a barrier of plan ", generation));
   }
+  const int64_t source = NumberAt(3, bytes);
+  const int64_t holder = NumberAt(4, bytes);
+  if (std::min(source, holder) < 0 || std::max(source, holder) >= kMaxLayers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("replica: a piece of stage ", source, " for stage ", holder));
+  }
   const PieceHead head = {
       Sequence(NumberAt(0, bytes)),
-      {Generation(static_cast<int32_t>(generation)), Sequence(NumberAt(2, bytes))}};
+      {Generation(static_cast<int32_t>(generation)), Sequence(NumberAt(2, bytes))},
+      static_cast<int>(source),
+      static_cast<int>(holder)};
   if (head.barrier < Sequence(0) || head.committed.sequence < Sequence(0))
     return absl::InvalidArgumentError("replica: the barrier is negative");
   return head;

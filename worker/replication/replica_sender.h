@@ -1,6 +1,6 @@
 #pragma once
 
-// Sends a copy of the stage's state to a neighbour in pieces that keep out of the way: so few at
+// Sends a copy of a stage's state to a neighbour in pieces that keep out of the way: so few at
 // once that an activation or a gradient waits for little of it. A state machine: no thread, no
 // clock; one owner calls it and sends the frames.
 
@@ -18,8 +18,8 @@
 
 namespace runnel {
 
-// Ahead of the bytes in each piece: three numbers of 8 bytes, little-endian (PieceHead).
-inline constexpr int64_t kReplicaHeadBytes = 24;
+// Ahead of the bytes in each piece: five numbers of 8 bytes, little-endian (PieceHead).
+inline constexpr int64_t kReplicaHeadBytes = 40;
 inline constexpr int64_t kReplicaPieceBytes = int64_t{16} << 10;
 
 // `committed` is the last barrier that central had committed when the copy began. The receiver may
@@ -28,6 +28,8 @@ inline constexpr int64_t kReplicaPieceBytes = int64_t{16} << 10;
 struct PieceHead {
   Sequence barrier;
   ReplicaId committed;  // generation 0: none is
+  int source = 0;       // stage whose state it is
+  int holder = 0;       // stage that is to keep it; those between pass it on
   friend bool operator==(const PieceHead&, const PieceHead&) = default;
 };
 
@@ -52,7 +54,7 @@ class ReplicaSender {
   // The next frame, if one may leave.
   std::optional<Frame> Next(int64_t now_ns);
 
-  Sequence barrier() const { return head_.barrier; }
+  const PieceHead& head() const { return head_; }
   int64_t bytes() const { return bytes_; }  // of the state that is sent
 
  private:

@@ -46,15 +46,17 @@ absl::Status Damaged(const ReplicaId& id, const std::string& what) {
 
 }  // namespace
 
-void ReplicaStore::Add(const ReplicaId& id, ReplicaSource source,
+void ReplicaStore::Add(const ReplicaId& id, int stage, bool is_own,
                        std::shared_ptr<const ModelState> state) {
+  // Of a plan that holds no more nothing else will be committed.
   std::erase_if(replicas_, [&](const auto& replica) {
-    return replica.first.source == source && replica.first.id != committed_;
+    const Key& key = replica.first;
+    return (key.stage == stage || key.id.generation < id.generation) && key.id != committed_;
   });
-  Replica replica{std::move(state), {}, 0};
+  Replica replica{std::move(state), is_own};
   for (const LayerState& layer : replica.state->layers) replica.layer_sums.push_back(SumOf(layer));
   replica.encoder_sum = SumOf(replica.state->encoders);
-  replicas_[{id, source}] = std::move(replica);
+  replicas_[{id, stage}] = std::move(replica);
 }
 
 void ReplicaStore::Commit(const ReplicaId& id) {
@@ -84,7 +86,7 @@ absl::StatusOr<ModelState> ReplicaStore::LayersOf(const ReplicaId& id,
         return Damaged(id, absl::StrCat("layer ", layer.layer));
       part.layers.push_back(layer);
     }
-    if (key.source != ReplicaSource::kOwn) RUNNEL_RETURN_IF_ERROR(CheckFinite("replica", part));
+    if (!replica.is_own) RUNNEL_RETURN_IF_ERROR(CheckFinite("replica", part));
     std::move(part.layers.begin(), part.layers.end(), std::back_inserter(found.layers));
     if (SumOf(replica.state->encoders) != replica.encoder_sum) return Damaged(id, "encoders");
     for (const EncoderState& encoder : replica.state->encoders) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A worker's copies of barriers: of its own stage's state and of its neighbours'. It outlives the
-// stage. For each source it keeps the last committed barrier's copy and a later uncommitted one.
+// A worker's copies of barriers: of its own stage's state and of others'. It outlives the
+// stage. For each stage it keeps the last committed barrier's copy and a later uncommitted one.
 // One thread.
 
 #include <cstdint>
@@ -16,12 +16,10 @@
 
 namespace runnel {
 
-// Owner of a copied state. In a plan a worker has one stage and at most one neighbour on each side.
-enum class ReplicaSource : uint8_t { kOwn, kUpstream, kDownstream };
-
 class ReplicaStore {
  public:
-  void Add(const ReplicaId& id, ReplicaSource source, std::shared_ptr<const ModelState> state);
+  // The state of this stage of the id's plan; is_own: this worker's.
+  void Add(const ReplicaId& id, int stage, bool is_own, std::shared_ptr<const ModelState> state);
   // Older ones are dropped. A commit that is older than the last one has come late and changes
   // nothing.
   void Commit(const ReplicaId& id);
@@ -31,20 +29,21 @@ class ReplicaStore {
   void DropUncommitted();
 
   // Copies of layers first..last of this barrier, with the encoders of their outputs.
-  // InvalidArgument: a neighbour's copy has a value that is no finite number. DataLoss: the memory
+  // InvalidArgument: another stage's copy has a value that is no finite number. DataLoss: the memory
   // has changed since the copy was made.
   absl::StatusOr<ModelState> LayersOf(const ReplicaId& id, const LayerRange& layers) const;
 
  private:
   struct Key {
     ReplicaId id;
-    ReplicaSource source;
+    int stage;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
   // With checksums of what came: by layer, and of all encoders.
   struct Replica {
     std::shared_ptr<const ModelState> state;
-    std::vector<uint32_t> layer_sums;
+    bool is_own = false;
+    std::vector<uint32_t> layer_sums = {};
     uint32_t encoder_sum = 0;
   };
   std::map<Key, Replica> replicas_;

@@ -1,5 +1,7 @@
 #include "worker/replication/stage_replication.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,96 +33,126 @@ absl::StatusOr<int64_t> MaxEncoderBytes(const ModelSpec& model, const StagePlan&
 StageReplication::StageReplication(StageReplicationOptions options)
     : options_(std::move(options)),
       stage_(options_.stage),
-      sender_(options_.plan.generation, options_.pool) {}
+      lines_{Line{.sender = ReplicaSender(options_.plan.generation, options_.pool)},
+             Line{.sender = ReplicaSender(options_.plan.generation, options_.pool)}} {}
 
-bool StageReplication::ReceivesFrom(ReplicaSource source) const {
-  if (source == ReplicaSource::kUpstream) return stage_ > 0;
-  return source == ReplicaSource::kDownstream && stage_ + 2 == stages();
-}
-
-const StagePlan& StageReplication::RangeOf(ReplicaSource from) const {
-  const int stage = from == ReplicaSource::kUpstream ? stage_ - 1 : stage_ + 1;
-  return options_.plan.stages[static_cast<size_t>(stage)];
-}
-
-absl::Status StageReplication::Begin(const ReplicaId& id, ModelState state, int64_t stall_ns) {
-  if (sender_.busy()) {
+absl::Status StageReplication::Begin(const Replicate& request, ModelState state, int64_t stall_ns) {
+  const ReplicaId& id = request.id;
+  if (own_left_ > 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("was asked to replicate its state at ", id.sequence.value(), " while that at ",
-                     sender_.barrier().value(), " is still on its way"));
+                     under_way_.id.sequence.value(), " is still on its way"));
+  }
+  for (const int holder : request.holders) {
+    if (holder < 0 || holder >= stages() || holder == stage_)
+      return absl::InvalidArgumentError(absl::StrCat("replicate: stage ", stage_, " of ", stages(),
+                                                     " has no copies at stage ", holder));
   }
   auto copy = std::make_shared<const ModelState>(std::move(state));
-  options_.store->Add(id, ReplicaSource::kOwn, copy);
+  options_.store->Add(id, stage_, true, copy);
   under_way_ = {id, stall_ns};
   began_ns_ = options_.loop->clock().NowNanos();
-  if (stages() == 1) {
-    options_.on_replicated(under_way_);
-    return absl::OkStatus();
-  }
-  sender_.Begin({id.sequence, options_.store->committed()}, std::move(copy));
-  under_way_.bytes = sender_.bytes();
-  Pump();
+  own_left_ = static_cast<int>(request.holders.size());
+  if (own_left_ == 0) options_.on_replicated(under_way_);
+  for (const int holder : request.holders)
+    Send({{id.sequence, options_.store->committed(), stage_, holder}, copy});
   return absl::OkStatus();
 }
 
-void StageReplication::Pump() {
-  if (!sender_.busy() || link_ == nullptr) return;
+void StageReplication::Send(Copy copy) {
+  const Side side = SideOf(copy.head.holder);
+  lines_[side].waiting.push_back(std::move(copy));
+  Pump(side);
+}
+
+void StageReplication::Sent(const PieceHead& head, int64_t bytes) {
+  if (head.source != stage_) return;
+  under_way_.bytes += bytes;
+  if (--own_left_ > 0) return;
+  under_way_.took_ns = options_.loop->clock().NowNanos() - began_ns_;
+  options_.on_replicated(under_way_);
+}
+
+void StageReplication::Pump(Side side) {
+  Line& line = lines_[side];
+  if (line.link == nullptr) return;
   const int64_t now_ns = options_.loop->clock().NowNanos();
-  LinkSession& session = link_->session();
-  if (sender_.Acknowledge(session.unacknowledged(FrameKind::kReplica), now_ns)) {
-    under_way_.took_ns = now_ns - began_ns_;
-    return options_.on_replicated(under_way_);
+  LinkSession& session = line.link->session();
+  if (line.sender.Acknowledge(session.unacknowledged(FrameKind::kReplica), now_ns))
+    Sent(line.sender.head(), line.sender.bytes());
+  if (!line.sender.busy()) {
+    if (line.waiting.empty()) return;
+    line.sender.Begin(line.waiting.front().head, std::move(line.waiting.front().state));
+    line.waiting.pop_front();
   }
-  while (link_->queued_bytes() <= kMostQueuedBytes) {
-    std::optional<Frame> frame = sender_.Next(now_ns);
+  while (line.link->queued_bytes() <= kMostQueuedBytes) {
+    std::optional<Frame> frame = line.sender.Next(now_ns);
     if (!frame.has_value()) return;
     session.Send(*std::move(frame));
   }
   // The queue may hold acknowledgements, which get no answer.
-  if (std::exchange(waits_, true)) return;
-  options_.loop->PostAfter(kLookAgainNs, [this, alive = alive_] {
+  if (std::exchange(line.looks_again, true)) return;
+  options_.loop->PostAfter(kLookAgainNs, [this, side, alive = alive_] {
     if (!*alive) return;
-    waits_ = false;
-    Pump();
+    lines_[side].looks_again = false;
+    Pump(side);
   });
 }
 
-absl::StatusOr<ReplicaReader> StageReplication::ReaderFor(ReplicaSource from) const {
-  const StagePlan& range = RangeOf(from);
+absl::StatusOr<ReplicaReader> StageReplication::ReaderFor(int stage) const {
+  const StagePlan& range = options_.plan.stages[static_cast<size_t>(stage)];
   RUNNEL_ASSIGN_OR_RETURN(const int64_t max_encoder_bytes,
                           MaxEncoderBytes(options_.model, range, options_.batch_size));
   return ReplicaReader::Create(options_.model, range.first_layer, range.last_layer, options_.format,
                                max_encoder_bytes);
 }
 
-absl::Status StageReplication::Arrived(ReplicaSource from, const Frame& frame) {
-  if (!ReceivesFrom(from)) return absl::InvalidArgumentError("replica: of no neighbour's");
+absl::StatusOr<PieceHead> StageReplication::HeadOf(Side from, const Frame& frame) const {
   RUNNEL_ASSIGN_OR_RETURN(const PieceHead head, ReadPieceHead(frame));
-  auto at = incoming_.find(from);
-  if (at == incoming_.end()) {
-    RUNNEL_ASSIGN_OR_RETURN(ReplicaReader reader, ReaderFor(from));
-    at = incoming_.emplace(from, Incoming{head, std::move(reader)}).first;
+  const bool is_for_here = head.holder == stage_ || SideOf(head.holder) != from;
+  if (std::max(head.source, head.holder) >= stages() || head.source == stage_ ||
+      SideOf(head.source) != from || !is_for_here) {
+    return absl::InvalidArgumentError(absl::StrCat("replica: a piece of stage ", head.source,
+                                                   " for stage ", head.holder,
+                                                   " does not pass stage ", stage_));
   }
-  if (at->second.head != head) {
-    return absl::InvalidArgumentError(absl::StrCat("replica: a piece of barrier ",
-                                                   head.barrier.value(), " within one of ",
-                                                   at->second.head.barrier.value()));
-  }
-  RUNNEL_RETURN_IF_ERROR(at->second.reader.Add(frame.payload.bytes().subspan(kReplicaHeadBytes)));
-  if (!at->second.reader.whole()) return absl::OkStatus();
-  Incoming whole = std::move(at->second);
-  incoming_.erase(at);
-  return Keep(from, std::move(whole));
+  return head;
 }
 
-absl::Status StageReplication::Keep(ReplicaSource from, Incoming incoming) {
-  const StagePlan& range = RangeOf(from);
-  ModelState state = incoming.reader.Take();
+absl::Status StageReplication::Arrived(Side from, const Frame& frame) {
+  RUNNEL_ASSIGN_OR_RETURN(const PieceHead head, HeadOf(from, frame));
+  std::optional<Incoming>& incoming = lines_[from].incoming;
+  if (!incoming.has_value()) {
+    RUNNEL_ASSIGN_OR_RETURN(ReplicaReader reader, ReaderFor(head.source));
+    incoming.emplace(Incoming{head, std::move(reader)});
+  }
+  if (incoming->head != head) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "replica: a piece of barrier ", head.barrier.value(), " of stage ", head.source,
+        " within one of ", incoming->head.barrier.value(), " of stage ", incoming->head.source));
+  }
+  RUNNEL_RETURN_IF_ERROR(incoming->reader.Add(frame.payload.bytes().subspan(kReplicaHeadBytes)));
+  if (!incoming->reader.whole()) return absl::OkStatus();
+  Incoming whole = *std::move(incoming);
+  incoming.reset();
+  return Keep(std::move(whole));
+}
+
+absl::Status StageReplication::Keep(Incoming incoming) {
+  const PieceHead& head = incoming.head;
+  const StagePlan& range = options_.plan.stages[static_cast<size_t>(head.source)];
+  auto state = std::make_shared<const ModelState>(incoming.reader.Take());
   RUNNEL_RETURN_IF_ERROR(
-      CheckState(state, options_.model, range.first_layer, range.last_layer, options_.format));
-  options_.store->Commit(incoming.head.committed);
-  options_.store->Add({options_.plan.generation, incoming.head.barrier}, from,
-                      std::make_shared<const ModelState>(std::move(state)));
+      CheckState(*state, options_.model, range.first_layer, range.last_layer, options_.format));
+  if (head.holder != stage_) {
+    Send({head, std::move(state)});
+    return absl::OkStatus();
+  }
+  const ReplicaId id = {options_.plan.generation, head.barrier};
+  options_.store->Commit(head.committed);
+  options_.store->Add(id, head.source, false, std::move(state));
+  if (std::abs(head.source - stage_) > 1)
+    options_.on_replicated({.id = id, .kept_of = head.source});
   return absl::OkStatus();
 }
 

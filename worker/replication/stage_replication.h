@@ -1,17 +1,19 @@
 #pragma once
 
-// A stage's part in replication: keeps a copy of its own state, sends it to the next stage (the
-// last stage to the one before it), and keeps what neighbours send. All methods on the loop's
+// A stage's part in replication: keeps a copy of its own state, sends it to the stages that are to
+// hold it, keeps what is sent to it, and passes on what is for others. All methods on the loop's
 // thread.
 //
-// The last stage has no next one. The stage before it has a link to it already, so nobody need be
-// dialled; and two workers lost together take a state with them only if they are neighbours.
+// Copies go along the chain: its links are there, so nobody need be dialled. A stage that passes a
+// copy on has all of it first, and lets go of it when the next one has it.
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/transport/control/control.h"
@@ -32,51 +34,63 @@ struct StageReplicationOptions {
   EventLoop* loop = nullptr;
   BufferPool* pool = nullptr;
   ReplicaStore* store = nullptr;
-  // Own and neighbour have the copy.
+  // The neighbours have the own copy, or this stage has that of one further away.
   std::function<void(const Replicated&)> on_replicated;
 };
 
 class StageReplication {
  public:
+  enum Side : size_t { kUpstream, kDownstream };
+
   explicit StageReplication(StageReplicationOptions options);
   ~StageReplication() { *alive_ = false; }
   StageReplication(const StageReplication&) = delete;
   StageReplication& operator=(const StageReplication&) = delete;
 
-  // The stage that the copy goes to is behind this link; it outlives this.
-  void SetLink(LinkShell* link) { link_ = link; }
-  // Whether copies go to the next stage, or to the one before; neither where the stage is alone.
-  bool sends_down() const { return stage_ + 1 < stages(); }
-  bool sends_up() const { return stages() > 1 && !sends_down(); }
-  // Whether this side's neighbour sends its copies here.
-  bool ReceivesFrom(ReplicaSource source) const;
+  // The neighbour on this side is behind this link; it outlives this.
+  void SetLink(Side side, LinkShell* link) { lines_[side].link = link; }
 
   // `state` is the stage's at this barrier; copying took stall_ns. FailedPrecondition: the one
-  // before is still on its way.
-  absl::Status Begin(const ReplicaId& id, ModelState state, int64_t stall_ns);
-  // A piece of a neighbour's. InvalidArgument: it cannot be.
-  absl::Status Arrived(ReplicaSource from, const Frame& frame);
-  // There may be room on the link.
-  void Pump();
+  // before is still on its way. InvalidArgument: there is no such holder.
+  absl::Status Begin(const Replicate& request, ModelState state, int64_t stall_ns);
+  // A piece from the neighbour on this side. InvalidArgument: it cannot be.
+  absl::Status Arrived(Side from, const Frame& frame);
+  // There may be room on the link of this side.
+  void Pump(Side side);
 
  private:
+  struct Copy {
+    PieceHead head;
+    std::shared_ptr<const ModelState> state;
+  };
   struct Incoming {
     PieceHead head;
     ReplicaReader reader;
   };
+  // What goes to the neighbour on one side, and comes from there.
+  struct Line {
+    LinkShell* link = nullptr;
+    ReplicaSender sender;
+    std::deque<Copy> waiting = {};
+    std::optional<Incoming> incoming = {};
+    bool looks_again = false;  // a timer will pump
+  };
+
   int stages() const { return static_cast<int>(options_.plan.stages.size()); }
-  absl::StatusOr<ReplicaReader> ReaderFor(ReplicaSource from) const;
-  absl::Status Keep(ReplicaSource from, Incoming incoming);
-  const StagePlan& RangeOf(ReplicaSource from) const;
+  Side SideOf(int stage) const { return stage < stage_ ? kUpstream : kDownstream; }
+  absl::StatusOr<PieceHead> HeadOf(Side from, const Frame& frame) const;
+  absl::StatusOr<ReplicaReader> ReaderFor(int stage) const;
+  absl::Status Keep(Incoming incoming);
+  void Send(Copy copy);
+  // The neighbour has all of the copy with this head.
+  void Sent(const PieceHead& head, int64_t bytes);
 
   StageReplicationOptions options_;
   int stage_;
-  LinkShell* link_ = nullptr;
-  ReplicaSender sender_;
+  std::array<Line, 2> lines_;
   Replicated under_way_;
+  int own_left_ = 0;  // own copies that are on their way
   int64_t began_ns_ = 0;
-  bool waits_ = false;  // a timer will pump
-  std::map<ReplicaSource, Incoming> incoming_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -99,9 +99,10 @@ void Coordinator::Train() {
   }
   const int64_t now_ns = barrier_.reached_ns();
   if (barrier_.IsBarrier(step()) &&
-      replication_.Wants(step(), recovery_.central_step(), active_, now_ns) &&
-      replication_.HasRoom(active_, Facts(), effects_)) {
-    replication_.Begin(step(), barrier_.reached_sequence(), active_, now_ns, effects_);
+      replication_.Wants(step(), recovery_.central_step(), active_, now_ns)) {
+    if (const auto holders = replication_.HoldersIn(active_, Facts(), roster_, effects_)) {
+      replication_.Begin(step(), barrier_.reached_sequence(), active_, *holders, now_ns, effects_);
+    }
   }
   barrier_.Grant(active_, effects_);
 }

@@ -314,6 +314,7 @@ class Coordinator {
   RunEffects effects_;
   Roster roster_;
   Gathering gathering_;
+  LossPrice loss_price_;
   Detector detector_;
   Standstill standstill_;
   Measuring measuring_;

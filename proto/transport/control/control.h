@@ -35,7 +35,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 24;
+inline constexpr int32_t kProtocolVersion = 25;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -100,6 +100,9 @@ struct WorkerHello {
   std::string device_class = {};
   // What its backends were told, as BackendOptions::text; empty: nothing.
   std::string backend_options = {};
+  // Devices of one site may be lost together (a power strip, an access point), as CheckWorkerName
+  // wants it; empty: not known.
+  std::string site = {};
 };
 
 // What a worker is at.
@@ -185,12 +188,15 @@ struct Snapshot {
   int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
 };
 
-// Answer to Replicate: the stage has its copy, and its neighbour has all of it.
+// Answer to Replicate: the stage has its copy, and its neighbours on the way to the holders have all
+// of it.
 struct Replicated {
   ReplicaId id;
   int64_t stall_ns = 0;  // that the stage stood while it copied
-  int64_t took_ns = 0;   // from then until the neighbour had all of it
-  int64_t bytes = 0;     // that went to the neighbour
+  int64_t took_ns = 0;   // from then until the neighbours had all of it
+  int64_t bytes = 0;     // that went to them
+  // Of a holder that is no neighbour: it has the copy of this stage. Then the others are 0.
+  std::optional<int> kept_of = {};
 };
 
 // From the stage with the loss: the evaluation that began at `first` is done.
@@ -268,7 +274,7 @@ struct Welcome {
 
 // The worker is taken, and the run begins when others are here too; said again as they come and go.
 struct Awaiting {
-  int64_t here = 0;  // workers that dialled in
+  int64_t here = 0;    // workers that dialled in
   int64_t wanted = 0;  // 0: no run is under way; Release sends the worker away when one begins
 };
 
@@ -345,10 +351,11 @@ struct SnapshotRequest {
   bool weights_only = false;
 };
 
-// At a barrier, ahead of the grant: copy the state as it is now and keep it; send it to the next
-// stage, the last stage to the one before it, while training goes on. One at a time.
+// At a barrier, ahead of the grant: copy the state as it is now and keep it; send it to the stages
+// that are to hold it, while training goes on. Stages between pass it on. One at a time.
 struct Replicate {
   ReplicaId id;
+  std::vector<int> holders = {};  // stages, at most one on each side; none: the stage is alone
 };
 // All stages have answered: copies of barriers before it are of no more use.
 struct CommitReplicas {

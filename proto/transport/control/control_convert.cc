@@ -199,6 +199,8 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       hello.protocol_version = version;
       return hello;
     }
+    if (const std::string& site = message.hello().site(); !site.empty())
+      RUNNEL_RETURN_IF_ERROR(CheckWorkerName("hello.site", site));
   }
   return Read<WorkerMessage>(message, kFromWorker, "central");
 }

@@ -100,6 +100,7 @@ void ListFields(auto& list, WorkerHello& hello) {
   list("secret", hello.secret)("memory_bytes", hello.memory_bytes)("device_id", hello.device_id);
   list("incarnation", hello.incarnation)("backend", hello.backend);
   list("device_class", hello.device_class)("backend_options", hello.backend_options);
+  list("site", hello.site);
   ProcessorList processors{std::move(hello.processor_list)};
   list("processor_list", processors);
   hello.processor_list = std::move(processors.processors);
@@ -148,7 +149,7 @@ void ListFields(auto& list, LayersFetched& fetched) {
 
 void ListFields(auto& list, Replicated& replicated) {
   list("id", replicated.id)("stall_ns", replicated.stall_ns);
-  list("bytes", replicated.bytes)("took_ns", replicated.took_ns);
+  list("bytes", replicated.bytes)("took_ns", replicated.took_ns)("kept_of", replicated.kept_of);
 }
 
 void ListFields(auto& list, ClassCounts& counts) {
@@ -255,7 +256,9 @@ void ListFields(auto& list, CommitPlan& commit) { list("generation", commit.gene
 
 void ListFields(auto& list, AbortPlan& abort) { list("generation", abort.generation); }
 
-void ListFields(auto& list, Replicate& replicate) { list("id", replicate.id); }
+void ListFields(auto& list, Replicate& replicate) {
+  list("id", replicate.id)("holders", replicate.holders);
+}
 
 void ListFields(auto& list, CommitReplicas& commit) { list("id", commit.id); }
 

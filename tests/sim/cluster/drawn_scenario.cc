@@ -154,6 +154,7 @@ std::string DrawnText(uint64_t number) {
   text.Line("needs ", members.needs_all ? members.locals + members.workers : 1);
   DrawTimes(draws, text);
   DrawFaults(members, draws, text);
+  text.Line("sites ", draws.Happens(0.5) ? draws.Between(1, 3) : 0);
   return text.Take();
 }
 

@@ -133,10 +133,11 @@ absl::Status ReadExpectation(const Words& words, Scenario& scenario) {
 
 const std::map<std::string, ReadFn>& Lines() {
   static const auto* const kLines = new std::map<std::string, ReadFn>{
-      {"workers", Whole(&Scenario::workers, 0, 16)},
+      {"workers", Whole(&Scenario::workers, 0, 64)},
       {"locals", Whole(&Scenario::locals, 1, 4)},
       {"spares", Whole(&Scenario::spares, 0, 16)},
       {"behind", Whole(&Scenario::behind, 0, 16)},
+      {"sites", Whole(&Scenario::sites, 0, 16)},
       {"layers", Whole(&Scenario::layers, 1, 64)},
       {"schedule", Choice(&Scenario::sync, "sync", "async")},
       {"micro_batches", Whole(&Scenario::micro_batches, 1, 16)},

@@ -44,6 +44,7 @@ struct Scenario {
   int locals = 1;   // that central starts
   int spares = 0;   // that dial in later, while the run trains
   int behind = 0;   // of `workers`, those whom nobody can dial
+  int sites = 0;    // over which devices are spread in turn; 0: nobody says where it is
   int layers = 6;
   bool sync = true;
   int64_t micro_batches = 2;

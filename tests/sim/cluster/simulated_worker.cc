@@ -108,7 +108,9 @@ class ForgetsCommits final : public Transport {
       if (frame.header.kind != FrameKind::kReplica) return inner_->Send(frame);
       Frame forgetful = frame;
       forgetful.payload = Payload::CopyOf(frame.payload.bytes());
-      WritePieceHead({ReadPieceHead(frame)->barrier, {}}, forgetful.payload.mutable_bytes());
+      PieceHead head = *ReadPieceHead(frame);
+      head.committed = {};
+      WritePieceHead(head, forgetful.payload.mutable_bytes());
       SealFrame(forgetful);
       return inner_->Send(forgetful);
     }
@@ -197,6 +199,8 @@ SimulatedWorker::SimulatedWorker(World* world, std::string name, int number,
       transport_(TransportOf(world, name_, is_behind)),
       control_(world->control.NewTransport(name_, absl::StrCat("10.0.0.", number + 10))),
       logger_(world, name_) {
+  if (const int sites = world_.scenario.sites; sites > 0)
+    site_ = absl::StrCat("site-", number % sites);
   world_.nodes[name_] = NodeState::kDown;
 }
 
@@ -219,6 +223,7 @@ void SimulatedWorker::Dial() {
   options.memory_bytes = int64_t{1} << 30;
   options.device_id = name_;
   options.device_class = "a board";
+  options.site = site_;
   options.incarnation = starts_;
   process_->run_loop = std::make_unique<VirtualLoop>(&world_.network);
   process_->run_loop->SetFrozen(frozen_);

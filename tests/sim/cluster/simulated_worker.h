@@ -51,6 +51,7 @@ class SimulatedWorker {
   const std::unique_ptr<Transport> transport_;
   const std::unique_ptr<ControlTransport> control_;
   WorldLogger logger_;
+  std::string site_;  // empty: it says none
   int64_t starts_ = 0;
   bool frozen_ = false;
   std::unique_ptr<Process> process_;

@@ -24,7 +24,7 @@ class ReplicaSenderTest : public ::testing::Test {
       EXPECT_EQ(frame->header.kind, FrameKind::kReplica);
       EXPECT_EQ(frame->header.sequence, Sequence(next_++));
       EXPECT_EQ(frame->header.generation, Generation(3));
-      EXPECT_EQ(ReadPieceHead(*frame).value().barrier, sender_.barrier());
+      EXPECT_EQ(ReadPieceHead(*frame).value().barrier, sender_.head().barrier);
       EXPECT_LE(frame->payload.size(), static_cast<size_t>(kReplicaHeadBytes + kReplicaPieceBytes));
       ++sent;
     }
@@ -92,6 +92,9 @@ TEST(PieceHead, RefusesWhatIsNone) {
   EXPECT_FALSE(read({Sequence(-4), {}}).ok());
   EXPECT_FALSE(read({Sequence(4), {Generation(3), Sequence(-1)}}).ok());
   EXPECT_FALSE(read({Sequence(4), {Generation(4), Sequence(2)}}).ok()) << "of a later plan";
+  EXPECT_EQ(read({Sequence(4), {}, 1, 3})->holder, 3);
+  EXPECT_FALSE(read({Sequence(4), {}, -1, 3}).ok());
+  EXPECT_FALSE(read({Sequence(4), {}, 1, kMaxLayers}).ok());
 }
 
 }  // namespace

@@ -5,8 +5,14 @@
 namespace runnel::replica_store_test {
 namespace {
 
-constexpr auto kOwn = ReplicaSource::kOwn;
-constexpr auto kUpstream = ReplicaSource::kUpstream;
+// Of a stage 1 that holds copies of stage 0.
+void AddOwn(ReplicaStore& store, const ReplicaId& id, std::shared_ptr<const ModelState> state) {
+  store.Add(id, 1, true, std::move(state));
+}
+void AddUpstream(ReplicaStore& store, const ReplicaId& id,
+                 std::shared_ptr<const ModelState> state) {
+  store.Add(id, 0, false, std::move(state));
+}
 
 ReplicaId At(int64_t sequence, int32_t generation = 1) {
   return {Generation(generation), Sequence(sequence)};
@@ -38,23 +44,23 @@ std::string MarksOf(const ReplicaStore& store, const ReplicaId& id, int first, i
 
 TEST(ReplicaStore, GivesLayersAndTheEncodersOfWhatTheySend) {
   ReplicaStore store;
-  store.Add(At(40), kOwn, State(2, 3, "o"));
-  store.Add(At(40), kUpstream, State(0, 1, "u"));
-  EXPECT_EQ(MarksOf(store, At(40), 0, 5), "0u 1u 2o 3o f3o b1o f1u b-1u ");
+  AddOwn(store, At(40), State(2, 3, "o"));
+  AddUpstream(store, At(40), State(0, 1, "u"));
+  EXPECT_EQ(MarksOf(store, At(40), 0, 5), "0u 1u 2o 3o f1u b-1u f3o b1o ");
   // Not the last layer: what goes down from there is another's.
-  EXPECT_EQ(MarksOf(store, At(40), 1, 2), "1u 2o b1o f1u ");
+  EXPECT_EQ(MarksOf(store, At(40), 1, 2), "1u 2o f1u b1o ");
   EXPECT_EQ(MarksOf(store, At(80), 0, 5), "");
 }
 
-// Of the own stage it is news, of a neighbour's nothing to train on with.
-TEST(ReplicaStore, NeighboursValuesMustBeFinite) {
+// Of the own stage it is news, of another's nothing to train on with.
+TEST(ReplicaStore, OthersValuesMustBeFinite) {
   ModelState bad;
   bad.layers = {{0, {{"w", DType::kFloat32, Shape(), std::string("\0\0\x80\x7f", 4)}}, {}}};
   const auto infinite = std::make_shared<const ModelState>(bad);
   ReplicaStore store;
-  store.Add(At(40), kOwn, infinite);
+  AddOwn(store, At(40), infinite);
   EXPECT_EQ(store.LayersOf(At(40), {0, 0}).value().layers.size(), 1u);
-  store.Add(At(80), kUpstream, infinite);
+  AddUpstream(store, At(80), infinite);
   EXPECT_EQ(store.LayersOf(At(80), {0, 0}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(store.LayersOf(At(80), {1, 1}).ok()) << "not asked for";
 }
@@ -63,7 +69,7 @@ TEST(ReplicaStore, NeighboursValuesMustBeFinite) {
 TEST(ReplicaStore, ACopyThatChangedInMemoryIsNone) {
   const auto state = std::make_shared<ModelState>(*State(0, 2, "own"));
   ReplicaStore store;
-  store.Add(At(40), kOwn, state);
+  AddOwn(store, At(40), state);
   state->layers[1].tensors[0].bytes[2] ^= 1;
   const absl::Status changed = store.LayersOf(At(40), {0, 2}).status();
   EXPECT_EQ(changed.code(), absl::StatusCode::kDataLoss);
@@ -78,13 +84,13 @@ TEST(ReplicaStore, ACopyThatChangedInMemoryIsNone) {
 // A barrier is of use only when everybody has it: until then the one before is needed.
 TEST(ReplicaStore, KeepsTheCommittedBarrierAndOneAfterIt) {
   ReplicaStore store;
-  store.Add(At(40), kOwn, State(2, 3, "a"));
-  store.Add(At(40), kUpstream, State(0, 1, "a"));
+  AddOwn(store, At(40), State(2, 3, "a"));
+  AddUpstream(store, At(40), State(0, 1, "a"));
   store.Commit(At(40));
-  store.Add(At(80), kOwn, State(2, 3, "b"));
+  AddOwn(store, At(80), State(2, 3, "b"));
   EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
   // Never committed; the next one takes its place.
-  store.Add(At(120), kOwn, State(2, 3, "c"));
+  AddOwn(store, At(120), State(2, 3, "c"));
   EXPECT_EQ(MarksOf(store, At(80), 2, 2), "");
   EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
   store.Commit(At(120));
@@ -94,14 +100,14 @@ TEST(ReplicaStore, KeepsTheCommittedBarrierAndOneAfterIt) {
 
 TEST(ReplicaStore, APlanEndsWhatWasNotCommitted) {
   ReplicaStore store;
-  store.Add(At(40), kOwn, State(2, 3, "a"));
+  AddOwn(store, At(40), State(2, 3, "a"));
   store.Commit(At(40));
-  store.Add(At(80), kOwn, State(2, 3, "b"));
+  AddOwn(store, At(80), State(2, 3, "b"));
   store.DropUncommitted();
   EXPECT_EQ(MarksOf(store, At(80), 2, 2), "");
   EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
   // The same barrier by the next plan is another replica, and a later one.
-  store.Add(At(40, 2), kOwn, State(0, 3, "c"));
+  AddOwn(store, At(40, 2), State(0, 3, "c"));
   store.Commit(At(40, 2));
   EXPECT_EQ(MarksOf(store, At(40), 2, 2), "");
 }
@@ -109,10 +115,10 @@ TEST(ReplicaStore, APlanEndsWhatWasNotCommitted) {
 TEST(ReplicaStore, ACommitThatComesLateChangesNothing) {
   ReplicaStore store;
   store.Commit(At(80));
-  store.Add(At(80), kUpstream, State(0, 1, "b"));
+  AddUpstream(store, At(80), State(0, 1, "b"));
   store.Commit(At(40));
   EXPECT_EQ(store.committed(), At(80));
-  store.Add(At(120), kUpstream, State(0, 1, "c"));
+  AddUpstream(store, At(120), State(0, 1, "c"));
   EXPECT_EQ(MarksOf(store, At(80), 0, 0), "0b b-1b ");
 }
 

@@ -29,6 +29,9 @@ Plan ThreeStages() {
   return plan;
 }
 
+constexpr auto kUpstream = StageReplication::kUpstream;
+constexpr auto kDownstream = StageReplication::kDownstream;
+
 class StageReplicationTest : public ::testing::Test {
  protected:
   std::unique_ptr<StageReplication> Stage(int stage) {
@@ -53,11 +56,10 @@ class StageReplicationTest : public ::testing::Test {
   }
 
   // One piece that has all of the state.
-  Frame Piece(Sequence barrier, const ModelState& state, size_t left_out = 0,
-              const ReplicaId& committed = {}) const {
+  Frame Piece(const PieceHead& head, const ModelState& state, size_t left_out = 0) const {
     ReplicaWriter writer(std::make_shared<const ModelState>(state));
     std::vector<std::byte> bytes(static_cast<size_t>(writer.left()) - left_out + kReplicaHeadBytes);
-    WritePieceHead({barrier, committed}, absl::MakeSpan(bytes));
+    WritePieceHead(head, absl::MakeSpan(bytes));
     writer.Read(absl::MakeSpan(bytes).subspan(kReplicaHeadBytes));
     Frame frame;
     frame.header.kind = FrameKind::kReplica;
@@ -75,86 +77,119 @@ class StageReplicationTest : public ::testing::Test {
   std::vector<Replicated> replicated_;
 };
 
-TEST_F(StageReplicationTest, WhoSendsToWhom) {
-  const auto first = Stage(0), middle = Stage(1), last = Stage(2);
-  EXPECT_TRUE(first->sends_down() && middle->sends_down() && last->sends_up());
-  EXPECT_FALSE(first->sends_up() || middle->sends_up() || last->sends_down());
-  EXPECT_FALSE(first->ReceivesFrom(ReplicaSource::kUpstream));
-  EXPECT_FALSE(first->ReceivesFrom(ReplicaSource::kDownstream)) << "not of the middle one";
-  EXPECT_TRUE(middle->ReceivesFrom(ReplicaSource::kUpstream));
-  EXPECT_TRUE(middle->ReceivesFrom(ReplicaSource::kDownstream)) << "of the last one";
-  EXPECT_TRUE(last->ReceivesFrom(ReplicaSource::kUpstream));
-}
+// A link between a stage and the next one, over which copies go down.
+class Line {
+ public:
+  Line(ThreadLoop* loop, StageReplication* above, StageReplication* below) : loop_(loop) {
+    limits_.Set({{{FrameKind::kReplica, 0}, kReplicaHeadBytes + kReplicaPieceBytes}});
+    const auto fail = [](const absl::Status& status) { FAIL() << status; };
+    below_ = std::make_unique<LinkShell>(
+        loop_, &limits_, LinkShell::Options{},
+        [this, below](Frame frame) {
+          EXPECT_TRUE(below->Arrived(kUpstream, frame).ok());
+          below_->session().Acknowledge(frame.header.kind, kGeneration, frame.header.sequence);
+        },
+        fail);
+    EXPECT_TRUE(acceptor_.Listen(transport_.get(), "127.0.0.1:0").ok());
+    acceptor_.Expect({"t", "", ""}, {});
+    LinkShell::Options options;
+    options.transport = transport_.get();
+    options.target = {acceptor_.address(), "", "t", "g"};
+    options.role = "link";
+    options.on_received = [above] { above->Pump(kDownstream); };
+    above_ = std::make_unique<LinkShell>(
+        loop_, &limits_, options, [](Frame) {}, fail);
+    for (LinkShell* link : {above_.get(), below_.get()})
+      link->session().StartGeneration(kGeneration);
+    above->SetLink(kDownstream, above_.get());
+    above_->Start();
+  }
+
+ private:
+  ThreadLoop* loop_;
+  FrameLimits limits_;
+  std::unique_ptr<Transport> transport_ = MakeLoopbackTransport();
+  std::unique_ptr<LinkShell> above_, below_;
+  LinkAcceptor acceptor_{loop_, &limits_,
+                         [this](const std::string&, std::shared_ptr<LoopConnection> connection) {
+                           connection->connection()->Send(MakeHello({"g", "link"})).IgnoreError();
+                           below_->Attach(std::move(connection));
+                         }};
+};
 
 TEST_F(StageReplicationTest, ACopyCrossesTheLink) {
-  const std::unique_ptr<Transport> transport = MakeLoopbackTransport();
   const auto sender = Stage(1), receiver = Stage(2);
-  FrameLimits limits;
-  limits.Set({{{FrameKind::kReplica, 0}, kReplicaHeadBytes + kReplicaPieceBytes}});
-  const auto fail = [](const absl::Status& status) { FAIL() << status; };
-
-  std::unique_ptr<LinkShell> above, below;
-  below = std::make_unique<LinkShell>(
-      &loop_, &limits, LinkShell::Options{},
-      [&](Frame frame) {
-        EXPECT_TRUE(receiver->Arrived(ReplicaSource::kUpstream, frame).ok());
-        below->session().Acknowledge(frame.header.kind, kGeneration, frame.header.sequence);
-      },
-      fail);
-  LinkAcceptor acceptor(&loop_, &limits,
-                        [&](const std::string&, std::shared_ptr<LoopConnection> connection) {
-                          connection->connection()->Send(MakeHello({"g", "link"})).IgnoreError();
-                          below->Attach(std::move(connection));
-                        });
-  ASSERT_TRUE(acceptor.Listen(transport.get(), "127.0.0.1:0").ok());
-  acceptor.Expect({"t", "", ""}, {});
-  LinkShell::Options options;
-  options.transport = transport.get();
-  options.target = {acceptor.address(), "", "t", "g"};
-  options.role = "link";
-  options.on_received = [&] { sender->Pump(); };
-  above = std::make_unique<LinkShell>(
-      &loop_, &limits, options, [](Frame) {}, fail);
-  for (LinkShell* link : {above.get(), below.get()}) link->session().StartGeneration(kGeneration);
-  sender->SetLink(above.get());
-  above->Start();
-
+  const Line line(&loop_, sender.get(), receiver.get());
   const ReplicaId id = {kGeneration, Sequence(40)};
-  ASSERT_TRUE(sender->Begin(id, StateOf(1), 17).ok());
-  EXPECT_EQ(sender->Begin(id, StateOf(1), 17).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(sender->Begin({id, {2}}, StateOf(1), 17).ok());
+  EXPECT_EQ(sender->Begin({id, {2}}, StateOf(1), 17).code(), absl::StatusCode::kFailedPrecondition);
   loop_.Run();
   ASSERT_EQ(replicated_.size(), 1u);
   EXPECT_EQ(replicated_[0].id, id);
   EXPECT_EQ(replicated_[0].stall_ns, 17);
   EXPECT_GT(replicated_[0].bytes, 0);
+  EXPECT_FALSE(replicated_[0].kept_of.has_value());
   EXPECT_TRUE(stores_[1].LayersOf(id, {0, 5}).value() == StateOf(1));
   EXPECT_TRUE(stores_[2].LayersOf(id, {0, 5}).value() == StateOf(1));
 }
 
+// The stage between passes it on, beside its own copy, and keeps nothing of it.
+TEST_F(StageReplicationTest, ACopyPassesAStageToItsHolder) {
+  const auto first = Stage(0), middle = Stage(1), last = Stage(2);
+  const Line upper(&loop_, first.get(), middle.get());
+  const Line lower(&loop_, middle.get(), last.get());
+  const ReplicaId id = {kGeneration, Sequence(40)};
+  ASSERT_TRUE(first->Begin({id, {2}}, StateOf(0), 0).ok());
+  ASSERT_TRUE(middle->Begin({id, {2}}, StateOf(1), 0).ok());
+  while (replicated_.size() < 3) loop_.Run();
+  EXPECT_EQ(std::count_if(replicated_.begin(), replicated_.end(),
+                          [](const Replicated& one) { return one.kept_of == 0; }),
+            1);
+  EXPECT_TRUE(stores_[1].LayersOf(id, {0, 5}).value() == StateOf(1));
+  ModelState both = StateOf(0);
+  Merge(StateOf(1), both);
+  EXPECT_TRUE(stores_[2].LayersOf(id, {0, 5}).value() == both);
+}
+
+TEST_F(StageReplicationTest, AStageThatIsAloneHasNoHolder) {
+  plan_.stages.resize(1);
+  ASSERT_TRUE(Stage(0)->Begin({{kGeneration, Sequence(4)}, {}}, StateOf(0), 3).ok());
+  ASSERT_EQ(replicated_.size(), 1u);
+  EXPECT_EQ(replicated_[0].bytes, 0);
+}
+
 TEST_F(StageReplicationTest, WhatCannotBeIsRefused) {
-  const auto middle = Stage(1), first = Stage(0);
-  EXPECT_THAT(first->Arrived(ReplicaSource::kDownstream, Piece(Sequence(4), StateOf(1))).message(),
-              HasSubstr("of no neighbour's"));
+  const auto middle = Stage(1);
+  const ReplicaId id = {kGeneration, Sequence(4)};
+  for (const int holder : {-1, 1, 3})
+    EXPECT_THAT(middle->Begin({id, {holder}}, StateOf(1), 0).message(), HasSubstr("has no copies"));
+  const std::pair<int, int> ways[] = {{2, 0}, {1, 2}, {0, 0}, {0, 3}, {3, 1}};
+  for (const auto& [source, holder] : ways) {
+    EXPECT_THAT(
+        middle->Arrived(kUpstream, Piece({id.sequence, {}, source, holder}, StateOf(0))).message(),
+        HasSubstr("does not pass stage 1"))
+        << source << " to " << holder;
+  }
   ModelState bad = StateOf(0);
   bad.encoders = {{5000, Direction::kForward, "mbq:2", ""}};
-  EXPECT_THAT(middle->Arrived(ReplicaSource::kUpstream, Piece(Sequence(4), bad)).message(),
+  EXPECT_THAT(middle->Arrived(kUpstream, Piece({Sequence(4), {}, 0, 1}, bad)).message(),
               HasSubstr("boundary 5000"));
   // Pieces of two barriers make no state.
   const auto other = Stage(1);
-  ASSERT_TRUE(other->Arrived(ReplicaSource::kUpstream, Piece(Sequence(4), StateOf(0), 9)).ok());
-  EXPECT_THAT(other->Arrived(ReplicaSource::kUpstream, Piece(Sequence(8), StateOf(0))).message(),
-              HasSubstr("of barrier 8 within one of 4"));
+  ASSERT_TRUE(other->Arrived(kUpstream, Piece({Sequence(4), {}, 0, 1}, StateOf(0), 9)).ok());
+  EXPECT_THAT(other->Arrived(kUpstream, Piece({Sequence(8), {}, 0, 1}, StateOf(0))).message(),
+              HasSubstr("of barrier 8 of stage 0 within one of 4"));
   for (const int64_t barrier : {4, 8})
     EXPECT_TRUE(
         stores_[1].LayersOf({kGeneration, Sequence(barrier)}, {0, 5}).value().layers.empty());
 }
 
-// The stage before and the last one, each at its own pace.
-TEST_F(StageReplicationTest, TheLastButOneKeepsBothNeighbours) {
+// The stage before and the one behind it, each at its own pace.
+TEST_F(StageReplicationTest, KeepsCopiesFromBothSides) {
   const auto middle = Stage(1);
   const ReplicaId id = {kGeneration, Sequence(4)};
-  ASSERT_TRUE(middle->Arrived(ReplicaSource::kUpstream, Piece(id.sequence, StateOf(0))).ok());
-  ASSERT_TRUE(middle->Arrived(ReplicaSource::kDownstream, Piece(id.sequence, StateOf(2))).ok());
+  ASSERT_TRUE(middle->Arrived(kUpstream, Piece({id.sequence, {}, 0, 1}, StateOf(0))).ok());
+  ASSERT_TRUE(middle->Arrived(kDownstream, Piece({id.sequence, {}, 2, 1}, StateOf(2))).ok());
   const ModelState kept = stores_[1].LayersOf(id, {0, 5}).value();
   ASSERT_EQ(kept.layers.size(), 4u);
   EXPECT_EQ(kept.layers[2].layer, 4);
@@ -165,9 +200,8 @@ TEST_F(StageReplicationTest, TheLastButOneKeepsBothNeighbours) {
 TEST_F(StageReplicationTest, ACopyThatOvertakesACommitDropsNothing) {
   const auto middle = Stage(1);
   const ReplicaId committed = {kGeneration, Sequence(4)};
-  ASSERT_TRUE(middle->Arrived(ReplicaSource::kUpstream, Piece(Sequence(4), StateOf(0))).ok());
-  ASSERT_TRUE(
-      middle->Arrived(ReplicaSource::kUpstream, Piece(Sequence(8), StateOf(0), 0, committed)).ok());
+  ASSERT_TRUE(middle->Arrived(kUpstream, Piece({Sequence(4), {}, 0, 1}, StateOf(0))).ok());
+  ASSERT_TRUE(middle->Arrived(kUpstream, Piece({Sequence(8), committed, 0, 1}, StateOf(0))).ok());
   EXPECT_EQ(stores_[1].committed(), committed);
   EXPECT_TRUE(stores_[1].LayersOf(committed, {0, 1}).value() == StateOf(0));
 }

@@ -37,6 +37,7 @@ void CentralCopy::Keep(int64_t step, ModelState state, int64_t now_ns) {
   kept_ns_ = now_ns;
   took_ns_ = std::max<int64_t>(now_ns - began_ns_, 0);
   step_ = step;
+  reached_ns_ = began_ns_;
   state_ = std::move(state);
 }
 

@@ -44,6 +44,8 @@ class CentralCopy {
 
   // The barrier of the state.
   int64_t step() const { return step_; }
+  // When that barrier was reached; 0: before the run.
+  int64_t reached_ns() const { return reached_ns_; }
   // Without layers: the one drawn from the seed.
   const ModelState& state() const { return state_; }
 
@@ -56,6 +58,7 @@ class CentralCopy {
   ModelState state_;
   std::optional<int64_t> kept_ns_;  // when it was whole, or the first barrier reached
   int64_t began_ns_ = 0;            // the collection that is under way
+  int64_t reached_ns_ = 0;          // its barrier
   int64_t took_ns_ = 0;             // the last one
 };
 

@@ -148,6 +148,7 @@ void Detector::Hear(Watched& watched, int64_t now_ns, RunEffects& effects) {
 void Detector::Ask(ConnectionId connection, Watched& watched, int64_t now_ns, RunEffects& effects) {
   if (!std::exchange(watched.is_asked, true)) {
     watched.answer.reset();
+    watched.is_waited_for = false;
     watched.question_is_old = watched.question_is_out;
     const std::string what =
         watched.broken.empty() ? absl::StrCat("is silent for ", Seconds(now_ns - watched.heard_ns))
@@ -159,8 +160,26 @@ void Detector::Ask(ConnectionId connection, Watched& watched, int64_t now_ns, Ru
   effects.push_back(ProbePort{connection, watched.data_address});
 }
 
+int64_t Detector::CutOffNs(const Watched& watched) const {
+  const double patience_ns = static_cast<double>(SilenceLimit(watched)) * kCutOffFactor;
+  return std::max(static_cast<int64_t>(patience_ns), price_.NsOf(watched.heard_ns));
+}
+
+void Detector::TellThatWaits(Watched& watched, int64_t now_ns, RunEffects& effects) const {
+  const int64_t silence_ns = now_ns - watched.heard_ns;
+  if (watched.answer != PortAnswer::kNone || watched.is_waited_for) return;
+  if (static_cast<double>(silence_ns) < static_cast<double>(SilenceLimit(watched)) * kCutOffFactor)
+    return;
+  watched.is_waited_for = true;
+  effects.push_back(
+      LogLine{Severity::kWarning,
+              absl::StrCat("worker ", watched.name, " is cut off for ", Seconds(silence_ns),
+                           ": it is waited for until ", Seconds(CutOffNs(watched)),
+                           ", since going on without it would take as long")});
+}
+
 std::optional<Detector::Finding> Detector::Judge(ConnectionId connection, const Watched& watched,
-                                                 int64_t now_ns) {
+                                                 int64_t now_ns) const {
   if (!IsSilent(watched, now_ns)) return std::nullopt;
   const int64_t limit_ns = SilenceLimit(watched);
   const int64_t silence_ns = now_ns - watched.heard_ns;
@@ -170,8 +189,7 @@ std::optional<Detector::Finding> Detector::Judge(ConnectionId connection, const 
   if (watched.answer == PortAnswer::kRefused)
     return Finding{connection, Verdict::kDead,
                    absl::StrCat("dead: ", silence, ", and its data port is closed")};
-  const auto cut_off_ns = static_cast<int64_t>(static_cast<double>(limit_ns) * kCutOffFactor);
-  if (watched.answer == PortAnswer::kNone && silence_ns >= cut_off_ns)
+  if (watched.answer == PortAnswer::kNone && silence_ns >= CutOffNs(watched))
     return Finding{connection, Verdict::kCutOff,
                    absl::StrCat("cut off: ", silence, ", and its host does not answer")};
   if (watched.answer == PortAnswer::kAnswered && silence_ns >= limit_ns + kStoppedNs)
@@ -188,7 +206,11 @@ std::vector<Detector::Finding> Detector::Tick(const Roster& roster, int64_t now_
   for (auto& [connection, watched] : watched_) {
     if (IsSilent(watched, now_ns)) {
       Ask(connection, watched, now_ns, effects);
-      if (auto finding = Judge(connection, watched, now_ns)) findings.push_back(*finding);
+      if (auto finding = Judge(connection, watched, now_ns)) {
+        findings.push_back(*finding);
+      } else {
+        TellThatWaits(watched, now_ns, effects);
+      }
       continue;
     }
     Hear(watched, now_ns, effects);

@@ -7,7 +7,9 @@
 //   answer      meaning                                   verdict
 //   refused     the host is there, the process is not     dead: lost at once
 //   answered    the process is there and does not run     slow; after kStoppedNs more stopped: lost
-//   no answer   the host or the route to it is gone       cut off: lost after kCutOffFactor limits
+//   no answer   the host or the route to it is gone       cut off: lost after kCutOffFactor limits,
+//                                                         and not before its loss is cheaper than
+//                                                         waiting on (loss_price.h)
 //
 // A refusal counts as no answer if the port was closed already when the worker joined (a phone
 // behind a router, reached by way of central).
@@ -30,6 +32,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "central/run/machines/losses/loss_price.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 #include "proto/base/rhythm.h"
@@ -60,6 +63,8 @@ class Detector {
     std::string why;  // reason, for people
   };
 
+  // What a loss costs now, for the events behind it.
+  void SetPrice(const LossPrice& price) { price_ = price; }
   void AddHeartbeat(ConnectionId connection, const Heartbeat& heartbeat);
   // Takes the answer to a ProbePort; a finding if the worker is lost with it.
   std::optional<Finding> AddAnswer(ConnectionId connection, PortAnswer answer, int64_t now_ns);
@@ -88,8 +93,9 @@ class Detector {
     WorkerPhase phase = WorkerPhase::kIdle;
     int64_t progress = 0;
     int64_t progressed_ns = 0;
-    std::string broken;     // why its control connection broke; empty: it stands
-    bool is_asked = false;  // since it is silent
+    std::string broken;          // why its control connection broke; empty: it stands
+    bool is_asked = false;       // since it is silent
+    bool is_waited_for = false;  // people were told so
     bool question_is_out = false;
     bool question_is_old = false;      // put before the silence: its answer says nothing of it
     std::optional<PortAnswer> usual;   // of its port, while it was well
@@ -103,10 +109,15 @@ class Detector {
   void Forgive(int64_t stall_ns, int64_t now_ns, RunEffects& effects);
   void Ask(ConnectionId connection, Watched& watched, int64_t now_ns, RunEffects& effects);
   static void Hear(Watched& watched, int64_t now_ns, RunEffects& effects);
-  static std::optional<Finding> Judge(ConnectionId connection, const Watched& watched,
-                                      int64_t now_ns);
+  std::optional<Finding> Judge(ConnectionId connection, const Watched& watched,
+                               int64_t now_ns) const;
+  // When a worker that does not answer is lost, after it was last heard.
+  int64_t CutOffNs(const Watched& watched) const;
+  // Tells people why one that does not answer is not lost yet, once a silence.
+  void TellThatWaits(Watched& watched, int64_t now_ns, RunEffects& effects) const;
 
   std::map<ConnectionId, Watched> watched_;
+  LossPrice price_;
   int64_t due_ns_ = 0;  // the next tick; 0: there was none
   int64_t now_ns_ = 0;  // the last tick
 };

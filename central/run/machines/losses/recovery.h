@@ -75,6 +75,7 @@ class Recovery {
     if (is_possible_) copy_.Keep(step, std::move(state), now_ns);
   }
   int64_t central_step() const { return copy_.step(); }
+  int64_t central_reached_ns() const { return copy_.reached_ns(); }
   const ModelState& state() const { return copy_.state(); }
   // The barrier to go back to: since Lose that of the replicas, or central's.
   int64_t step() const { return replicas_.has_value() ? replicas_->step : copy_.step(); }

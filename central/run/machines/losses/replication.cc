@@ -1,7 +1,9 @@
 #include "central/run/machines/losses/replication.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,54 +35,89 @@ int64_t Replication::BytesOf(const StagePlan& stage) const {
                          options_.layer_bytes.begin() + stage.last_layer + 1, int64_t{0});
 }
 
-bool Replication::HasRoom(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
-                          RunEffects& effects) {
-  // A committed barrier and one on its way.
+std::optional<Replication::Short> Replication::WhoLacksMemory(
+    const ActivePlan& active, const std::vector<DeviceFacts>& devices,
+    const CopyHolders& holders) const {
+  // A committed barrier and one on its way; what a stage passes on is there once.
   constexpr int64_t kBarriers = 2;
   const std::vector<StagePlan>& stages = active.plan.stages;
-  for (const auto [i, number] : active.plan.seats()) {
-    const DeviceFacts& device = devices[static_cast<size_t>(number)];
-    int64_t copies = BytesOf(stages[i]);
-    if (i > 0) copies += BytesOf(stages[i - 1]);
-    if (i + 2 == stages.size()) copies += BytesOf(stages[i + 1]);
-    const int64_t needed = active.stages[i].telemetry.memory_bytes + kBarriers * copies;
-    if (device.memory_bytes == 0 || needed <= device.memory_bytes) continue;
-    if (std::exchange(told_, active.plan.generation) == active.plan.generation) return false;
-    effects.push_back(LogLine{
-        Severity::kWarning,
-        absl::StrCat("worker ", device.name, " has ", device.memory_bytes >> 20,
-                     " MiB, its stage and copies of the neighbours' states need ", needed >> 20,
-                     ": this plan trains without copies, and after a loss training goes on from "
-                     "the last state that central has")});
-    return false;
+  std::vector<int64_t> copies(stages.size());
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const int64_t bytes = BytesOf(stages[i]);
+    copies[i] += kBarriers * bytes;
+    for (const int holder : holders[i]) {
+      const auto at = static_cast<size_t>(holder);
+      copies[at] += kBarriers * bytes;
+      for (size_t between = std::min(i, at) + 1; between < std::max(i, at); ++between)
+        copies[between] += bytes;
+    }
   }
-  return true;
+  for (const auto [i, number] : active.plan.seats()) {
+    const int64_t needed = active.stages[i].telemetry.memory_bytes + copies[i];
+    const int64_t memory = devices[static_cast<size_t>(number)].memory_bytes;
+    if (memory != 0 && needed > memory) return Short{number, needed};
+  }
+  return std::nullopt;
 }
 
-void Replication::Begin(int64_t step, Sequence sequence, const ActivePlan& active, int64_t now_ns,
-                        RunEffects& effects) {
+std::optional<CopyHolders> Replication::HoldersIn(const ActivePlan& active,
+                                                  const std::vector<DeviceFacts>& devices,
+                                                  const Roster& roster, RunEffects& effects) {
+  std::vector<std::string> domains;
+  for (const StagePlan& stage : active.plan.stages)
+    domains.push_back(FailureDomain(roster.device(stage.sole_device()).hello));
+  CopyHolders apart = HoldersApart(domains);
+  if (!WhoLacksMemory(active, devices, apart).has_value()) return apart;
+  CopyHolders near = NeighboursHold(static_cast<int>(domains.size()));
+  const std::optional<Short> lacks = WhoLacksMemory(active, devices, near);
+  if (!lacks.has_value()) return near;
+  if (std::exchange(told_, active.plan.generation) == active.plan.generation) return std::nullopt;
+  const DeviceFacts& device = devices[static_cast<size_t>(lacks->device)];
+  effects.push_back(LogLine{
+      Severity::kWarning,
+      absl::StrCat("worker ", device.name, " has ", device.memory_bytes >> 20,
+                   " MiB, its stage and copies of the neighbours' states need ",
+                   lacks->needed_bytes >> 20,
+                   ": this plan trains without copies, and after a loss training goes on from "
+                   "the last state that central has")});
+  return std::nullopt;
+}
+
+void Replication::Begin(int64_t step, Sequence sequence, const ActivePlan& active,
+                        const CopyHolders& holders, int64_t now_ns, RunEffects& effects) {
   const std::vector<StagePlan>& stages = active.plan.stages;
   UnderWay& under_way = under_way_.emplace();
   under_way.barrier.id = {active.plan.generation, sequence};
   under_way.barrier.step = step;
+  under_way.barrier.reached_ns = now_ns;
+  under_way.holders = holders;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const size_t neighbour = i + 1 < stages.size() ? i + 1 : i - 1;
-    under_way.missing.insert(i);
-    under_way.barrier.layers.push_back(
-        {{stages[i].first_layer, stages[i].last_layer},
-         {stages[i].sole_device(), stages[neighbour].sole_device()}});
+    const auto stage = static_cast<int>(i);
+    LayersHeld held{{stages[i].first_layer, stages[i].last_layer}, {stages[i].sole_device()}};
+    under_way.missing.insert({stage, stage});
+    for (const int holder : holders[i]) {
+      held.devices.push_back(stages[static_cast<size_t>(holder)].sole_device());
+      // A neighbour has it when the stage says so.
+      if (std::abs(holder - stage) > 1) under_way.missing.insert({holder, stage});
+    }
+    under_way.barrier.layers.push_back(std::move(held));
+    effects.push_back(
+        SendControl{active.connections[i], Replicate{under_way.barrier.id, holders[i]}});
   }
   begun_step_ = step;
   begun_ns_ = now_ns;
-  SendToStages(active, Replicate{under_way.barrier.id}, effects);
 }
 
 void Replication::AddReplicated(size_t stage, const Replicated& replicated, const Roster& roster,
                                 RunEffects& effects) {
   if (!under_way_.has_value() || replicated.id != under_way_->barrier.id) return;
-  if (under_way_->missing.erase(stage) == 0) return;
+  const auto number = static_cast<int>(stage);
+  if (under_way_->missing.erase({number, replicated.kept_of.value_or(number)}) == 0) return;
+  int hops = 1;
+  for (const int holder : under_way_->holders[stage])
+    hops = std::max(hops, std::abs(holder - number));
   under_way_->stall_ns = std::max(under_way_->stall_ns, replicated.stall_ns);
-  under_way_->took_ns = std::max(under_way_->took_ns, replicated.took_ns);
+  under_way_->took_ns = std::max(under_way_->took_ns, replicated.took_ns * hops);
   under_way_->bytes += replicated.bytes;
   if (!under_way_->missing.empty()) return;
   took_ns_ = under_way_->took_ns;

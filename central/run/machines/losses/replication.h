@@ -1,7 +1,7 @@
 #pragma once
 
 // Has the stages keep their states of a barrier among themselves: each copies its own and sends the
-// copy to a neighbour while training goes on. When all have answered, the barrier is committed:
+// copy to another one (copy_holders.h) while training goes on. When all have answered, the barrier is committed:
 // from then on a run that loses workers need go back no further (recovery.h). At most one barrier
 // is under way; the barriers that pass meanwhile are left out.
 //
@@ -15,6 +15,7 @@
 #include "central/planning/barrier_report.h"
 #include "central/records/summary.h"
 #include "central/run/machines/active_plan.h"
+#include "central/run/machines/losses/copy_holders.h"
 #include "central/run/machines/move.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
@@ -32,7 +33,8 @@ struct ReplicationOptions {
 struct ReplicatedBarrier {
   ReplicaId id;
   int64_t step = 0;
-  std::vector<LayersHeld> layers;  // by stage; devices: its own, then the neighbour's
+  std::vector<LayersHeld> layers;  // by stage; devices: its own, then the holders' of copies
+  int64_t reached_ns = 0;          // when the stages stood there
 
   // Somebody has each layer.
   bool is_whole() const;
@@ -48,13 +50,14 @@ class Replication {
   // Whether the stages, which stand at the barrier at `step`, should replicate it. central_step:
   // of the state that central has.
   bool Wants(int64_t step, int64_t central_step, const ActivePlan& active, int64_t now_ns);
-  // Whether the stages of a plan have the memory for copies; where one has not, the plan trains
-  // without, and a line says so once.
-  bool HasRoom(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
-               RunEffects& effects);
-  void Begin(int64_t step, Sequence sequence, const ActivePlan& active, int64_t now_ns,
-             RunEffects& effects);
-  // Answers to other barriers, and those that come twice, count for nothing.
+  // Who holds copies in a plan: apart from each other where the stages have the memory for it, else
+  // neighbours. Where one has not even that, the plan trains without, and a line says so once.
+  std::optional<CopyHolders> HoldersIn(const ActivePlan& active,
+                                       const std::vector<DeviceFacts>& devices,
+                                       const Roster& roster, RunEffects& effects);
+  void Begin(int64_t step, Sequence sequence, const ActivePlan& active, const CopyHolders& holders,
+             int64_t now_ns, RunEffects& effects);
+  // Answers to other barriers, and those that come twice, count for nothing. `stage` answers.
   void AddReplicated(size_t stage, const Replicated& replicated, const Roster& roster,
                      RunEffects& effects);
   // This device's replicas are gone.
@@ -75,14 +78,30 @@ class Replication {
  private:
   struct UnderWay {
     ReplicatedBarrier barrier;
-    std::set<size_t> missing;  // stages
-    // Of the stage that took longest.
+    // What a stage has still to say: of its own copy, or of another's that it is to hold.
+    struct Awaited {
+      int stage = 0;
+      int source = 0;
+      friend auto operator<=>(const Awaited&, const Awaited&) = default;
+    };
+    std::set<Awaited> missing;
+    CopyHolders holders;
+    // Of the stage that took longest, with the way over others.
     int64_t stall_ns = 0;
     int64_t took_ns = 0;
     int64_t bytes = 0;
   };
 
+  struct Short {
+    int device = 0;
+    int64_t needed_bytes = 0;
+  };
+
   int64_t BytesOf(const StagePlan& stage) const;
+  // The first device that has not the memory for what it is to hold.
+  std::optional<Short> WhoLacksMemory(const ActivePlan& active,
+                                      const std::vector<DeviceFacts>& devices,
+                                      const CopyHolders& holders) const;
 
   ReplicationOptions options_;
   Generation told_;  // of the last plan that a line said has no room

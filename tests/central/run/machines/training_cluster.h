@@ -314,15 +314,21 @@ class TrainingCluster {
       telemetry.loss_samples = telemetry.backwards;
       reply(telemetry);
       reply(BarrierReached{generation, run->limit});
-    } else if (const auto* replicate = std::get_if<Replicate>(&send.message)) {
-      if (replicate->id.generation != generation) return;
+    } else if (const auto* request = std::get_if<Replicate>(&send.message)) {
+      if (request->id.generation != generation) return;
       const std::vector<StagePlan>& stages = worker.stage->plan.stages;
-      const auto own = static_cast<size_t>(worker.stage->stage);
-      const size_t neighbour = own + 1 < stages.size() ? own + 1 : own - 1;
-      Worker& other = workers_[connection_of_[stages[neighbour].sole_device()]];
-      Merge(StateOf(worker), worker.replicas[replicate->id]);
-      if (!other.gone) Merge(StateOf(worker), other.replicas[replicate->id]);
-      reply(Replicated{replicate->id, 1000, 2000, 64});
+      const int own = worker.stage->stage;
+      Merge(StateOf(worker), worker.replicas[request->id]);
+      for (const int holder : request->holders) {
+        const int64_t connection =
+            connection_of_[stages[static_cast<size_t>(holder)].sole_device()];
+        if (workers_[connection].gone) continue;
+        Merge(StateOf(worker), workers_[connection].replicas[request->id]);
+        if (std::abs(holder - own) > 1)
+          coordinator_->Received(ConnectionId(connection),
+                                 Replicated{.id = request->id, .kept_of = own});
+      }
+      reply(Replicated{request->id, 1000, 2000, 64});
     } else if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
       if (snapshot->generation != generation) return;
       if (!central_hears_states_ && snapshot->sequence != Sequence(120)) return;

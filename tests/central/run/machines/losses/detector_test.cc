@@ -176,6 +176,51 @@ TEST_F(DetectorTest, ACableThatIsOutForTwoSecondsCostsNothingForThreeTheWorker) 
   EXPECT_EQ(found_[0].verdict, Verdict::kCutOff);
 }
 
+// The plan held 20 s before the worker fell silent, and took 4 s to come into force.
+TEST_F(DetectorTest, AWorkerIsWaitedForAsLongAsItsLossWouldCost) {
+  LossPrice price;
+  Pass(kSecond);
+  price.Watch(true, 0, now_ns_);
+  Pass(4 * kSecond);
+  price.Watch(false, 0, now_ns_);
+  Pass(20 * kSecond);
+  detector_.SetPrice(price);
+  one().speaks = false;
+  one().port = PortAnswer::kNone;
+  Pass(3 * kSecond);
+  EXPECT_TRUE(found_.empty());
+  EXPECT_THAT(log_, HasSubstr("w1 is cut off for 2.5"));
+  EXPECT_THAT(log_, HasSubstr("it is waited for until 2"));
+  one().speaks = true;
+  one().port = PortAnswer::kAnswered;
+  Pass(kSecond);
+  EXPECT_TRUE(found_.empty());
+  one().speaks = false;
+  one().port = PortAnswer::kNone;
+  const int64_t after_ns = TimeUntilLost().value();
+  EXPECT_GT(after_ns, 26 * kSecond) << "24 s, and 4 since then were trained";
+  EXPECT_LT(after_ns, 29 * kSecond);
+  // Its host answers that the process has ended: nothing is waited for.
+  workers_[2].speaks = false;
+  workers_[2].port = PortAnswer::kRefused;
+  Pass(2 * kSecond);
+  EXPECT_EQ(found_.back().verdict, Verdict::kDead);
+}
+
+TEST(LossPrice, IsWhatWouldBeTrainedAgainAndTheChangeOfPlan) {
+  LossPrice price;
+  EXPECT_EQ(price.NsOf(100 * kSecond), 0) << "no plan holds: nothing is lost";
+  price.Watch(true, 0, 10 * kSecond);
+  price.Watch(true, 0, 11 * kSecond);
+  EXPECT_EQ(price.NsOf(100 * kSecond), 0);
+  price.Watch(false, 0, 12 * kSecond);
+  EXPECT_EQ(price.NsOf(15 * kSecond), 3 * kSecond + 2 * kSecond);
+  price.Watch(false, 14 * kSecond, 15 * kSecond);
+  EXPECT_EQ(price.NsOf(15 * kSecond), kSecond + 2 * kSecond) << "since the barrier that is kept";
+  EXPECT_EQ(price.NsOf(13 * kSecond), 2 * kSecond);
+  EXPECT_EQ(price.NsOf(500 * kSecond), LossPrice::kMostNs);
+}
+
 TEST_F(DetectorTest, ADeadProcessIsLostAtOnceWhenItsConnectionBreaks) {
   Pass(10 * kSecond);
   one().speaks = false;

@@ -17,15 +17,19 @@ class ReplicationTest : public ::testing::Test {
   // One sample a step: sequences are steps.
   ReplicaId Begin(int64_t step, int64_t now_ns = 0) {
     effects_.clear();
-    replication_.Begin(step, Sequence(step), active_, now_ns, effects_);
+    replication_.Begin(step, Sequence(step), active_, NeighboursHold(3), now_ns, effects_);
     return MessagesOf<Replicate>(effects_).at(0).second.id;
   }
   void Answer(const ReplicaId& id, const std::vector<size_t>& stages, int64_t took_ns = kMs) {
     for (const size_t stage : stages)
-      replication_.AddReplicated(stage, {id, kMs / 2, took_ns, 100}, roster_, effects_);
+      replication_.AddReplicated(stage, {id, kMs / 2, took_ns, 100, {}}, roster_, effects_);
   }
   bool Wants(int64_t step, int64_t now_ns = 0) {
     return replication_.Wants(step, 0, active_, now_ns);
+  }
+
+  bool HasRoom(const std::vector<DeviceFacts>& devices) {
+    return replication_.HoldersIn(active_, devices, roster_, effects_).has_value();
   }
 
   Roster roster_ = FullRoster(4);
@@ -72,6 +76,29 @@ TEST_F(ReplicationTest, NeighboursTakeAStateWithThem) {
   EXPECT_FALSE(replication_.committed()->is_whole());
 }
 
+// A stage that is no neighbour has to say itself that it has the copy.
+TEST_F(ReplicationTest, AHolderFurtherAwayAnswersItself) {
+  const CopyHolders holders = {{2}, {0, 2}, {0}};
+  replication_.Begin(40, Sequence(40), active_, holders, 0, effects_);
+  const ReplicaId id = MessagesOf<Replicate>(effects_).at(0).second.id;
+  EXPECT_EQ(MessagesOf<Replicate>(effects_).at(1).second.holders, holders[1]);
+  Answer(id, {0, 1, 2});
+  const auto keep = [&](size_t stage, int source) {
+    replication_.AddReplicated(stage, {.id = id, .kept_of = source}, roster_, effects_);
+  };
+  keep(2, 0);
+  keep(2, 0);
+  keep(1, 2);
+  EXPECT_FALSE(replication_.committed().has_value());
+  keep(0, 2);
+  ASSERT_TRUE(replication_.committed().has_value());
+  EXPECT_THAT(replication_.committed()->layers[1].devices, ElementsAre(1, 0, 2));
+  replication_.Lose(1);
+  replication_.Lose(2);
+  EXPECT_TRUE(replication_.committed()->is_whole()) << "two neighbours at once";
+  EXPECT_DOUBLE_EQ(replication_.summary().took_s, 0.002) << "over one other stage";
+}
+
 // One under way: the next is left out, not queued.
 TEST_F(ReplicationTest, AtMostOneIsUnderWay) {
   EXPECT_TRUE(Wants(40));
@@ -105,7 +132,7 @@ TEST_F(ReplicationTest, EveryFewBarriers) {
   EXPECT_FALSE(third.Wants(40, 0, active_, 0));
   EXPECT_FALSE(third.Wants(80, 0, active_, 0));
   EXPECT_TRUE(third.Wants(120, 0, active_, 0));
-  third.Begin(120, Sequence(120), active_, 0, effects_);
+  third.Begin(120, Sequence(120), active_, NeighboursHold(3), 0, effects_);
   third.GiveUp();
   EXPECT_FALSE(third.Wants(200, 0, active_, 0));
   EXPECT_TRUE(third.Wants(240, 0, active_, 0));
@@ -124,15 +151,15 @@ TEST_F(ReplicationTest, AWorkerWithoutTheMemoryKeepsNoCopies) {
   replication_ = Replication({.layer_bytes = std::vector<int64_t>(6, 100)});
   for (StageStatus& stage : active_.stages) stage.telemetry.memory_bytes = 1000;
   std::vector<DeviceFacts> devices(4);
-  EXPECT_TRUE(replication_.HasRoom(active_, devices, effects_)) << "what they have is not known";
+  EXPECT_TRUE(HasRoom(devices)) << "what they have is not known";
   const std::pair<size_t, int64_t> needs[] = {{0, 2 * 200}, {1, 2 * 600}, {2, 2 * 400}};
   for (const auto& [device, copies] : needs) {
     devices[device].memory_bytes = 1000 + copies;
-    EXPECT_TRUE(replication_.HasRoom(active_, devices, effects_)) << device;
+    EXPECT_TRUE(HasRoom(devices)) << device;
     EXPECT_THAT(EffectsOf<LogLine>(effects_), IsEmpty());
     --devices[device].memory_bytes;
-    EXPECT_FALSE(replication_.HasRoom(active_, devices, effects_)) << device;
-    EXPECT_FALSE(replication_.HasRoom(active_, devices, effects_)) << device;
+    EXPECT_FALSE(HasRoom(devices)) << device;
+    EXPECT_FALSE(HasRoom(devices)) << device;
     EXPECT_EQ(EffectsOf<LogLine>(effects_).size(), 1u) << "said once a plan";
     devices[device].memory_bytes = 0;
     effects_.clear();

@@ -1,0 +1,77 @@
+#include "central/run/machines/losses/copy_holders.h"
+
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+namespace runnel {
+namespace {
+
+// Of "host:port"; an IPv6 address stands in brackets.
+absl::string_view HostOf(absl::string_view address) {
+  address = address.substr(0, address.rfind(':'));
+  if (absl::StartsWith(address, "[") && absl::EndsWith(address, "]"))
+    address = address.substr(1, address.size() - 2);
+  return address;
+}
+
+absl::string_view UpTo(absl::string_view text, char mark, int marks) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == mark && --marks == 0) return text.substr(0, i + 1);
+  }
+  return {};
+}
+
+std::optional<int> NearestApart(absl::Span<const std::string> domains, int stage) {
+  const auto stages = static_cast<int>(domains.size());
+  const std::string& own = domains[static_cast<size_t>(stage)];
+  if (own.empty()) return std::nullopt;
+  for (int hops = 1; hops <= kMostCopyHops; ++hops) {
+    for (const int other : {stage + hops, stage - hops}) {
+      if (other < 0 || other >= stages) continue;
+      const std::string& domain = domains[static_cast<size_t>(other)];
+      if (!domain.empty() && domain != own) return other;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string FailureDomain(const WorkerHello& hello) {
+  if (!hello.site.empty()) return hello.site;
+  const absl::string_view host = HostOf(hello.data_address);
+  if (host.find_first_not_of("0123456789.") == absl::string_view::npos)
+    return std::string(UpTo(host, '.', 3));
+  if (host.find_first_not_of("0123456789abcdefABCDEF:") == absl::string_view::npos)
+    return std::string(UpTo(host, ':', 4));
+  return std::string();
+}
+
+CopyHolders NeighboursHold(int stages) {
+  CopyHolders holders(static_cast<size_t>(stages));
+  if (stages < 2) return holders;
+  for (int i = 0; i < stages; ++i)
+    holders[static_cast<size_t>(i)] = {i + 1 < stages ? i + 1 : i - 1};
+  return holders;
+}
+
+CopyHolders HoldersApart(absl::Span<const std::string> domains) {
+  const auto stages = static_cast<int>(domains.size());
+  CopyHolders holders = NeighboursHold(stages);
+  if (stages < 3) return holders;
+  for (int i = 0; i < stages; ++i) {
+    std::vector<int>& of_it = holders[static_cast<size_t>(i)];
+    if (const std::optional<int> apart = NearestApart(domains, i); apart.has_value()) {
+      of_it = {*apart};
+    } else if (i + 2 < stages || i >= 2) {
+      of_it = {i + 2 < stages ? i + 2 : i - 2};
+    } else {
+      of_it = {i - 1, i + 1};
+    }
+  }
+  return holders;
+}
+
+}  // namespace runnel
