@@ -29,7 +29,7 @@ struct PieceHead {
   Sequence barrier;
   ReplicaId committed;  // generation 0: none is
   int source = 0;       // stage whose state it is
-  int holder = 0;       // stage that is to keep it; those between pass it on
+  int holder = 0;       // the last stage that keeps it; those between pass it on
   friend bool operator==(const PieceHead&, const PieceHead&) = default;
 };
 

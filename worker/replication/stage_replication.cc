@@ -144,13 +144,13 @@ absl::Status StageReplication::Keep(Incoming incoming) {
   auto state = std::make_shared<const ModelState>(incoming.reader.Take());
   RUNNEL_RETURN_IF_ERROR(
       CheckState(*state, options_.model, range.first_layer, range.last_layer, options_.format));
+  const ReplicaId id = {options_.plan.generation, head.barrier};
+  options_.store->Commit(head.committed);
+  options_.store->Add(id, head.source, false, state);
   if (head.holder != stage_) {
     Send({head, std::move(state)});
     return absl::OkStatus();
   }
-  const ReplicaId id = {options_.plan.generation, head.barrier};
-  options_.store->Commit(head.committed);
-  options_.store->Add(id, head.source, false, std::move(state));
   if (std::abs(head.source - stage_) > 1)
     options_.on_replicated({.id = id, .kept_of = head.source});
   return absl::OkStatus();

@@ -1,11 +1,10 @@
 #pragma once
 
 // A stage's part in replication: keeps a copy of its own state, sends it to the stages that are to
-// hold it, keeps what is sent to it, and passes on what is for others. All methods on the loop's
-// thread.
+// hold it, keeps what comes, and passes on what is for others too. All methods on the loop's thread.
 //
 // Copies go along the chain: its links are there, so nobody need be dialled. A stage that passes a
-// copy on has all of it first, and lets go of it when the next one has it.
+// copy on has all of it first.
 
 #include <array>
 #include <cstdint>

@@ -352,7 +352,7 @@ struct SnapshotRequest {
 };
 
 // At a barrier, ahead of the grant: copy the state as it is now and keep it; send it to the stages
-// that are to hold it, while training goes on. Stages between pass it on. One at a time.
+// that are to hold it, while training goes on. Stages between keep it too. One at a time.
 struct Replicate {
   ReplicaId id;
   std::vector<int> holders = {};  // stages, at most one on each side; none: the stage is alone

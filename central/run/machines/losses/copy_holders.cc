@@ -49,6 +49,15 @@ std::string FailureDomain(const WorkerHello& hello) {
   return std::string();
 }
 
+std::vector<int> KeepersOf(const CopyHolders& holders, int stage) {
+  std::vector<int> keepers;
+  for (const int last : holders[static_cast<size_t>(stage)]) {
+    const int way = last > stage ? 1 : -1;
+    for (int keeper = stage + way; keeper != last + way; keeper += way) keepers.push_back(keeper);
+  }
+  return keepers;
+}
+
 CopyHolders NeighboursHold(int stages) {
   CopyHolders holders(static_cast<size_t>(stages));
   if (stages < 2) return holders;

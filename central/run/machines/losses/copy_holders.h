@@ -11,10 +11,11 @@
 
 namespace runnel {
 
-// By stage: the stages that hold copies of its state, at most one on each side.
+// By stage: the last stages to which copies of its state go, at most one on each side; those between
+// keep them too.
 using CopyHolders = std::vector<std::vector<int>>;
 
-// Copies pass the stages between, so that each stage further costs another transfer.
+// Each stage further costs another transfer, and memory of one stage more.
 inline constexpr int kMostCopyHops = 4;
 
 // What may be lost together with this device: its site, else the network of its address (IPv4: 24
@@ -24,6 +25,8 @@ std::string FailureDomain(const WorkerHello& hello);
 // Domains by stage. The nearest stage of another domain within kMostCopyHops; where there is none
 // the next but one; in the middle of three the neighbours on both sides.
 CopyHolders HoldersApart(absl::Span<const std::string> domains);
+// All that keep copies of this stage's state, the nearest first on each side.
+std::vector<int> KeepersOf(const CopyHolders& holders, int stage);
 // The next stage; of the last one the one before it.
 CopyHolders NeighboursHold(int stages);
 

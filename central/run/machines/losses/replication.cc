@@ -38,19 +38,15 @@ int64_t Replication::BytesOf(const StagePlan& stage) const {
 std::optional<Replication::Short> Replication::WhoLacksMemory(
     const ActivePlan& active, const std::vector<DeviceFacts>& devices,
     const CopyHolders& holders) const {
-  // A committed barrier and one on its way; what a stage passes on is there once.
+  // A committed barrier and one on its way.
   constexpr int64_t kBarriers = 2;
   const std::vector<StagePlan>& stages = active.plan.stages;
   std::vector<int64_t> copies(stages.size());
   for (size_t i = 0; i < stages.size(); ++i) {
     const int64_t bytes = BytesOf(stages[i]);
     copies[i] += kBarriers * bytes;
-    for (const int holder : holders[i]) {
-      const auto at = static_cast<size_t>(holder);
-      copies[at] += kBarriers * bytes;
-      for (size_t between = std::min(i, at) + 1; between < std::max(i, at); ++between)
-        copies[between] += bytes;
-    }
+    for (const int keeper : KeepersOf(holders, static_cast<int>(i)))
+      copies[static_cast<size_t>(keeper)] += kBarriers * bytes;
   }
   for (const auto [i, number] : active.plan.seats()) {
     const int64_t needed = active.stages[i].telemetry.memory_bytes + copies[i];
@@ -95,9 +91,10 @@ void Replication::Begin(int64_t step, Sequence sequence, const ActivePlan& activ
     const auto stage = static_cast<int>(i);
     LayersHeld held{{stages[i].first_layer, stages[i].last_layer}, {stages[i].sole_device()}};
     under_way.missing.insert({stage, stage});
+    for (const int keeper : KeepersOf(holders, stage))
+      held.devices.push_back(stages[static_cast<size_t>(keeper)].sole_device());
     for (const int holder : holders[i]) {
-      held.devices.push_back(stages[static_cast<size_t>(holder)].sole_device());
-      // A neighbour has it when the stage says so.
+      // A neighbour has it when the stage says so; those between have it before the holder.
       if (std::abs(holder - stage) > 1) under_way.missing.insert({holder, stage});
     }
     under_way.barrier.layers.push_back(std::move(held));

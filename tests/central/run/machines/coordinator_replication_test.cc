@@ -27,7 +27,7 @@ TEST(CoordinatorReplication, GoesBackToTheLastBarrierThatTheWorkersHave) {
   }
 }
 
-// Neighbours take the only copies of a state with them.
+// Each state has a copy at both of the others.
 TEST(CoordinatorReplication, TwoNeighboursAtOnce) {
   for (const bool central_has_it : {false, true}) {
     Cluster cluster(kThree, 1, 0, 1);
@@ -40,7 +40,7 @@ TEST(CoordinatorReplication, TwoNeighboursAtOnce) {
     cluster.Kill(2);
     cluster.Settle();
     cluster.ExpectAllTrainedOnce();
-    EXPECT_THAT(cluster.log(), HasSubstr(central_has_it ? " back80 plan3" : " back0 plan3"));
+    EXPECT_THAT(cluster.log(), HasSubstr(" back80 plan3"));
   }
 }
 

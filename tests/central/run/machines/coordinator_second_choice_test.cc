@@ -17,27 +17,28 @@ const Plan kThree = PlanOf({0, 1, 2}, {1, 3, 5});
 // state is older, and whole.
 TEST(CoordinatorSecondChoice, ACopyThatIsRefusedIsReplacedByCentralsState) {
   for (const bool fetched : {false, true}) {
-    Cluster cluster(kThree, 1, 0, 1);
+    // Of two stages the spare w2 takes the lost one, and asks w0 for the copy.
+    Cluster cluster(fetched ? PlanOf({0, 1}, {2, 5}) : kThree, 1, 0, 1);
     cluster.central_hears_states_ = false;
     cluster.When(ThirdGrant, [&] { cluster.Kill(1); });
+    const int64_t refuses = fetched ? 0 : 2;
     const auto in_recovery = [&](const SendControl& send) {
       const auto* prepare = std::get_if<PrepareStage>(&send.message);
       const auto* fetch = std::get_if<FetchLayers>(&send.message);
       return fetched ? fetch != nullptr && fetch->replica.has_value()
                      : prepare != nullptr && prepare->replica.has_value();
     };
-    cluster.planner().for_survivors = [](const BarrierReport&) {
-      return PlanOf({0, 2}, {3, 5});  // layers 2 and 3 go from w2 to w0
-    };
     cluster.When(in_recovery, [&] {
-      cluster->Received(ConnectionId(2), StageFailed{Generation(2), "has no copy of layer 3"});
+      cluster->Received(ConnectionId(refuses),
+                        StageFailed{Generation(2), "has no copy of layer 3"});
     });
     cluster.Settle();
     cluster.ExpectAllTrainedOnce();
     EXPECT_THAT(cluster.log(), HasSubstr(" lost-w1 back0 plan3")) << fetched;
     EXPECT_THAT(cluster.lines(),
-                HasSubstr("worker w2: has no copy of layer 3: the run goes on from the last state "
-                          "that central has instead"));
+                HasSubstr(absl::StrCat("worker w", refuses,
+                                       ": has no copy of layer 3: the run goes on from the last "
+                                       "state that central has instead")));
     EXPECT_FALSE(cluster.prepared().back().replica.has_value());
   }
 }

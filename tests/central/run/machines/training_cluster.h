@@ -319,12 +319,14 @@ class TrainingCluster {
       const std::vector<StagePlan>& stages = worker.stage->plan.stages;
       const int own = worker.stage->stage;
       Merge(StateOf(worker), worker.replicas[request->id]);
-      for (const int holder : request->holders) {
+      CopyHolders holders(stages.size());
+      holders[static_cast<size_t>(own)] = request->holders;
+      for (const int keeper : KeepersOf(holders, own)) {
         const int64_t connection =
-            connection_of_[stages[static_cast<size_t>(holder)].sole_device()];
+            connection_of_[stages[static_cast<size_t>(keeper)].sole_device()];
         if (workers_[connection].gone) continue;
         Merge(StateOf(worker), workers_[connection].replicas[request->id]);
-        if (std::abs(holder - own) > 1)
+        if (std::abs(keeper - own) > 1)
           coordinator_->Received(ConnectionId(connection),
                                  Replicated{.id = request->id, .kept_of = own});
       }

@@ -92,10 +92,11 @@ TEST_F(ReplicationTest, AHolderFurtherAwayAnswersItself) {
   EXPECT_FALSE(replication_.committed().has_value());
   keep(0, 2);
   ASSERT_TRUE(replication_.committed().has_value());
-  EXPECT_THAT(replication_.committed()->layers[1].devices, ElementsAre(1, 0, 2));
+  for (const LayersHeld& held : replication_.committed()->layers)
+    EXPECT_EQ(held.devices.size(), 3u) << "those between keep it too";
   replication_.Lose(1);
   replication_.Lose(2);
-  EXPECT_TRUE(replication_.committed()->is_whole()) << "two neighbours at once";
+  EXPECT_TRUE(replication_.committed()->is_whole()) << "any two at once";
   EXPECT_DOUBLE_EQ(replication_.summary().took_s, 0.002) << "over one other stage";
 }
 
