@@ -103,6 +103,15 @@ absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& sche
   return absl::OkStatus();
 }
 
+absl::Status CheckClipping(const RunSettings& settings, const ScheduleRow& schedule) {
+  const double norm = settings.training.clip_norm;
+  if (norm == 0 || schedule.drains_each_step || settings.local_workers == 0)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--clip-norm ", norm, ": stages of schedule ", settings.schedule,
+                   " step before the whole gradient is known; use --schedule sync_1f1b"));
+}
+
 // `text` is the user's --augment; empty if there is none.
 absl::StatusOr<Augmentation> ResolveAugmentation(const std::string& text, const DatasetRow& dataset,
                                                  const Shape& sample) {
@@ -252,6 +261,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
                      " steps after each micro-batch; use 1, or sync_1f1b"));
   }
   RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
+  RUNNEL_RETURN_IF_ERROR(CheckClipping(settings, *setup.schedule));
   setup.settings =
       WithDefaults(std::move(settings), setup.row->defaults, setup.row->default_dataset,
                    setup.schedule->default_micro_batches, setup.format);

@@ -266,7 +266,8 @@ absl::Status UpdateByOptimizer(const Call& call) {
   const at::Tensor weights = Flat(call.in(0), call.in_shape(0));
   const at::Tensor gradients = Flat(call.in(1), call.in_shape(1));
   at::Tensor velocity = Flat(call.in_out(2), call.in_shape(2));
-  velocity.mul_(call.context.momentum).add_(gradients.add(weights, call.context.weight_decay));
+  velocity.mul_(call.context.momentum)
+      .add_(gradients.mul(call.context.gradient_factor).add(weights, call.context.weight_decay));
   Flat(call.out(0), call.out_shape(0)).copy_(weights.sub(velocity, call.context.learning_rate));
   return absl::OkStatus();
 }

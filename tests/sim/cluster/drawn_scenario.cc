@@ -154,6 +154,7 @@ std::string DrawnText(uint64_t number) {
   text.Line("needs ", members.needs_all ? members.locals + members.workers : 1);
   DrawTimes(draws, text);
   DrawFaults(members, draws, text);
+  text.Line("clips ", sync && draws.Happens(0.3) ? "yes" : "no");
   return text.Take();
 }
 

@@ -46,6 +46,7 @@ struct Scenario {
   int behind = 0;   // of `workers`, those whom nobody can dial
   int layers = 6;
   bool sync = true;
+  bool clips = false;  // gradients by their norm; sync
   int64_t micro_batches = 2;
   int64_t batch = 4;     // samples
   int64_t samples = 40;  // an epoch
