@@ -165,7 +165,8 @@ constexpr TrainingField kFields[] = {
      .member = &S::augment,
      .flag = {"augment", SettingGroup::kData,
               "random changes of training samples: on, off, or a list of crop (by up to 4 pixels), "
-              "flip (left and right) and shift (a signal by up to 8 points)",
+              "flip (left and right), shift (a signal by up to 8 points), erase (a rectangle) and "
+              "mixup (with another sample and its label)",
               "crop,flip", "the data set's"}},
     {.name = "gradient_bits", .member = &S::gradient_bits},
     {.name = "rescale",

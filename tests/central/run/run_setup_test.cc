@@ -129,6 +129,18 @@ TEST(RunSetup, AugmentationIsTheDataSetsUnlessGiven) {
               HasSubstr("--augment spin: 'spin' is not known"));
 }
 
+TEST(RunSetup, MixupNeedsALossOfFloats) {
+  EXPECT_EQ(AugmentationOf("lenet", "", "mixup,erase"), "erase,mixup");
+  EXPECT_EQ(AugmentationOf("har_cnn", "", "mixup"), "mixup");
+  EXPECT_THAT(AugmentationOf("har_cnn", "", "erase"), HasSubstr("erase is for images"));
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.recipe = "niti";
+  settings.training.augment = "mixup";
+  EXPECT_THAT(std::string(SetUpRun(settings).status().message()),
+              HasSubstr("--augment mixup: mixup: integer recipes have a loss of whole labels"));
+}
+
 // Of a record of a release without augmentation.
 TEST(RunSetup, OlderRecordsTrainWithoutAugmentation) {
   const RunSettings settings = SettingsFromJson(R"({"model": "har_cnn"})").value();
