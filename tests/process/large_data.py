@@ -81,7 +81,7 @@ def main():
                                                         arguments.gib, arguments.batches, pathlib.Path(folder))
             print(f"{channels} x {side} x {side}: {samples} samples, {arguments.gib} GiB ({on_disk / 1e6:.1f} MB on the disk), "
                   f"central {memory:.0f} MB, {seconds:.0f} s", flush=True)
-            rows.append([f"{channels} x {side} x {side}", samples, arguments.gib, round(memory), round(seconds)])
+            rows.append([f"{channels} x {side} x {side}", samples / 1000, arguments.gib, round(memory), round(seconds)])
     if arguments.figure:
         figure = json.loads(arguments.figure.read_text(encoding="utf-8"))
         figure["date"] = datetime.date.today().isoformat()

@@ -241,7 +241,7 @@ TEST(RunSettings, CheckNamesWhatLossesAveragesAndValidationCannotBe) {
          s.training.clip_norm = 0.5;
        },
        "--clip-norm 0.5: recipe niti has integer weights"},
-      {[](auto& s) { s.training.swa = "soon"; }, "--swa: 'soon' is no START[@EVERY]"},
+      {[](auto& s) { s.training.swa = "soon"; }, "--swa soon: 'soon' is no START[@EVERY]"},
       {[](auto& s) {
          s.training.ema = 0.9;
          s.training.swa = "100";
