@@ -234,7 +234,7 @@ TEST(RunSettings, CheckNamesWhatLossesAveragesAndValidationCannotBe) {
          s.recipe = "niti";
          s.training.ema = 0.9;
        },
-       "--ema 0.9: recipe niti has integer weights"},
+       "--ema: recipe niti has integer weights"},
       {[](auto& s) { s.training.clip_norm = -1; }, "--clip-norm -1: must be at least 0"},
       {[](auto& s) {
          s.recipe = "niti";
