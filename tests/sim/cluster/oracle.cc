@@ -121,7 +121,8 @@ void Oracle::StepTogether(const MicroBatch& place, std::vector<Stage>& stages) {
   double square = 0;
   for (const Stage& stage : stages) {
     if (!stage.waits) return;
-    for (const double one : stage.engine->GradientSquares().value()) square += one;
+    const std::vector<double> squares = stage.engine->GradientSquares().value();
+    for (const double one : squares) square += one;
   }
   for (Stage& stage : stages) {
     stage.engine->Step(place, square).IgnoreError();
