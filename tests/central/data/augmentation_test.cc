@@ -159,7 +159,7 @@ TEST(Augmentation, ErasuresLieInsideAndMixesAreEven) {
 TEST(Augmentation, GoldenErasureAndMix) {
   const Shape shape = {3, 32, 32};
   EXPECT_EQ(DrawErasure(shape, 1, 0, 0), Rectangle());
-  EXPECT_EQ(DrawErasure(shape, 1, 0, 2), (Rectangle{1, 1, 1, 1}));
+  EXPECT_EQ(DrawErasure(shape, 1, 0, 2), (Rectangle{16, 0, 4, 12}));
   EXPECT_EQ(DrawMix(50000, 1, 0, 0), (Mix{19910, 120}));
 }
 
