@@ -8,6 +8,10 @@ std::map<std::pair<FrameKind, uint32_t>, uint64_t> AllowedPayloads(const StageFr
   std::map<std::pair<FrameKind, uint32_t>, uint64_t> allowed;
   if (sizes.replica_piece > 0)
     allowed[{FrameKind::kReplica, 0}] = static_cast<uint64_t>(sizes.replica_piece);
+  if (sizes.clips) {
+    if (!sizes.first_stage) allowed[{FrameKind::kGradientNorm, 0}] = sizeof(double);
+    if (sizes.labels_per_sample == 0) allowed[{FrameKind::kGradientSquares, 0}] = sizeof(double);
+  }
   for (const StageFrameSizes::BySamples& size : sizes.by_samples) {
     const auto allow = [&allowed, &size](FrameKind kind, int64_t bytes) {
       allowed[{kind, static_cast<uint32_t>(size.samples)}] = static_cast<uint64_t>(bytes);

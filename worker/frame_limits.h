@@ -24,6 +24,7 @@ struct StageFrameSizes {
   };
   bool first_stage = false;
   int64_t labels_per_sample = 0;  // 0: none come, the loss is elsewhere
+  bool clips = false;             // sums of squares come
   int64_t replica_piece = 0;      // a piece of a neighbour's state; 0: none comes
   std::vector<BySamples> by_samples;
 };

@@ -7,12 +7,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/random.h"
+#include "proto/base/training/mixed_label.h"
 
 namespace runnel {
 namespace {
 
 constexpr int kImageRank = 3;
 constexpr int kSignalRank = 2;
+constexpr int kEitherRank = 0;
 
 struct TransformRow {
   absl::string_view name;
@@ -21,9 +23,9 @@ struct TransformRow {
 };
 
 constexpr TransformRow kRows[] = {
-    {"crop", Transform::kCrop, kImageRank},
-    {"flip", Transform::kFlip, kImageRank},
-    {"shift", Transform::kShift, kSignalRank},
+    {"crop", Transform::kCrop, kImageRank},    {"flip", Transform::kFlip, kImageRank},
+    {"shift", Transform::kShift, kSignalRank}, {"erase", Transform::kErase, kImageRank},
+    {"mixup", Transform::kMixup, kEitherRank},
 };
 
 const TransformRow* FindRow(absl::string_view name) {
@@ -31,6 +33,10 @@ const TransformRow* FindRow(absl::string_view name) {
     if (row.name == name) return &row;
   }
   return nullptr;
+}
+
+absl::string_view SamplesOf(int rank) {
+  return rank == kImageRank ? "images" : rank == kSignalRank ? "signals" : "images and signals";
 }
 
 std::string RowNames() {
@@ -88,9 +94,9 @@ std::string Augmentation::text() const {
 absl::Status Augmentation::CheckFits(const Shape& sample) const {
   for (const TransformRow& row : kRows) {
     if (!Has(row.transform)) continue;
-    if (sample.rank() != row.rank) {
-      return absl::InvalidArgumentError(absl::StrCat(row.name, " is for ",
-                                                     row.rank == kImageRank ? "images" : "signals",
+    const bool is_either = sample.rank() == kImageRank || sample.rank() == kSignalRank;
+    if (row.rank == kEitherRank ? !is_either : sample.rank() != row.rank) {
+      return absl::InvalidArgumentError(absl::StrCat(row.name, " is for ", SamplesOf(row.rank),
                                                      ", the samples are ", sample.ToString()));
     }
     if (row.transform == Transform::kShift && sample[1] <= kMaxShift) {
@@ -115,6 +121,45 @@ SamplePlacement DrawPlacement(const Augmentation& augmentation, uint64_t run_see
   if (augmentation.Has(Transform::kFlip)) placement.mirrored = (bits[2] >> 31) != 0;
   if (augmentation.Has(Transform::kShift)) placement.later = Offset(bits[3], kMaxShift);
   return placement;
+}
+
+Rectangle DrawErasure(const Shape& shape, uint64_t run_seed, int64_t epoch, int64_t sample) {
+  const CounterRandom random(run_seed, RandomPurpose::kAugment, static_cast<uint64_t>(epoch),
+                             static_cast<uint64_t>(sample));
+  if (random.Bits(4) >> 31 == 0) return {};
+  const auto side = [&](uint64_t element, int64_t whole) {
+    const int64_t least = std::max<int64_t>(whole / 8, 1), most = std::max(whole / 2, least);
+    return least + random.Below(element, static_cast<uint32_t>(most - least + 1));
+  };
+  const auto place = [&](uint64_t element, int64_t whole, int64_t length) {
+    return static_cast<int64_t>(random.Below(element, static_cast<uint32_t>(whole - length + 1)));
+  };
+  Rectangle rectangle{.height = side(5, shape[1]), .width = side(6, shape[2])};
+  rectangle.top = place(7, shape[1], rectangle.height);
+  rectangle.left = place(8, shape[2], rectangle.width);
+  return rectangle;
+}
+
+void Erase(const Shape& shape, const Rectangle& rectangle, absl::Span<const float> outside,
+           absl::Span<float> image) {
+  for (int64_t channel = 0; channel < shape[0]; ++channel) {
+    for (int64_t y = rectangle.top; y < rectangle.top + rectangle.height; ++y) {
+      const auto row = image.begin() + (channel * shape[1] + y) * shape[2];
+      std::fill_n(row + rectangle.left, rectangle.width, outside[channel]);
+    }
+  }
+}
+
+Mix DrawMix(int64_t samples, uint64_t run_seed, int64_t epoch, int64_t sample) {
+  const CounterRandom random(run_seed, RandomPurpose::kAugment, static_cast<uint64_t>(epoch),
+                             static_cast<uint64_t>(sample));
+  return {static_cast<int64_t>(random.Below(12, static_cast<uint32_t>(samples))),
+          static_cast<int32_t>(1 + random.Below(13, kMixParts - 1))};
+}
+
+void MixInto(int32_t parts, absl::Span<const float> other, absl::Span<float> out) {
+  const float share = static_cast<float>(parts) / kMixParts;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = share * out[i] + (1 - share) * other[i];
 }
 
 void CopyImage(const Shape& shape, const SamplePlacement& placement,

@@ -5,6 +5,7 @@
 
 #include "central/data/latents/mixed_order.h"
 #include "proto/base/random.h"
+#include "proto/base/training/mixed_label.h"
 
 namespace runnel {
 
@@ -29,14 +30,25 @@ BatchSource::BatchSource(const Dataset& dataset, uint64_t run_seed,
     outside_.push_back(dataset_.outside(channel));
   }
   sample_.resize(shape.elements());
+  other_.resize(shape.elements());
 }
 
 void BatchSource::CopyAugmented(int64_t index, absl::Span<float> out) {
+  CopyTransformed(index, out);
+  if (!augmentation_.Has(Transform::kMixup)) return;
+  const Mix mix = DrawMix(dataset_.size(), run_seed_, epoch_, index);
+  CopyTransformed(mix.other, absl::MakeSpan(other_));
+  MixInto(mix.parts, other_, out);
+}
+
+void BatchSource::CopyTransformed(int64_t index, absl::Span<float> out) {
   dataset_.CopySample(index, absl::MakeSpan(sample_));
   const Shape& shape = dataset_.sample_shape();
   const SamplePlacement placement = DrawPlacement(augmentation_, run_seed_, epoch_, index);
   if (shape.rank() == 3) {
     CopyImage(shape, placement, outside_, sample_, out);
+    if (augmentation_.Has(Transform::kErase))
+      Erase(shape, DrawErasure(shape, run_seed_, epoch_, index), outside_, out);
   } else {
     CopySignal(shape, placement, sample_, out);
   }
@@ -59,6 +71,10 @@ void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
   for (int64_t i = 0; i < place.samples; ++i) {
     const int64_t index = order_[place.first_sample + i];
     CopyLabels(index, i, labels);
+    if (augmentation_.Has(Transform::kMixup) && !labels.empty()) {
+      const Mix mix = DrawMix(dataset_.size(), run_seed_, epoch_, index);
+      labels[i] = PackLabel({labels[i], dataset_.label(mix.other), mix.parts});
+    }
     if (samples.empty()) continue;
     const absl::Span<float> out = samples.subspan(i * elements, elements);
     if (augmentation_.empty()) {

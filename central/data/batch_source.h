@@ -40,6 +40,8 @@ class BatchSource {
 
  private:
   void CopyAugmented(int64_t index, absl::Span<float> out);
+  // All but mixup.
+  void CopyTransformed(int64_t index, absl::Span<float> out);
   // Of sample `index`, for the sample at `place`.
   void CopyLabels(int64_t index, int64_t place, absl::Span<int32_t> labels) const;
 
@@ -50,6 +52,7 @@ class BatchSource {
   // Used in augmented runs only.
   std::vector<float> outside_;  // by channel
   std::vector<float> sample_;   // as in the data set
+  std::vector<float> other_;    // to be mixed in
   int64_t epoch_ = -1;
   std::vector<int64_t> order_;  // sample order of epoch_
 };

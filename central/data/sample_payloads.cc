@@ -32,7 +32,7 @@ SamplePayloads::SamplePayloads(BufferPool* pool, const Dataset& train, const Dat
       train_(train),
       test_(test),
       samples_source_(train, run_seed, augmentation, batch_size),
-      labels_source_(train, run_seed, /*augmentation=*/{}, batch_size),
+      labels_source_(train, run_seed, augmentation, batch_size),
       test_source_(test, run_seed) {}
 
 // Labels have four bytes, too.

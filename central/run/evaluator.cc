@@ -5,6 +5,7 @@
 
 #include "central/planning/fixed_planner.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/weight_average.h"
 #include "proto/process/host_memory.h"
 
 namespace runnel {
@@ -17,7 +18,7 @@ RunSettings PlainLoopOf(RunSettings settings) {
   settings.workers = 0;
   settings.at_least.reset();
   settings.caps.clear();
-  settings.training.ema = 0;  // Run puts the averages in place of the weights
+  DropAverage(settings.training);  // Run puts the averages in place of the weights
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.log.clear();

@@ -18,6 +18,7 @@
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/precision.h"
 #include "proto/base/training/int8_inference.h"
+#include "proto/base/training/mixed_label.h"
 #include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/transport/link/address.h"
@@ -103,9 +104,19 @@ absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& sche
   return absl::OkStatus();
 }
 
+absl::Status CheckClipping(const RunSettings& settings, const ScheduleRow& schedule) {
+  const double norm = settings.training.clip_norm;
+  if (norm == 0 || schedule.drains_each_step || settings.local_workers == 0)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--clip-norm ", norm, ": stages of schedule ", settings.schedule,
+                   " step before the whole gradient is known; use --schedule sync_1f1b"));
+}
+
 // `text` is the user's --augment; empty if there is none.
 absl::StatusOr<Augmentation> ResolveAugmentation(const std::string& text, const DatasetRow& dataset,
-                                                 const Shape& sample) {
+                                                 const ModelSpec& model,
+                                                 const NumberFormat& format) {
   const auto wrong = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("--augment ", text, ": ", what));
   };
@@ -116,8 +127,15 @@ absl::StatusOr<Augmentation> ResolveAugmentation(const std::string& text, const 
   if (text.empty() || text == "on") return Augmentation::Parse(dataset.augmentation);
   const absl::StatusOr<Augmentation> given = Augmentation::Parse(text);
   if (!given.ok()) return wrong(given.status().message());
-  const absl::Status fits = given->CheckFits(sample);
-  return fits.ok() ? given : wrong(fits.message());
+  const absl::Status fits = given->CheckFits(model.input);
+  if (!fits.ok()) return wrong(fits.message());
+  if (!given->Has(Transform::kMixup)) return given;
+  if (format.integer_parameters())
+    return wrong("mixup: integer recipes have a loss of whole labels only; take --recipe fp32");
+  if (model.classes > kMostMixedClasses)
+    return wrong(absl::StrCat("mixup: the model has ", model.classes, " classes; at most ",
+                              kMostMixedClasses));
+  return given;
 }
 
 // The training settings in use: the user's, completed from model and data.
@@ -252,6 +270,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
                      " steps after each micro-batch; use 1, or sync_1f1b"));
   }
   RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
+  RUNNEL_RETURN_IF_ERROR(CheckClipping(settings, *setup.schedule));
   setup.settings =
       WithDefaults(std::move(settings), setup.row->defaults, setup.row->default_dataset,
                    setup.schedule->default_micro_batches, setup.format);
@@ -266,7 +285,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
   RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* dataset, FindDataset(setup.settings.dataset));
   std::string& augment = setup.settings.training.augment;
   RUNNEL_ASSIGN_OR_RETURN(setup.augmentation,
-                          ResolveAugmentation(augment, *dataset, setup.model.input));
+                          ResolveAugmentation(augment, *dataset, setup.model, setup.format));
   augment = setup.augmentation.text();
   return setup;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/weight_average.h"
 
 namespace runnel {
 
@@ -46,7 +47,8 @@ absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory, Logger* l
   absl::StatusOr<Checkpoint> newest = NewestOf(directory, logger);
   if (!newest.ok()) return newest;
   TakeAverages(newest->state);
-  newest->settings.training.ema = newest->training.ema = 0;
+  DropAverage(newest->settings.training);
+  DropAverage(newest->training);
   return newest;
 }
 
@@ -70,7 +72,7 @@ RunSettings WithoutTraining(RunSettings settings) {
   settings.metrics_port.reset();
   settings.early_stop = 0;
   settings.validation_share = 0;
-  settings.training.ema = 0;
+  DropAverage(settings.training);
   settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained
   return settings;
 }

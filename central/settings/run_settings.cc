@@ -12,6 +12,7 @@
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/recipe_family.h"
+#include "proto/base/training/weight_average.h"
 
 namespace runnel {
 namespace {
@@ -77,12 +78,28 @@ absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
                                                  " are not exact; only integer recipes split"));
 }
 
-absl::Status CheckEmaFlag(const RunSettings& settings) {
-  if (settings.training.ema == 0) return absl::OkStatus();
+absl::Status CheckClipNormFlag(const RunSettings& settings) {
+  if (settings.training.clip_norm == 0) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
   if (!format.integer_parameters()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--ema ", settings.training.ema, ": recipe ",
-                                                 settings.recipe,
+  return absl::InvalidArgumentError(
+      absl::StrCat("--clip-norm ", settings.training.clip_norm, ": recipe ", settings.recipe,
+                   " has integer weights; they step by --gradient-bits; take --recipe fp32"));
+}
+
+absl::Status CheckAverageFlags(const RunSettings& settings) {
+  const WeightAverage* average = AverageOf(settings.training);
+  if (average == nullptr) return absl::OkStatus();
+  TrainingSettings others = settings.training;
+  average->turn_off(others);
+  if (const WeightAverage* other = AverageOf(others); other != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("--", other->flag, ": the run has --",
+                                                   average->flag,
+                                                   "; a run has one average, take one of them"));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (!format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", average->flag, ": recipe ", settings.recipe,
                                                  " has integer weights, which have no average; "
                                                  "take --recipe fp32"));
 }
@@ -205,7 +222,8 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckLossScaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckLabelSmoothingFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
-  RUNNEL_RETURN_IF_ERROR(CheckEmaFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckClipNormFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckAverageFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckPredictorFlags(settings));
   if (settings.early_stop > 0 && settings.eval_every < 1) {

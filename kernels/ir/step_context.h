@@ -22,6 +22,7 @@ struct StepContext {
   // The loss gradient is multiplied with it, and the optimizer's step divides by it: a power of
   // two. 1: FP32 and integers.
   double loss_scale = 1;
+  double gradient_factor = 1;   // of the optimizer's step, beside loss_scale: clipping
   double label_smoothing = 0;   // of the training loss (float_loss.h)
   RangeTally* range = nullptr;  // counts what f16 cannot hold; null: nobody counts
   bool accumulate =

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ir/arithmetic/float_grid.h"
+#include "proto/base/training/mixed_label.h"
 #include "tests/conformance/case_maker.h"
 
 namespace runnel {
@@ -268,7 +269,13 @@ void Maker::Loss() {
   In(Floats(Storage::kOutput, {samples, classes}, 5));
   CaseOperand labels = Integers(Storage::kLabels, DType::kInt32, {samples});
   for (int64_t n = 0; n < samples; ++n) {
-    reinterpret_cast<int32_t*>(labels.bytes.data())[n] = static_cast<int32_t>(Pick(0, classes - 1));
+    const auto label = static_cast<int32_t>(Pick(0, classes - 1));
+    // Of mixup every second one, in training.
+    const bool is_mixed = case_.code == OpCode::kSoftmaxCrossEntropy && n % 2 == 1;
+    reinterpret_cast<int32_t*>(labels.bytes.data())[n] =
+        is_mixed ? PackLabel({label, static_cast<int32_t>((label + n) % classes),
+                              static_cast<int32_t>(1 + (label * 37 + 11 * n) % (kMixParts - 1))})
+                 : label;
   }
   In(std::move(labels));
   if (case_.code == OpCode::kSoftmaxCrossEntropy) {

@@ -30,6 +30,8 @@ struct Case {
   std::string optimizer = "sgd";
   double label_smoothing = 0;
   double ema = 0;
+  double clip_norm = 0;
+  std::string swa = "off";
 };
 
 // Of the weights, and of their average where there is one.
@@ -40,8 +42,9 @@ std::string DigestsOf(ModelState state) {
 }
 
 std::vector<Case> Cases() {
-  std::vector<Case> cases = {
-      {"har_cnn", "fp32", "sgd", 0.1, 0.5}, {"mobilenet_v2", "fp32"}, {"lenet", "niti"}};
+  std::vector<Case> cases = {{"har_cnn", "fp32", "sgd", 0.1, 0.5},
+                             {"mobilenet_v2", "fp32", "sgd", 0, 0, 0.5, "1"},
+                             {"lenet", "niti"}};
   for (const Optimizer& optimizer : Optimizers())
     cases.push_back({"lenet", "fp32", std::string(optimizer.choice.name)});
   return cases;
@@ -62,6 +65,8 @@ class Trainer {
     training_.optimizer = c.optimizer;
     training_.label_smoothing = c.label_smoothing;
     training_.ema = c.ema;
+    training_.clip_norm = c.clip_norm;
+    training_.swa = c.swa;
     batching_ = MakeBatching(training_).value();
     state_ = InitialState(model_, training_.seed, FormatOf(*recipe_->family, training_)).value();
   }
@@ -82,7 +87,8 @@ class Trainer {
   // The layers cut evenly.
   std::string Pipeline(const std::vector<StageOrder>& orders) {
     const int stages = static_cast<int>(orders.size());
-    SimulatedPipelineOptions options{.batching = batching_, .barriers = {last()}};
+    SimulatedPipelineOptions options{
+        .batching = batching_, .barriers = {last()}, .clips = training_.clip_norm > 0};
     options.plan.generation = Generation(1);
     options.plan.drains_each_step = true;
     for (int i = 0; i < stages; ++i) {

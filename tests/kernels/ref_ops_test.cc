@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/training/mixed_label.h"
 #include "tests/kernels/op_harness.h"
 
 namespace runnel::ref_ops_test {
@@ -355,7 +356,14 @@ TEST(RefLoss, HandComputed) {
               -0.75 * std::log(0.25) - 0.25 * std::log(0.75) + 0.25 * 1000, 1e-6);
   RUN_OK(OpCode::kSoftmaxCrossEntropyEval, spec, {&logits, &labels}, {&metrics}, smoothed);
   EXPECT_NEAR(metrics.data<double>()[0], std::log(4.0), 1e-7);
-  for (int32_t bad : {-1, 2}) {
+  // A quarter of class 0, the rest of class 1; the first sample's probabilities are those.
+  labels.data<int32_t>()[0] = PackLabel({0, 1, kMixParts / 4});
+  RUN_OK(OpCode::kSoftmaxCrossEntropy, spec, {&logits, &labels}, {&gradient, &metrics},
+         {.step_labels = 4});
+  EXPECT_THAT(gradient.values(), Pointwise(FloatNear(1e-7), {0.0f, 0.0f, 0.0f, 0.0f}));
+  EXPECT_NEAR(metrics.data<double>()[0], -0.25 * std::log(0.25) - 0.75 * std::log(0.75), 1e-6);
+  EXPECT_EQ(metrics.data<double>()[1], 2) << "the larger share counts as the label";
+  for (int32_t bad : {-1, 2, PackLabel({0, 2, 9}), PackLabel({2, 0, 9})}) {
     labels.data<int32_t>()[1] = bad;
     const absl::Status status =
         RunOp(OpCode::kSoftmaxCrossEntropy, spec, {&logits, &labels}, {&gradient, &metrics});

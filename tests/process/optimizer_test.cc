@@ -51,7 +51,8 @@ Words RunOf(const Row& row) {
 class OptimizerRuns : public ::testing::TestWithParam<Row> {};
 
 TEST_P(OptimizerRuns, GiveTheSameBytesOnOneToThreeStages) {
-  const Words sync = {"--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "12"};
+  const Words sync = {"--schedule",    "sync_1f1b", "--micro-batches", "4",
+                      "--max-batches", "12",        "--clip-norm",     "0.5"};
   const Words run = With(RunOf(GetParam()), sync);
   const std::string plain = Weights(With(run, {"--local-workers", "0"}));
   EXPECT_EQ(plain.size(), 64u);
@@ -63,7 +64,8 @@ TEST_P(OptimizerRuns, GiveTheSameBytesOnOneToThreeStages) {
 
 TEST_P(OptimizerRuns, ResumeOnOtherStagesRecoverAndReplay) {
   ScratchDir dir;
-  const Words run = With(RunOf(GetParam()), {"--schedule", "sync_1f1b", "--micro-batches", "2"});
+  const Words run = With(RunOf(GetParam()),
+                         {"--schedule", "sync_1f1b", "--micro-batches", "2", "--clip-norm", "0.5"});
   const Words on_three = With(run, {"--local-workers", "3"});
   const std::string whole = Weights(With(on_three, {"--max-batches", "100"}));
   RunCentral(With(on_three, {"--max-batches", "20", "--checkpoint-dir", dir / "c"}));
@@ -79,6 +81,7 @@ TEST_P(OptimizerRuns, ResumeOnOtherStagesRecoverAndReplay) {
   EXPECT_EQ(central.Wait(), 0) << central.err();
   const json summary = Summary(dir / "s");
   EXPECT_EQ(summary["weights_sha256"], whole);
+  EXPECT_GT(summary["clipped_steps"], 0);
   EXPECT_EQ(Records(journal, "worker_lost"), 1);
   Process replay({"runnel-central", "replay", "--journal", journal});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();

@@ -64,7 +64,8 @@ TEST_P(SyncEqualsPlainLoop, OnOneToFourStages) {
 INSTANTIATE_TEST_SUITE_P(
     Models, SyncEqualsPlainLoop,
     ::testing::Values(
-        Case{"lenet", {"--max-batches", "8"}}, Case{"har_cnn", {"--max-batches", "8"}},
+        Case{"lenet", {"--max-batches", "8"}},
+        Case{"har_cnn", {"--max-batches", "8", "--augment", "shift,mixup", "--swa", "3@2"}},
         Case{"mobilenet_v2", {"--batch-size", "32", "--max-batches", "5", "--lr", "0.01"}, true}),
     [](const auto& info) { return info.param.model; });
 

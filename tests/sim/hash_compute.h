@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/stage/stage_compute.h"
@@ -61,6 +62,14 @@ class HashCompute final : public StageCompute {
       weights_ = HashOf(weights_, accumulated_, 2);
       accumulated_ = 0;
     }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<double>> GradientSquares() override {
+    return std::vector<double>{static_cast<double>(accumulated_ % 1024)};
+  }
+  absl::Status Step(const MicroBatch&, double gradient_square) override {
+    weights_ = HashOf(weights_, accumulated_, static_cast<uint64_t>(gradient_square));
+    accumulated_ = 0;
     return absl::OkStatus();
   }
   absl::StatusOr<Output> Evaluate(int64_t, Payload, Payload) override {

@@ -55,6 +55,7 @@ struct Scenario {
     for (int i = 0; i < stages; ++i)
       compute.emplace_back(HashOf(3, static_cast<uint64_t>(i)), i + 1 == stages);
     for (HashCompute& one : compute) options.compute.push_back(&one);
+    options.clips = sync && below(2) == 1;
   }
 
   std::vector<uint64_t> Weights() const {

@@ -141,7 +141,8 @@ class Simulation {
                                 .stage = i,
                                 .batching = options_.batching,
                                 .first_sequence = Sequence(FirstSequence()),
-                                .frozen_front = options_.frozen_front};
+                                .frozen_front = options_.frozen_front,
+                                .clips = options_.clips};
     stage.runtime = std::make_unique<StageRuntime>(std::move(options));
     stage.transport = network_.NewTransport(NameOf(i));
     const auto deliver = [this, i, life = life_](Frame frame) {
@@ -262,8 +263,11 @@ class Simulation {
     At(network_.now_ns() + RandomNs(options_.max_action_ns), [this, i, work = std::move(work)] {
       absl::StatusOr<StageCompute::Output> output = work();
       if (!output.ok()) return Pump(i, output.status());
-      Pump(i, stages_[i].runtime->ComputeDone(
-                  {std::move(output->tensor), output->loss_sum, output->correct}));
+      Pump(i, stages_[i].runtime->ComputeDone({std::move(output->tensor),
+                                               output->loss_sum,
+                                               output->correct,
+                                               {},
+                                               std::move(output->squares)}));
     });
   }
 
@@ -284,6 +288,17 @@ class Simulation {
     absl::StrAppend(&result_.actions[i], "W", effect.place.sequence.value(), " ");
     Compute(i, [this, i, effect]() -> absl::StatusOr<StageCompute::Output> {
       RUNNEL_RETURN_IF_ERROR(options_.compute[i]->WeightGradient(effect.place, effect.step));
+      StageCompute::Output output;
+      if (effect.sums_squares) {
+        RUNNEL_ASSIGN_OR_RETURN(output.squares, options_.compute[i]->GradientSquares());
+      }
+      return output;
+    });
+  }
+  void Carry(int i, StepEffect effect) {
+    absl::StrAppend(&result_.actions[i], "S", effect.place.step, " ");
+    Compute(i, [this, i, effect]() -> absl::StatusOr<StageCompute::Output> {
+      RUNNEL_RETURN_IF_ERROR(options_.compute[i]->Step(effect.place, effect.gradient_square));
       return StageCompute::Output();
     });
   }

@@ -34,6 +34,7 @@ struct SimulatedPipelineOptions {
   int64_t max_action_ns = 10'000'000;                             // an action takes up to this
   LinkShaping shaping;
   int frozen_front = 0;  // layers, as in StageRuntimeOptions
+  bool clips = false;    // likewise
   // Breaks the connections of a random stage this often on average; 0: never.
   int64_t break_every_ns = 0;
   // Loses a stage this often on average, kMostLosses times at most; 0: never. The run goes back to

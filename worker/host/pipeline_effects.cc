@@ -63,8 +63,9 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
   }
   if (counts) meter_.EndAction(time);
   const int64_t backwards = runtime_.backwards();
-  const absl::Status status = runtime_.ComputeDone(
-      {std::move(output->tensor), output->loss_sum, output->correct, std::move(output->counts)});
+  const absl::Status status =
+      runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct,
+                            std::move(output->counts), std::move(output->squares)});
   PumpBackward(backwards, time.end_ns, status);
 }
 
@@ -119,6 +120,17 @@ void PipelineHost::Carry(InputGradientEffect effect) {
 void PipelineHost::Carry(WeightGradientEffect effect) {
   Compute(true, [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
     RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, effect.step));
+    StageCompute::Output output;
+    if (effect.sums_squares) {
+      RUNNEL_ASSIGN_OR_RETURN(output.squares, engine_->GradientSquares());
+    }
+    return output;
+  });
+}
+
+void PipelineHost::Carry(StepEffect effect) {
+  Compute(true, [this, effect]() -> absl::StatusOr<StageCompute::Output> {
+    RUNNEL_RETURN_IF_ERROR(engine_->Step(effect.place, effect.gradient_square));
     return StageCompute::Output();
   });
 }

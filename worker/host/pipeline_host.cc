@@ -16,7 +16,8 @@ StageRuntimeOptions RuntimeOptions(const PrepareStage& stage, const Batching& ba
           .first_sequence = stage.first_sequence,
           .eval_batch_size = stage.training.eval_batch_size,
           .eval_samples = stage.eval_samples,
-          .frozen_front = stage.model.frozen_front()};
+          .frozen_front = stage.model.frozen_front(),
+          .clips = stage.training.clip_norm > 0};
 }
 
 }  // namespace
@@ -51,6 +52,7 @@ void PipelineHost::Detach() {
 void PipelineHost::SetLimits() {
   StageFrameSizes sizes;
   sizes.first_stage = runtime_.first_stage();
+  sizes.clips = runtime_.clips();
   if (runtime_.has_loss()) sizes.labels_per_sample = LabelsPerSample(engine_->output_shape(1));
   const bool has_neighbour = has_upstream() || has_downstream();
   sizes.replica_piece = has_neighbour ? kReplicaHeadBytes + kReplicaPieceBytes : 0;

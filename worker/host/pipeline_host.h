@@ -60,6 +60,7 @@ class PipelineHost final : public StageHost {
   void Carry(ForwardEffect effect);
   void Carry(InputGradientEffect effect);
   void Carry(WeightGradientEffect effect);
+  void Carry(StepEffect effect);
   void Carry(EvaluateEffect effect);
   void Carry(EncodeEffect effect);
   void Carry(DecodeEffect effect);

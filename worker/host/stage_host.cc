@@ -20,6 +20,8 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
     return absl::InvalidArgumentError(absl::StrCat("stage ", stage.stage, " is not in the plan"));
   }
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(stage.training));
+  if (stage.training.clip_norm > 0 && !stage.plan.drains_each_step && !stage.plain_loop)
+    return absl::InvalidArgumentError("clips gradients, and its plan is asynchronous");
   StageExecutorOptions options;
   options.model = stage.model;
   options.first_layer = stage.plan.stages[stage.stage].first_layer;

@@ -8,6 +8,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/weight_average.h"
 #include "worker/stage/stage_executor.h"
 #include "worker/stage/work_energy.h"
 
@@ -27,11 +28,12 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
                             .one_in_flight = options.one_in_flight,
                             .defers_weight_gradients = options.defers_weight_gradients,
                             .optimizer = optimizer,
-                            .averages_weights = training.ema > 0};
+                            .averages_weights = AveragesWeights(training)};
   RUNNEL_ASSIGN_OR_RETURN(programs.rescale, ParseRescale(training.rescale));
   RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(training.batch_split));
   RUNNEL_ASSIGN_OR_RETURN(CompileOptions compile, CompileOptionsFor(traits, recipe, programs));
-  if (keeps_gradients) compile.steps_in_backward = false;
+  // Clipping needs the whole gradient before the first step.
+  if (keeps_gradients || training.clip_norm > 0) compile.steps_in_backward = false;
   CompiledStage stage;
   stage.numerics_class_ = traits.numerics_class;
   stage.steps_in_backward_ = compile.steps_in_backward;

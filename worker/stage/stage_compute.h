@@ -4,6 +4,7 @@
 // simulator puts a cheap hash chain in its place.
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/base/figures/class_counts.h"
@@ -24,7 +25,8 @@ class StageCompute {
     // many labels were right.
     double loss_sum = 0;
     int64_t correct = 0;
-    ClassCounts counts = {};  // of an evaluation
+    ClassCounts counts = {};           // of an evaluation
+    std::vector<double> squares = {};  // GradientSquares
   };
 
   virtual ~StageCompute() = default;
@@ -34,8 +36,18 @@ class StageCompute {
   // Uses the weight version that the forward used.
   virtual absl::StatusOr<Output> InputGradient(const MicroBatch& place,
                                                Payload output_gradient) = 0;
-  // Then drops the stash of this micro-batch; with `step` the optimizer step on the newest weights.
+  // Then drops the stash of this micro-batch; with `step` the optimizer step on the newest weights,
+  // clipped where --clip-norm is on as if no other stage had weights.
   virtual absl::Status WeightGradient(const MicroBatch& place, bool step) = 0;
+  // Clipping over several stages, in place of `step`: behind the WeightGradient of the mini-batch's
+  // last micro-batch the sum of the squares of each layer's gradient, by layer; then the step, with
+  // the sum over all stages.
+  virtual absl::StatusOr<std::vector<double>> GradientSquares() {
+    return absl::UnimplementedError("has no gradients to clip");
+  }
+  virtual absl::Status Step(const MicroBatch& /*place*/, double /*gradient_square*/) {
+    return absl::UnimplementedError("takes no step by itself");
+  }
   // Evaluation mode with the newest weights; changes no state.
   virtual absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "proto/base/figures/class_counts.h"
 #include "proto/base/ids.h"
@@ -49,6 +50,12 @@ struct InputGradientEffect {
 struct WeightGradientEffect {
   MicroBatch place;
   bool step;
+  bool sums_squares = false;  // ComputeResult::squares are wanted; no step
+};
+// The optimizer step behind the weight-gradient of `place`, with the clipped gradient.
+struct StepEffect {
+  MicroBatch place;
+  double gradient_square;  // of the whole model
 };
 struct EvaluateEffect {
   Sequence sequence;
@@ -94,8 +101,8 @@ struct DryRunDoneEffect {
 };
 
 using Effect = std::variant<SendEffect, AcknowledgeEffect, ForwardEffect, InputGradientEffect,
-                            WeightGradientEffect, EvaluateEffect, EncodeEffect, DecodeEffect,
-                            BarrierEffect, EvaluationDoneEffect, BeginDryRunEffect,
+                            WeightGradientEffect, StepEffect, EvaluateEffect, EncodeEffect,
+                            DecodeEffect, BarrierEffect, EvaluationDoneEffect, BeginDryRunEffect,
                             CompareGradientEffect, EndDryRunEffect, DryRunDoneEffect>;
 
 // Result of a compute effect.
@@ -104,7 +111,8 @@ struct ComputeResult {
                    // gradient, if any
   double loss_sum = 0;  // sum of losses at the stage with the loss
   int64_t correct = 0;
-  ClassCounts counts = {};  // of an evaluation
+  ClassCounts counts = {};           // of an evaluation
+  std::vector<double> squares = {};  // of the step's gradient, by layer
 };
 
 // Sums since the start, where the loss is.

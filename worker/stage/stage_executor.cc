@@ -10,7 +10,9 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
+#include "proto/base/training/weight_average.h"
 #include "worker/stage/class_counter.h"
+#include "worker/stage/gradient_norm.h"
 #include "worker/stage/staleness.h"
 #include "worker/stage/weight_average.h"
 
@@ -155,6 +157,7 @@ void StageExecutor::CountMacs(const Program& program, const GridBits& bits) {
 
 void StageExecutor::FillRange(Telemetry& telemetry) const {
   telemetry.effective_macs = effective_macs_;
+  telemetry.clipped_steps = clipped_steps_;
   if (range_ == nullptr) return;
   telemetry.gradient_values = gradient_values_;
   telemetry.gradients_saturated = range_->gradients_saturated();
@@ -337,7 +340,35 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   stash_->Pop();
   if (!step) return absl::OkStatus();
   if (programs_.steps_in_backward()) return AverageWeights(place);
+  if (options_.training.clip_norm == 0) return Step(place, context);
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> squares, GradientSquares());
+  return Step(place, AddSquares(0, squares));
+}
 
+absl::StatusOr<std::vector<double>> StageExecutor::GradientSquares() {
+  std::vector<double> squares(static_cast<size_t>(options_.last_layer - options_.first_layer + 1));
+  if (forward_only_) return squares;
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping from, Mapping::Of(*gradients_, MapAccess::kRead));
+  for (const StateTensor& tensor : programs_.layout().tensors) {
+    if (tensor.storage != Storage::kParameters || !HasSlots(tensor.spec)) continue;
+    squares[static_cast<size_t>(tensor.layer - options_.first_layer)] +=
+        SquareSum(reinterpret_cast<const float*>(from.data() + tensor.gradient_offset_bytes),
+                  tensor.spec.shape.elements());
+  }
+  return squares;
+}
+
+absl::Status StageExecutor::Step(const MicroBatch& place, double gradient_square) {
+  StepContext context = ContextOf(place);
+  context.gradient_factor =
+      ClipFactor(options_.training.clip_norm, gradient_square, context.loss_scale);
+  if (context.gradient_factor < 1) ++clipped_steps_;
+  return Step(place, context);
+}
+
+absl::Status StageExecutor::Step(const MicroBatch& place, const StepContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(const CompiledStage::Sized* compiled,
+                          programs_.ForSamples(place.samples));
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
   Bindings update = StateBindings(stash_->newest(), *scratch);
   RUNNEL_ASSIGN_OR_RETURN(const Memory* next, stash_->NextVersion());
@@ -349,9 +380,11 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
 }
 
 absl::Status StageExecutor::AverageWeights(const MicroBatch& place) {
-  if (options_.training.ema == 0) return absl::OkStatus();
+  const WeightAverage* average = AverageOf(options_.training);
+  if (average == nullptr) return absl::OkStatus();
+  const float share = average->share(options_.training, place.step);
+  if (share == 1) return absl::OkStatus();
   are_averages_stale_ = true;
-  const float share = AverageShare(options_.training.ema, place.step);
   const size_t slot = numbers_.slots.size() - 1;
   RUNNEL_ASSIGN_OR_RETURN(const Mapping weights, Mapping::Of(stash_->newest(), MapAccess::kRead));
   RUNNEL_ASSIGN_OR_RETURN(const Mapping slots, Mapping::Of(*slots_, MapAccess::kReadWrite));
@@ -366,7 +399,7 @@ absl::Status StageExecutor::AverageWeights(const MicroBatch& place) {
 }
 
 absl::StatusOr<Memory*> StageExecutor::EvaluatedWeights() {
-  if (options_.training.ema == 0) return &stash_->newest();
+  if (!AveragesWeights(options_.training)) return &stash_->newest();
   if (!are_averages_stale_) return averages_.get();
   const StateLayout& layout = programs_.layout();
   if (averages_ == nullptr) {

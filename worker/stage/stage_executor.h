@@ -64,6 +64,8 @@ class StageExecutor final : public StageEngine {
   absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input, Payload labels) override;
   absl::StatusOr<Output> InputGradient(const MicroBatch& place, Payload output_gradient) override;
   absl::Status WeightGradient(const MicroBatch& place, bool step) override;
+  absl::StatusOr<std::vector<double>> GradientSquares() override;
+  absl::Status Step(const MicroBatch& place, double gradient_square) override;
   absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
 
   // Errors as Memory::Map and Backend::Allocate (dry_run/executor_dry_run.cc).
@@ -105,6 +107,7 @@ class StageExecutor final : public StageEngine {
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
+  absl::Status Step(const MicroBatch& place, const StepContext& context);
   // Behind the step of `place`.
   absl::Status AverageWeights(const MicroBatch& place);
   // For an evaluation: the average, where there is one, else the newest weights.
@@ -153,6 +156,7 @@ class StageExecutor final : public StageEngine {
   // Of recipes with grids, by program.
   std::map<const Program*, ProgramMacs> macs_;
   std::atomic<double> effective_macs_ = 0;
+  std::atomic<int64_t> clipped_steps_ = 0;
   // Of the last micro-batch that was trained, or else what LastPrecision says: for evaluations.
   std::optional<GridBits> trained_grid_bits_;
   const std::unique_ptr<RangeTally> range_;   // null: gradients are no f16

@@ -38,7 +38,8 @@ StageRuntime::StageRuntime(StageRuntimeOptions options)
       sent_(limit_),
       version_(options_.batching.Locate(options_.first_sequence).step),
       evaluation_(first_stage(), has_loss(), options_.eval_batch_size, options_.eval_samples),
-      dry_run_(DryWays()) {}
+      dry_run_(DryWays()),
+      norm_({has_loss(), sends_gradients()}) {}
 
 bool StageRuntime::Decodes(Direction direction) const {
   if (direction == Direction::kForward) {
@@ -114,12 +115,15 @@ absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64
                     : kind == FrameKind::kDryActivation                            ? !first_stage()
                     : kind == FrameKind::kDryGradient ? !has_loss() && !forward_only()
                     : kind == FrameKind::kDryLabels   ? has_loss()
-                                                      : false;
+                    : kind == FrameKind::kGradientSquares
+                        ? options_.clips && !has_loss() && !forward_only()
+                    : kind == FrameKind::kGradientNorm ? options_.clips && sends_gradients()
+                                                       : false;
   if (!fits)
     return absl::InvalidArgumentError(
         absl::StrCat("frame kind ", static_cast<int>(kind), " does not belong here"));
   if (kind == FrameKind::kEvalInput || kind == FrameKind::kEvalLabels ||
-      kind == FrameKind::kEvalActivation || IsDry(kind)) {
+      kind == FrameKind::kEvalActivation || IsDry(kind) || IsOfClipping(kind)) {
     return absl::OkStatus();
   }
   if (samples != options_.batching.Locate(sequence).samples) {
@@ -156,6 +160,12 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
     return taken.ok() ? taken : Fail(std::string(taken.message()));
   }
   const MicroBatch place = options_.batching.Locate(sequence);
+  if (IsOfClipping(kind)) {
+    const absl::Status taken = norm_.Arrived(kind, place, version_, payload, effects_);
+    if (!taken.ok()) return Fail(std::string(taken.message()));
+    if (norm_.steps()) running_ = Running::kStep;
+    return taken;
+  }
   switch (kind) {
     case FrameKind::kInput:
       arrived_.AddInput(sequence.value(), std::move(payload));
@@ -266,7 +276,11 @@ absl::Status StageRuntime::ComputeDone(ComputeResult result) {
       FinishInputGradient(std::move(result));
       break;
     case Running::kWeightGradient:
-      FinishWeightGradient();
+      FinishWeightGradient(std::move(result));
+      break;
+    case Running::kStep:
+      norm_.End();
+      ++version_;
       break;
     case Running::kEvaluate:
       evaluation_.Finish(std::move(result), effects_);
@@ -295,9 +309,15 @@ void StageRuntime::FinishInputGradient(ComputeResult result) {
   if (sends_gradients()) Emit(Direction::kBackward, place, std::move(result.tensor));
 }
 
-void StageRuntime::FinishWeightGradient() {
+void StageRuntime::FinishWeightGradient(ComputeResult result) {
   const MicroBatch place = options_.batching.Locate(Sequence(done_.weight_gradients++));
-  if (place.last_in_step) ++version_;
+  if (!place.last_in_step) return;
+  if (!options_.clips) {
+    ++version_;
+    return;
+  }
+  norm_.Begin(place, std::move(result.squares), effects_);
+  if (norm_.steps()) running_ = Running::kStep;
 }
 
 // The pipeline's next drain: the granted barrier; for a synchronous schedule the end of the
@@ -309,7 +329,7 @@ int64_t StageRuntime::Boundary() const {
 }
 
 void StageRuntime::Advance() {
-  if (running_ != Running::kNothing || barrier_reported_) return;
+  if (running_ != Running::kNothing || norm_.under_way() || barrier_reported_) return;
   switch (NextAction(plan().order(), Boundary(), done_)) {
     case Action::kForward:
       StartForward();
@@ -358,7 +378,8 @@ void StageRuntime::StartInputGradient() {
 void StageRuntime::StartWeightGradient() {
   const MicroBatch place = options_.batching.Locate(Sequence(done_.weight_gradients));
   running_ = Running::kWeightGradient;
-  effects_.push_back(WeightGradientEffect{place, place.last_in_step});
+  effects_.push_back(WeightGradientEffect{place, place.last_in_step && !options_.clips,
+                                          place.last_in_step && options_.clips});
 }
 
 void StageRuntime::AdvanceEvaluation() {

@@ -20,6 +20,7 @@
 #include "proto/transport/link/frame.h"
 #include "worker/stage/arrivals.h"
 #include "worker/stage/dry_run/stage_dry_run.h"
+#include "worker/stage/gradient_norm.h"
 #include "worker/stage/stage_effects.h"
 #include "worker/stage/stage_evaluation.h"
 
@@ -33,6 +34,7 @@ struct StageRuntimeOptions {
   int64_t eval_batch_size = 0;
   int64_t eval_samples = 0;
   int frozen_front = 0;  // of the model
+  bool clips = false;    // --clip-norm; the plan drains each step
 };
 
 class StageRuntime {
@@ -66,6 +68,7 @@ class StageRuntime {
   bool forward_only() const { return plan().last_layer < options_.frozen_front; }
   // A gradient leaves for the stage before.
   bool sends_gradients() const { return plan().first_layer > options_.frozen_front; }
+  bool clips() const { return options_.clips; }
   int64_t forwards() const { return done_.forwards; }
   // Micro-batches that are no longer in flight: both gradients are done, or none is needed and the
   // next stage has begun.
@@ -98,7 +101,7 @@ class StageRuntime {
   void AdvanceEvaluation();
   void FinishForward(ComputeResult result);
   void FinishInputGradient(ComputeResult result);
-  void FinishWeightGradient();
+  void FinishWeightGradient(ComputeResult result);
   void Emit(Direction direction, const MicroBatch& place, Payload tensor);
   void Send(Direction direction, Sequence sequence, int64_t samples, Payload payload);
 
@@ -112,7 +115,14 @@ class StageRuntime {
   int64_t version_ = 0;
   bool barrier_reported_ = true;
   int64_t codec_outstanding_ = 0;
-  enum class Running : uint8_t { kNothing, kForward, kInputGradient, kWeightGradient, kEvaluate };
+  enum class Running : uint8_t {
+    kNothing,
+    kForward,
+    kInputGradient,
+    kWeightGradient,
+    kStep,
+    kEvaluate
+  };
   Running running_ = Running::kNothing;
 
   Arrivals arrived_;                      // and decoded
@@ -120,6 +130,7 @@ class StageRuntime {
   LossCounters loss_;
   StageEvaluation evaluation_;
   StageDryRun dry_run_;
+  GradientNorm norm_;
 };
 
 }  // namespace runnel

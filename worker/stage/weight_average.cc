@@ -1,13 +1,6 @@
 #include "worker/stage/weight_average.h"
 
-#include <algorithm>
-
 namespace runnel {
-
-float AverageShare(double decay, int64_t step) {
-  const auto steps = static_cast<double>(step);
-  return static_cast<float>(std::min(decay, steps / (steps + 9)));
-}
 
 void MoveAverage(float share, const float* weights, int64_t elements, float* average) {
   const float rest = 1 - share;

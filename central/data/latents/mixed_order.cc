@@ -9,7 +9,7 @@ namespace runnel {
 std::vector<int64_t> MixedOrder(const Mixture& mixture, int64_t batch_size, uint64_t run_seed,
                                 int64_t epoch) {
   const auto [samples, new_samples, session] = mixture;
-  const std::vector<int64_t> order = EpochPermutation(samples, run_seed, epoch, session);
+  std::vector<int64_t> order = EpochPermutation(samples, run_seed, epoch, session);
   if (new_samples == 0 || new_samples == samples) return order;
   std::vector<int64_t> fresh, replayed;
   for (const int64_t index : order) (index < new_samples ? fresh : replayed).push_back(index);

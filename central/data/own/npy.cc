@@ -250,12 +250,13 @@ class NpyDataset final : public Dataset {
   std::vector<ChannelScale> scales_;
 };
 
-// The labels as texts, one integer a sample.
-absl::Status ReadLabels(const NpyFile& file, std::vector<std::string>& texts) {
+// One integer a sample.
+absl::Status ReadLabels(const NpyFile& file, std::vector<int64_t>& labels) {
   const std::vector<int64_t>& dims = file.sample_dims();
   if (!(dims.empty() || (dims.size() == 1 && dims[0] == 1)))
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": labels are one number a sample"));
+  labels.reserve(static_cast<size_t>(file.count()));
   for (int64_t i = 0; i < file.count(); ++i) {
     double value = 0;
     RUNNEL_RETURN_IF_ERROR(file.Read(i, absl::MakeSpan(&value, 1)));
@@ -263,7 +264,7 @@ absl::Status ReadLabels(const NpyFile& file, std::vector<std::string>& texts) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.path(), ": label ", i, " is ", value, ", which is no integer"));
     }
-    texts.push_back(absl::StrCat(static_cast<int64_t>(value)));
+    labels.push_back(static_cast<int64_t>(value));
   }
   return absl::OkStatus();
 }
@@ -271,7 +272,7 @@ absl::Status ReadLabels(const NpyFile& file, std::vector<std::string>& texts) {
 // Two files that belong together.
 struct Arrays {
   std::unique_ptr<NpyFile> samples;
-  std::vector<std::string> labels;
+  std::vector<int64_t> labels;
 };
 
 absl::StatusOr<Arrays> ReadArrays(const std::string& samples, const std::string& labels) {
@@ -337,6 +338,7 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
   const auto first_test = std::ssize(all.labels);
   all.labels.insert(all.labels.end(), test.labels.begin(), test.labels.end());
   RUNNEL_ASSIGN_OR_RETURN(Classes classes, ClassesOf(all.labels, place.paths[1]));
+  all.labels = std::vector<int64_t>();
   Classes test_classes{classes.names, {classes.labels.begin() + first_test, classes.labels.end()}};
   classes.labels.resize(static_cast<size_t>(first_test));
   SplitIndices split;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -55,9 +56,12 @@ DatasetSplits SplitsOf(std::shared_ptr<const Dataset> all, SplitIndices indices)
   return splits;
 }
 
-absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::string_view where) {
-  std::map<std::string, int32_t, ByNumber> numbers;
-  for (const std::string& label : labels) numbers.emplace(label, 0);
+namespace {
+
+template <typename Label, typename Order>
+absl::StatusOr<Classes> ClassesBy(absl::Span<const Label> labels, absl::string_view where) {
+  std::map<Label, int32_t, Order> numbers;
+  for (const Label& label : labels) numbers.emplace(label, 0);
   if (numbers.size() < 2 || numbers.size() > kMaxClasses) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": ", numbers.size(), " classes; training needs 2 to ", kMaxClasses));
@@ -65,10 +69,20 @@ absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::st
   Classes classes;
   for (auto& [name, number] : numbers) {
     number = static_cast<int32_t>(classes.names.size());
-    classes.names.push_back(name);
+    classes.names.push_back(absl::StrCat(name));
   }
-  for (const std::string& label : labels) classes.labels.push_back(numbers.at(label));
+  classes.labels.reserve(labels.size());
+  for (const Label& label : labels) classes.labels.push_back(numbers.at(label));
   return classes;
+}
+
+}  // namespace
+
+absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::string_view where) {
+  return ClassesBy<std::string, ByNumber>(labels, where);
+}
+absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string_view where) {
+  return ClassesBy<int64_t, std::less<>>(labels, where);
 }
 
 absl::StatusOr<absl::string_view> UnlabelledPlace(absl::string_view place, absl::string_view kind) {

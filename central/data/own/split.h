@@ -65,6 +65,8 @@ struct Classes {
 };
 inline constexpr size_t kMaxClasses = 10'000;
 absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::string_view where);
+// The same of integers, without a text a sample.
+absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string_view where);
 // What stands behind "KIND:" of a place of samples without labels. InvalidArgument: it is of another
 // kind.
 absl::StatusOr<absl::string_view> UnlabelledPlace(absl::string_view place, absl::string_view kind);

@@ -8,6 +8,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/max_pool2d_with_indices.h>
@@ -25,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/host/optimizer_update.h"
 #include "kernels/backends/host/plain_kernels.h"
+#include "proto/base/training/mixed_label.h"
 
 namespace runnel {
 namespace {
@@ -266,7 +268,8 @@ absl::Status UpdateByOptimizer(const Call& call) {
   const at::Tensor weights = Flat(call.in(0), call.in_shape(0));
   const at::Tensor gradients = Flat(call.in(1), call.in_shape(1));
   at::Tensor velocity = Flat(call.in_out(2), call.in_shape(2));
-  velocity.mul_(call.context.momentum).add_(gradients.add(weights, call.context.weight_decay));
+  velocity.mul_(call.context.momentum)
+      .add_(gradients.mul(call.context.gradient_factor).add(weights, call.context.weight_decay));
   Flat(call.out(0), call.out_shape(0)).copy_(weights.sub(velocity, call.context.learning_rate));
   return absl::OkStatus();
 }
@@ -354,7 +357,7 @@ absl::Status CheckLabels(const Call& call) {
   const int64_t samples = call.in_shape(0)[0], classes = call.in_shape(0)[1];
   for (int64_t n = 0; n < samples; ++n) {
     const int32_t label = call.in<int32_t>(1)[n];
-    if (label >= 0 && label < classes) continue;
+    if (IsLabelOf(label, classes)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("label ", label, " of sample ", n, " is not below ", classes, " classes"));
   }
@@ -365,20 +368,30 @@ absl::Status CheckLabels(const Call& call) {
 absl::Status CrossEntropy(const Call& call, float* gradient, double* metrics) {
   if (absl::Status status = CheckLabels(call); !status.ok()) return status;
   const at::Tensor logits = Matrix(call.in(0), call.in_shape(0)).to(at::kDouble);
-  const at::Tensor labels =
-      at::from_blob(const_cast<int32_t*>(call.in<int32_t>(1)), {logits.size(0), 1}, at::kInt)
-          .to(at::kLong);
+  const at::Tensor first = at::empty({logits.size(0), 1}, at::kLong), second = first.clone(),
+                   larger = first.clone(), share = at::empty({logits.size(0), 1}, at::kDouble);
+  for (int64_t n = 0; n < logits.size(0); ++n) {
+    const MixedLabel label = UnpackLabel(call.in<int32_t>(1)[n]);
+    first.data_ptr<int64_t>()[n] = label.first;
+    second.data_ptr<int64_t>()[n] = label.second;
+    larger.data_ptr<int64_t>()[n] = label.larger();
+    share.data_ptr<double>()[n] = label.share();
+  }
   const at::Tensor logs = at::log_softmax(logits, 1);
   const double smoothing = gradient == nullptr ? 0 : call.context.label_smoothing;
   const double at_each = smoothing / static_cast<double>(logits.size(1)), at_label = 1 - smoothing;
-  metrics[0] = -at_label * logs.gather(1, labels).sum().item<double>();
+  const at::Tensor rest = share.neg().add(1);
+  const at::Tensor of_labels =
+      logs.gather(1, first).mul(share).add(logs.gather(1, second).mul(rest));
+  metrics[0] = -at_label * of_labels.sum().item<double>();
   if (smoothing > 0) metrics[0] -= at_each * logs.sum().item<double>();
   metrics[1] =
-      static_cast<double>(logits.argmax(1, /*keepdim=*/true).eq(labels).sum().item<int64_t>());
+      static_cast<double>(logits.argmax(1, /*keepdim=*/true).eq(larger).sum().item<int64_t>());
   if (gradient == nullptr) return absl::OkStatus();
   at::Tensor shares = logs.exp();
   if (smoothing > 0) shares.sub_(at_each);
-  shares.scatter_add_(1, labels, at::zeros_like(labels, at::kDouble).sub_(at_label));
+  shares.scatter_add_(1, first, share.mul(-at_label));
+  shares.scatter_add_(1, second, rest.mul(-at_label));
   Matrix(gradient, call.in_shape(0))
       .copy_(shares.div_(static_cast<double>(call.context.step_labels)));
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/training/mixed_label.h"
 
 namespace runnel {
 
@@ -16,23 +17,26 @@ absl::Status FloatCrossEntropy(const FloatLogits& logits, const int32_t* labels,
   double losses = 0, correct = 0;
   for (int64_t n = 0; n < logits.samples; ++n) {
     const float* row = logits.values + n * classes;
-    const int32_t label = labels[n];
-    if (label < 0 || label >= classes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("label ", label, " of sample ", n, " is not below ", classes, " classes"));
+    if (!IsLabelOf(labels[n], classes)) {
+      return absl::InvalidArgumentError(absl::StrCat("label ", labels[n], " of sample ", n,
+                                                     " is not below ", classes, " classes"));
     }
+    const MixedLabel label = UnpackLabel(labels[n]);
+    const double at_first = at_label * label.share(), at_second = at_label * (1 - label.share());
     const float* largest = std::max_element(row, row + classes);
     double sum = 0, distances = 0;
     for (int64_t c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(row[c]) - *largest);
     for (int64_t c = 0; smoothing > 0 && c < classes; ++c)
       distances += static_cast<double>(row[c]) - *largest;
-    losses += std::log(sum) - at_label * (static_cast<double>(row[label]) - *largest) -
-              at_each * distances;
-    correct += largest - row == label;
+    losses += std::log(sum) - at_first * (static_cast<double>(row[label.first]) - *largest) -
+              at_second * (static_cast<double>(row[label.second]) - *largest) - at_each * distances;
+    correct += largest - row == label.larger();
     if (gradient == nullptr) continue;
     for (int64_t c = 0; c < classes; ++c) {
       const double probability = std::exp(static_cast<double>(row[c]) - *largest) / sum;
-      const double target = c == label ? at_label + at_each : at_each;
+      double target = at_each;
+      if (c == label.first) target += at_first;
+      if (c == label.second) target += at_second;
       gradient[n * classes + c] =
           static_cast<float>((probability - target) / samples * logits.loss_scale);
     }

@@ -20,7 +20,8 @@ struct FloatLogits {
 };
 
 // metrics: double[2], the sum of losses and how many samples are right. gradient: as many as
-// logits, or null. InvalidArgument for a label outside [0, classes).
+// logits, or null. Labels may be mixed
+// (proto/base/training/mixed_label.h). InvalidArgument for one that names no class of these.
 absl::Status FloatCrossEntropy(const FloatLogits& logits, const int32_t* labels, float* gradient,
                                double* metrics);
 

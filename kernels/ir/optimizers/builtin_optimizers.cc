@@ -34,7 +34,7 @@ namespace {
 template <OptimizerScalars (*kScalars)(const StepContext&)>
 OptimizerScalars WithGradientFactor(const StepContext& context) {
   OptimizerScalars scalars = kScalars(context);
-  scalars.gradient_factor = static_cast<float>(1 / context.loss_scale);
+  scalars.gradient_factor = static_cast<float>(context.gradient_factor / context.loss_scale);
   return scalars;
 }
 

@@ -9,7 +9,7 @@ namespace runnel {
 // Each optimizer's own: the rate, decay, corrections of a step.
 struct OptimizerScalars {
   float values[12] = {};
-  float gradient_factor = 1;  // of all: 1 / StepContext::loss_scale
+  float gradient_factor = 1;  // of all: StepContext's, over its loss_scale
 };
 
 // slots[k]: the optimizer's k-th, in place. `updated` may be `weights`.

@@ -81,7 +81,7 @@ absl::StatusOr<ModelState> ZeroState(const ModelSpec& model, int first_layer, in
 // Takes away what only training needs: the bytes of the slots, and the encoders.
 void KeepWeightsOnly(ModelState& state);
 
-// Keeps the average of a parameter (TrainingSettings::ema), behind the optimizer's slots.
+// Keeps the average of a parameter (proto/base/training/weight_average.h), behind the optimizer's slots.
 inline constexpr absl::string_view kAverageSlot = "average";
 
 // Puts each parameter's average (kAverageSlot), where it has one with bytes, in its place.

@@ -10,6 +10,7 @@
 #include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/optimizer.h"
+#include "proto/base/training/weight_average.h"
 
 namespace runnel {
 namespace {
@@ -165,8 +166,8 @@ NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& traini
   format.keeps_scales = format.integer_parameters() && rule.ok() && rule->keeps();
   const absl::StatusOr<OptimizerChoice> optimizer = ParseOptimizer(training.optimizer);
   if (optimizer.ok()) {
-    format.slots = training.ema > 0 ? optimizer->optimizer->slots_with_average()
-                                    : optimizer->optimizer->slots();
+    format.slots = AveragesWeights(training) ? optimizer->optimizer->slots_with_average()
+                                             : optimizer->optimizer->slots();
   }
   return format;
 }

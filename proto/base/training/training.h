@@ -58,7 +58,9 @@ struct TrainingSettings {
   double momentum = 0.9;
   double weight_decay = 0;
   double label_smoothing = 0;       // recipes of floats (kernels/ir/arithmetic/float_loss.h)
-  double ema = 0;                   // decay of the averaged weights; 0: there are none
+  double clip_norm = 0;             // recipes of floats (worker/stage/gradient_norm.h); 0: off
+  double ema = 0;                   // a weight_average.h; 0: off
+  std::string swa = "off";          // likewise
   std::string optimizer = "sgd";    // recipes of floats; ParseOptimizer
   std::string rate = "milestones";  // ParseRate
   // Of the whole run, all epochs; 0 where the rate does not look at them (Rate::needs_run_steps).

@@ -11,6 +11,7 @@
 #include "proto/base/training/dials/precision.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/rates/rate.h"
+#include "proto/base/training/weight_average.h"
 
 namespace runnel {
 namespace {
@@ -85,6 +86,13 @@ constexpr TrainingField kFields[] = {
      .flag = {"label-smoothing", SettingGroup::kTraining,
               "share of a label that the training loss spreads evenly over all classes; 0: none",
               "0.1"}},
+    {.name = "clip_norm",
+     .member = &S::clip_norm,
+     .range = kRate,
+     .flag = {"clip-norm", SettingGroup::kTraining,
+              "largest norm of a step's gradient over all layers: a larger one is scaled down to "
+              "it; 0: none; synchronous schedules",
+              "1"}},
     {.name = "ema",
      .member = &S::ema,
      .range = {0, 1, true},
@@ -93,6 +101,13 @@ constexpr TrainingField kFields[] = {
           "decay of a moving average of the weights over the steps; evaluations and exports take "
           "the average; 0: there is none",
           "0.999"}},
+    {.name = "swa",
+     .member = &S::swa,
+     .flag = {"swa", SettingGroup::kTraining,
+              "mean of the weights (stochastic weight averaging) from step START on, of each "
+              "EVERY-th step, START[@EVERY]; evaluations and exports take it; off: there is none",
+              "1000@100"},
+     .check = [](absl::string_view text) { return ParseSwa(text).status(); }},
     {.name = "rate",
      .member = &S::rate,
      .floating_only = true,
@@ -150,7 +165,8 @@ constexpr TrainingField kFields[] = {
      .member = &S::augment,
      .flag = {"augment", SettingGroup::kData,
               "random changes of training samples: on, off, or a list of crop (by up to 4 pixels), "
-              "flip (left and right) and shift (a signal by up to 8 points)",
+              "flip (left and right), shift (a signal by up to 8 points), erase (a rectangle) and "
+              "mixup (with another sample and its label)",
               "crop,flip", "the data set's"}},
     {.name = "gradient_bits", .member = &S::gradient_bits},
     {.name = "rescale",

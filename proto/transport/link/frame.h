@@ -36,13 +36,20 @@ enum class FrameKind : uint8_t {
   kDryActivation = 15,
   kDryGradient = 16,
   kDryLabels = 17,
+  // Clipping (--clip-norm), once a step: a double, the sum of the squares of the gradient.
+  kGradientSquares = 18,  // stage i + 1 -> i: of the layers from stage i + 1 on
+  kGradientNorm = 19,     // stage i -> i + 1: of all layers
 };
-inline constexpr int kMaxFrameKind = 17;
+inline constexpr int kMaxFrameKind = 19;
 
 // Frames of a dry run's micro-batch: exact, then through codecs.
 inline constexpr int kDryPasses = 2;
 inline constexpr bool IsDry(FrameKind kind) {
   return kind >= FrameKind::kDryInput && kind <= FrameKind::kDryLabels;
+}
+
+inline constexpr bool IsOfClipping(FrameKind kind) {
+  return kind == FrameKind::kGradientSquares || kind == FrameKind::kGradientNorm;
 }
 
 // The kind of a boundary tensor in training.

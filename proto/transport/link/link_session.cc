@@ -11,12 +11,12 @@ namespace {
 
 bool IsData(FrameKind kind) {
   return (kind >= FrameKind::kActivation && kind <= FrameKind::kEvalLabels) ||
-         kind == FrameKind::kReplica || IsDry(kind);
+         kind == FrameKind::kReplica || IsDry(kind) || IsOfClipping(kind);
 }
 
 // Whether data goes back to the sender of this kind, once for each of it.
 bool HasReturnTraffic(FrameKind kind) {
-  return kind == FrameKind::kActivation || kind == FrameKind::kGradient;
+  return kind == FrameKind::kActivation || kind == FrameKind::kGradient || IsOfClipping(kind);
 }
 
 int64_t BytesOf(const Frame& frame) {

@@ -34,7 +34,8 @@ float Pixel(const Shape& shape, const SamplePlacement& placement, const std::vec
 }
 
 TEST(Augmentation, ReadsWhatItWrites) {
-  for (const char* text : {"off", "crop", "flip", "shift", "crop,flip", "crop,flip,shift"}) {
+  for (const char* text :
+       {"off", "crop", "flip", "shift", "crop,flip", "crop,flip,shift", "erase,mixup"}) {
     EXPECT_EQ(Parsed(text).text(), text);
   }
   EXPECT_EQ(Parsed("flip,crop").text(), "crop,flip");
@@ -43,7 +44,7 @@ TEST(Augmentation, ReadsWhatItWrites) {
     const auto parsed = Augmentation::Parse(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_THAT(std::string(parsed.status().message()),
-                HasSubstr("is not known; there are crop, flip, shift, or off"));
+                HasSubstr("is not known; there are crop, flip, shift, erase, mixup, or off"));
   }
 }
 
@@ -127,6 +128,39 @@ TEST(SamplePlacement, Golden) {
   EXPECT_EQ(DrawPlacement(Parsed("shift"), 1, 199, 0), SamplePlacement{.later = whole.later});
   EXPECT_EQ(DrawPlacement(Parsed("flip"), 1, 199, 0), SamplePlacement{.mirrored = whole.mirrored});
   EXPECT_EQ(DrawPlacement(Parsed("off"), 1, 199, 0), SamplePlacement());
+}
+
+TEST(Augmentation, ErasuresLieInsideAndMixesAreEven) {
+  const Shape shape = {3, 16, 40};
+  int erased = 0;
+  std::map<int64_t, int> heights;
+  double parts = 0, others = 0;
+  constexpr int kDraws = 8000;
+  for (int64_t sample = 0; sample < kDraws; ++sample) {
+    const Rectangle hole = DrawErasure(shape, 3, 5, sample);
+    const Mix mix = DrawMix(100, 3, 5, sample);
+    parts += mix.parts, others += static_cast<double>(mix.other);
+    EXPECT_TRUE(mix.parts > 0 && mix.parts < 512 && mix.other >= 0 && mix.other < 100);
+    if (hole == Rectangle()) continue;
+    ++erased, ++heights[hole.height];
+    EXPECT_TRUE(hole.top >= 0 && hole.top + hole.height <= 16);
+    EXPECT_TRUE(hole.left >= 0 && hole.left + hole.width <= 40);
+    EXPECT_TRUE(hole.width >= 5 && hole.width <= 20);
+  }
+  // 4.5 standard deviations.
+  EXPECT_NEAR(erased, kDraws / 2, 202);
+  EXPECT_EQ(heights.begin()->first, 2);
+  EXPECT_EQ(heights.rbegin()->first, 8);
+  EXPECT_NEAR(parts / kDraws, 256, 7.5);
+  EXPECT_NEAR(others / kDraws, 49.5, 1.5);
+}
+
+// Mixed and erased runs on record depend on these.
+TEST(Augmentation, GoldenErasureAndMix) {
+  const Shape shape = {3, 32, 32};
+  EXPECT_EQ(DrawErasure(shape, 1, 0, 0), Rectangle());
+  EXPECT_EQ(DrawErasure(shape, 1, 0, 2), (Rectangle{16, 0, 4, 12}));
+  EXPECT_EQ(DrawMix(50000, 1, 0, 0), (Mix{19910, 120}));
 }
 
 TEST(SamplePlacement, FavoursNothing) {

@@ -5,6 +5,7 @@
 #include "central/data/memory_datasets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/training/mixed_label.h"
 
 namespace runnel::batch_source_test {
 namespace {
@@ -137,6 +138,44 @@ TEST(BatchSource, AugmentsBySampleAndEpochHoweverTheBatchIsCut) {
     CopyImage(dataset.sample_shape(), DrawPlacement(augmentation, 7, 1, order[i]), black, sample,
               absl::MakeSpan(expected));
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), whole.begin() + i * 192)) << i;
+  }
+}
+
+TEST(BatchSource, ErasesAndMixesHoweverTheBatchIsCut) {
+  const data::ImageDataset dataset = Images();
+  const Augmentation augmentation = Augmentation::Parse("crop,flip,erase,mixup").value();
+  const std::vector<float> whole = EpochOf(dataset, augmentation, 1);
+  EXPECT_EQ(EpochOf(dataset, augmentation, 4), whole);
+  const std::vector<float> black = {dataset.outside(0), dataset.outside(1), dataset.outside(2)};
+  const Shape& shape = dataset.sample_shape();
+  const auto transformed = [&](int64_t index) {
+    std::vector<float> sample(192), out(192);
+    dataset.CopySample(index, absl::MakeSpan(sample));
+    CopyImage(shape, DrawPlacement(augmentation, 7, 1, index), black, sample, absl::MakeSpan(out));
+    const Rectangle hole = DrawErasure(shape, 7, 1, index);
+    for (int64_t i = 0; i < 192; ++i) {
+      const int64_t y = i / 8 % 8 - hole.top, x = i % 8 - hole.left;
+      if (y >= 0 && y < hole.height && x >= 0 && x < hole.width)
+        out[static_cast<size_t>(i)] = black[static_cast<size_t>(i / 64)];
+    }
+    return out;
+  };
+  const Batching batching = Batching::Create(40, 40, 1, 1).value();
+  std::vector<int32_t> labels(40);
+  BatchSource(dataset, 7, augmentation)
+      .Fill(batching.Locate(Sequence(1)), {}, absl::MakeSpan(labels));
+  const std::vector<int64_t> order = EpochPermutation(40, 7, 1);
+  for (size_t i = 0; i < 40; ++i) {
+    const Mix mix = DrawMix(40, 7, 1, order[i]);
+    const MixedLabel label = UnpackLabel(labels[i]);
+    EXPECT_EQ(label.first, dataset.label(order[i]));
+    EXPECT_EQ(label.second, dataset.label(mix.other));
+    EXPECT_EQ(label.parts, mix.parts);
+    const std::vector<float> own = transformed(order[i]), other = transformed(mix.other);
+    for (size_t e = 0; e < 192; ++e) {
+      EXPECT_NEAR(whole[i * 192 + e], label.share() * own[e] + (1 - label.share()) * other[e],
+                  1e-6);
+    }
   }
 }
 

@@ -85,6 +85,20 @@ TEST(RunSetup, LoadingSaysHowManySamplesThereAre) {
   EXPECT_EQ(run->setup.total_steps, 2 * ((run->data.train->size() + 9) / 10));
 }
 
+TEST(RunSetup, ClippingNeedsASynchronousScheduleOrThePlainLoop) {
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.training.clip_norm = 0.5;
+  EXPECT_THAT(std::string(SetUpRun(settings).status().message()),
+              HasSubstr("--clip-norm 0.5: stages of schedule async_1f1b step before the whole "
+                        "gradient is known; use --schedule sync_1f1b"));
+  settings.schedule = "sync_1f1b";
+  EXPECT_TRUE(SetUpRun(settings).ok()) << SetUpRun(settings).status();
+  settings.schedule = RunSettings().schedule;
+  settings.local_workers = 0;
+  EXPECT_TRUE(SetUpRun(settings).ok()) << SetUpRun(settings).status();
+}
+
 // The text of what a run uses, or the error.
 std::string AugmentationOf(const std::string& model, const std::string& dataset,
                            const std::string& text) {
@@ -113,6 +127,18 @@ TEST(RunSetup, AugmentationIsTheDataSetsUnlessGiven) {
               HasSubstr("--augment flip: flip is for images"));
   EXPECT_THAT(AugmentationOf("vgg11", "", "spin"),
               HasSubstr("--augment spin: 'spin' is not known"));
+}
+
+TEST(RunSetup, MixupNeedsALossOfFloats) {
+  EXPECT_EQ(AugmentationOf("lenet", "", "mixup,erase"), "erase,mixup");
+  EXPECT_EQ(AugmentationOf("har_cnn", "", "mixup"), "mixup");
+  EXPECT_THAT(AugmentationOf("har_cnn", "", "erase"), HasSubstr("erase is for images"));
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.recipe = "niti";
+  settings.training.augment = "mixup";
+  EXPECT_THAT(std::string(SetUpRun(settings).status().message()),
+              HasSubstr("--augment mixup: mixup: integer recipes have a loss of whole labels"));
 }
 
 // Of a record of a release without augmentation.

@@ -209,7 +209,8 @@ TEST(RunSettings, CheckAcceptsWhatIsRight) {
   all.training.optimizer = RunSettings().training.optimizer;
   all.training.loss_scale = RunSettings().training.loss_scale;
   all.training.label_smoothing = 0;
-  all.training.ema = 0;
+  all.training.clip_norm = all.training.ema = 0;
+  all.training.swa = RunSettings().training.swa;
   EXPECT_TRUE(CheckSettings(all).ok()) << CheckSettings(all);
   RunSettings plain;
   plain.local_workers = 0;
@@ -233,7 +234,24 @@ TEST(RunSettings, CheckNamesWhatLossesAveragesAndValidationCannotBe) {
          s.recipe = "niti";
          s.training.ema = 0.9;
        },
-       "--ema 0.9: recipe niti has integer weights"},
+       "--ema: recipe niti has integer weights"},
+      {[](auto& s) { s.training.clip_norm = -1; }, "--clip-norm -1: must be at least 0"},
+      {[](auto& s) {
+         s.recipe = "niti";
+         s.training.clip_norm = 0.5;
+       },
+       "--clip-norm 0.5: recipe niti has integer weights"},
+      {[](auto& s) { s.training.swa = "soon"; }, "--swa soon: 'soon' is no START[@EVERY]"},
+      {[](auto& s) {
+         s.training.ema = 0.9;
+         s.training.swa = "100";
+       },
+       "--swa: the run has --ema; a run has one average"},
+      {[](auto& s) {
+         s.recipe = "niti";
+         s.training.swa = "100";
+       },
+       "--swa: recipe niti has integer weights"},
       {[](auto& s) { s.validation_share = 1; }, "--validation-share 1: must be below 1"},
       {[](auto& s) { s.validation_share = -0.1; }, "--validation-share -0.1: must be at least 0"},
       {[](auto& s) { s.validation_share = 0.1, s.eval_every = -1; },

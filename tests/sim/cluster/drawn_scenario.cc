@@ -155,6 +155,7 @@ std::string DrawnText(uint64_t number) {
   DrawTimes(draws, text);
   DrawFaults(members, draws, text);
   text.Line("sites ", draws.Happens(0.5) ? draws.Between(1, 3) : 0);
+  text.Line("clips ", sync && draws.Happens(0.3) ? "yes" : "no");
   return text.Take();
 }
 

@@ -117,14 +117,32 @@ absl::Status HashEngine::WeightGradient(const MicroBatch& place, bool step) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto sequence = static_cast<uint64_t>(place.sequence.value());
     accumulated_[i] = HashOf(accumulated_[i], in_flight_.front().gradients[i], sequence);
-    if (!step) continue;
-    layers_[i].momentum = HashOf(layers_[i].momentum, accumulated_[i], 2);
-    layers_[i].weights = HashOf(layers_[i].weights, layers_[i].momentum, 3);
-    if (!options_.bugs.keeps_accumulated) accumulated_[i] = 0;
   }
+  if (step) StepBy(0);
   in_flight_.pop_front();
   --with_gradient_;
   reached_ = place.sequence.value() + 1;
+  return absl::OkStatus();
+}
+
+void HashEngine::StepBy(uint64_t square) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].momentum = HashOf(layers_[i].momentum, accumulated_[i], 2 + square);
+    layers_[i].weights = HashOf(layers_[i].weights, layers_[i].momentum, 3);
+    if (!options_.bugs.keeps_accumulated) accumulated_[i] = 0;
+  }
+}
+
+// Whole numbers, whose sums are exact.
+absl::StatusOr<std::vector<double>> HashEngine::GradientSquares() {
+  std::vector<double> squares;
+  for (const uint64_t gradient : accumulated_)
+    squares.push_back(static_cast<double>(gradient % 1'000'000));
+  return squares;
+}
+
+absl::Status HashEngine::Step(const MicroBatch&, double gradient_square) {
+  StepBy(static_cast<uint64_t>(gradient_square));
   return absl::OkStatus();
 }
 

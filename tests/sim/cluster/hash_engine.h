@@ -54,6 +54,8 @@ class HashEngine final : public StageEngine {
   absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input, Payload labels) override;
   absl::StatusOr<Output> InputGradient(const MicroBatch& place, Payload output_gradient) override;
   absl::Status WeightGradient(const MicroBatch& place, bool step) override;
+  absl::StatusOr<std::vector<double>> GradientSquares() override;
+  absl::Status Step(const MicroBatch& place, double gradient_square) override;
   absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
   absl::Status ImportState(const ModelState& state) override;
   absl::Status DrawState() override;
@@ -81,6 +83,9 @@ class HashEngine final : public StageEngine {
     std::vector<uint64_t> weights, inputs, gradients;  // by layer
     uint64_t output = 0, labels = 0;
   };
+
+  // square: of the whole gradient, where it is clipped.
+  void StepBy(uint64_t square);
 
   const Options options_;
   HashEngines* const all_;

@@ -48,6 +48,7 @@ TrainingSettings TrainingOf(const Scenario& scenario, uint64_t seed) {
   training.batch_size = scenario.batch;
   training.micro_batches = scenario.micro_batches;
   training.eval_batch_size = scenario.batch;
+  training.clip_norm = scenario.clips ? 1 : 0;
   return training;
 }
 

@@ -23,6 +23,7 @@ Payload LabelsOf(const std::vector<int32_t>& values) {
 struct Oracle::Stage {
   std::unique_ptr<HashEngine> engine;
   StageProgress done;
+  bool waits = false;                            // for the norm of the step's gradient
   std::map<int64_t, Payload> inputs, gradients;  // by sequence
 };
 
@@ -79,6 +80,7 @@ std::vector<LayerHash> Oracle::Train(const std::vector<LayerHash>& from, int64_t
 
 bool Oracle::Advance(std::vector<Stage>& stages, size_t at, int64_t end) {
   Stage& stage = stages[at];
+  if (stage.waits) return false;
   if (plan_.drains_each_step) {
     const int64_t step = batching_.Locate(Sequence(stage.done.weight_gradients)).step;
     end = std::min(end, batching_.FirstSequence(step + 1).value());
@@ -105,11 +107,27 @@ bool Oracle::Advance(std::vector<Stage>& stages, size_t at, int64_t end) {
     }
     case Action::kWeightGradient: {
       const MicroBatch place = batching_.Locate(Sequence(stage.done.weight_gradients++));
-      stage.engine->WeightGradient(place, place.last_in_step).IgnoreError();
+      const bool clips = training_.clip_norm > 0;
+      stage.engine->WeightGradient(place, place.last_in_step && !clips).IgnoreError();
+      stage.waits = place.last_in_step && clips;
+      StepTogether(place, stages);
       return true;
     }
   }
   return false;
+}
+
+void Oracle::StepTogether(const MicroBatch& place, std::vector<Stage>& stages) {
+  double square = 0;
+  for (const Stage& stage : stages) {
+    if (!stage.waits) return;
+    const std::vector<double> squares = stage.engine->GradientSquares().value();
+    for (const double one : squares) square += one;
+  }
+  for (Stage& stage : stages) {
+    stage.engine->Step(place, square).IgnoreError();
+    stage.waits = false;
+  }
 }
 
 bool Oracle::Forward(std::vector<Stage>& stages, size_t at) {

@@ -34,6 +34,8 @@ class Oracle {
   // The next action of a stage; false: it must wait, or has reached `end`.
   bool Advance(std::vector<Stage>& stages, size_t at, int64_t end);
   bool Forward(std::vector<Stage>& stages, size_t at);
+  // Where gradients are clipped: all stages step, once the last of them has its whole gradient.
+  void StepTogether(const MicroBatch& place, std::vector<Stage>& stages);
   std::vector<LayerHash> Train(const std::vector<LayerHash>& from, int64_t from_step,
                                int64_t to_step);
 

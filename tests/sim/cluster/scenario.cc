@@ -140,6 +140,7 @@ const std::map<std::string, ReadFn>& Lines() {
       {"sites", Whole(&Scenario::sites, 0, 16)},
       {"layers", Whole(&Scenario::layers, 1, 64)},
       {"schedule", Choice(&Scenario::sync, "sync", "async")},
+      {"clips", Choice(&Scenario::clips, "yes", "no")},
       {"micro_batches", Whole(&Scenario::micro_batches, 1, 16)},
       {"batch", Whole(&Scenario::batch, 1, 64)},
       {"samples", Whole(&Scenario::samples, 1, 100000)},
@@ -173,6 +174,7 @@ absl::Status CheckWhole(const Scenario& scenario) {
     return Bad("micro_batches: a micro-batch needs a sample of the batch");
   if (!scenario.sync && scenario.micro_batches != 1)
     return Bad("schedule async: micro_batches is 1");
+  if (!scenario.sync && scenario.clips) return Bad("schedule async: clips is no");
   if (scenario.behind > scenario.workers) return Bad("behind: so many of workers, at most");
   if (scenario.needs > scenario.locals + scenario.workers)
     return Bad("needs: so many of locals and workers, at most");

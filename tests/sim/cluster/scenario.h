@@ -47,6 +47,7 @@ struct Scenario {
   int sites = 0;    // over which devices are spread in turn; 0: nobody says where it is
   int layers = 6;
   bool sync = true;
+  bool clips = false;  // gradients by their norm; sync
   int64_t micro_batches = 2;
   int64_t batch = 4;     // samples
   int64_t samples = 40;  // an epoch

@@ -19,12 +19,13 @@ Payload Bytes(size_t size) {
 
 StageRuntime MakeStage(int stage, std::vector<int64_t> caps, const std::string& codec = "identity",
                        int64_t micro_batches = 1, std::vector<int64_t> deferred = {},
-                       int frozen_front = 0) {
+                       int frozen_front = 0, bool clips = false) {
   StageRuntimeOptions options{.plan = {},
                               .stage = stage,
                               .batching = Batching::Create(1000, 10, micro_batches, 1).value(),
                               .first_sequence = Sequence(0),
-                              .frozen_front = frozen_front};
+                              .frozen_front = frozen_front,
+                              .clips = clips};
   options.plan.generation = Generation(1);
   options.plan.drains_each_step = micro_batches > 1;
   for (size_t i = 0; i < caps.size(); ++i) {
@@ -54,6 +55,9 @@ std::string Names(StageRuntime& stage) {
     std::string operator()(const WeightGradientEffect& e) {
       return (e.step ? "W!" : "W") + std::to_string(e.place.sequence.value());
     }
+    std::string operator()(const StepEffect& e) {
+      return "P" + std::to_string(e.place.step) + ":" + std::to_string(e.gradient_square);
+    }
     std::string operator()(const EvaluateEffect& e) {
       return "E" + std::to_string(e.sequence.value()) + "x" + std::to_string(e.samples);
     }
@@ -82,6 +86,65 @@ std::string Names(StageRuntime& stage) {
   for (const Effect& effect : stage.TakeEffects())
     names += (names.empty() ? "" : " ") + std::visit(Namer(), effect);
   return names;
+}
+
+Payload Number(double number) {
+  return Payload::CopyOf(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&number), sizeof(number)));
+}
+
+TEST(StageRuntime, AMiddleStageStepsWhenTheNormIsThere) {
+  for (const bool sum_comes_first : {false, true}) {
+    StageRuntime stage = MakeStage(1, {2, 2, 1}, "identity", 2, {}, 0, /*clips=*/true);
+    const auto sum = [&stage] {
+      ASSERT_TRUE(stage.Arrived(FrameKind::kGradientSquares, Sequence(1), 0, Number(5)).ok());
+    };
+    ASSERT_TRUE(stage.RunUntil(Sequence(2)).ok());
+    for (int64_t s = 0; s < 2; ++s) {
+      ASSERT_TRUE(stage.Arrived(FrameKind::kActivation, Sequence(s), 5, Bytes(8)).ok());
+      ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+    }
+    for (int64_t s = 0; s < 2; ++s)
+      ASSERT_TRUE(stage.Arrived(FrameKind::kGradient, Sequence(s), 5, Bytes(8)).ok());
+    ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());  // I0
+    ASSERT_TRUE(stage.ComputeDone({}).ok());
+    ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());  // I1
+    Names(stage);
+    if (sum_comes_first) sum();
+    ASSERT_TRUE(stage.ComputeDone({.squares = {1, 2}}).ok());
+    if (!sum_comes_first) sum();
+    EXPECT_EQ(Names(stage), "A1 S1") << "no barrier, and no step";
+    EXPECT_EQ(stage.version(), 0);
+    ASSERT_TRUE(stage.Arrived(FrameKind::kGradientNorm, Sequence(1), 0, Number(9)).ok());
+    EXPECT_EQ(Names(stage), "A1 S1 P0:9.000000");
+    ASSERT_TRUE(stage.ComputeDone({}).ok());
+    EXPECT_EQ(Names(stage), "B2");
+    EXPECT_EQ(stage.version(), 1);
+  }
+}
+
+TEST(StageRuntime, ANormThatDoesNotBelongHereFailsTheStage) {
+  struct Wrong {
+    FrameKind kind;
+    int64_t sequence;
+    Payload payload;
+  };
+  const auto status_of = [](const Wrong& wrong, int stage, bool clips) {
+    StageRuntime runtime = MakeStage(stage, {2, 2, 1}, "identity", 2, {}, 0, clips);
+    EXPECT_TRUE(runtime.RunUntil(Sequence(2)).ok());
+    return std::string(
+        runtime.Arrived(wrong.kind, Sequence(wrong.sequence), 0, wrong.payload).message());
+  };
+  const FrameKind sum = FrameKind::kGradientSquares, norm = FrameKind::kGradientNorm;
+  EXPECT_EQ(status_of({sum, 1, Number(1)}, 1, true), "");
+  EXPECT_THAT(status_of({sum, 1, Number(1)}, 1, false), HasSubstr("does not belong here"));
+  EXPECT_THAT(status_of({sum, 1, Number(1)}, 2, true), HasSubstr("does not belong here"));
+  EXPECT_THAT(status_of({norm, 1, Number(1)}, 0, true), HasSubstr("does not belong here"));
+  EXPECT_THAT(status_of({norm, 1, Number(1)}, 1, true), HasSubstr("out of order"));
+  EXPECT_THAT(status_of({sum, 0, Number(1)}, 1, true), HasSubstr("out of order"));
+  EXPECT_THAT(status_of({sum, 3, Number(1)}, 1, true), HasSubstr("out of order"));
+  EXPECT_THAT(status_of({sum, 1, Bytes(4)}, 1, true), HasSubstr("no number"));
+  EXPECT_THAT(status_of({sum, 1, Number(-1)}, 1, true), HasSubstr("negative"));
 }
 
 TEST(StageRuntime, MiddleStageSendsTheGradientBeforeItComputesTheWeightGradient) {

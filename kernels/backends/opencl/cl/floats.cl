@@ -261,13 +261,19 @@ __kernel ELEMENTS void loss_gradient(TENSOR(logits), TENSOR(labels), TENSOR(y), 
     __global const float *row = DATA(const float, logits) + n * classes;
     __global float *gradient = DATA(float, y) + n * classes;
     const int label = DATA(const int, labels)[n];
+    // As UnpackLabel of proto/base/training/mixed_label.h.
+    const uint bits = (uint)~label;
+    const int first = label < 0 ? (int)(bits & 2047u) : label;
+    const int second = label < 0 ? (int)(bits >> 11 & 2047u) : label;
+    const float share = label < 0 ? (float)(bits >> 22) / 512.0f : 1.0f;
     float most = row[0];
     for (int j = 1; j < classes; ++j) most = row[j] > most ? row[j] : most;
     Carried sum = {0, 0};
     for (int j = 0; j < classes; ++j) carry(&sum, exp(row[j] - most));
     for (int j = 0; j < classes; ++j) {
       const float probability = exp(row[j] - most) / sum.sum;
-      const float target = j == label ? at_label + at_each : at_each;
+      const float target = at_each + (j == first ? at_label * share : 0.0f) +
+                           (j == second ? at_label * (1.0f - share) : 0.0f);
       gradient[j] = (probability - target) / step_labels;
     }
   }
