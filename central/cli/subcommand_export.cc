@@ -23,7 +23,7 @@ Subcommand AddExport(const Command& program) {
   app.Add("--quantized", arguments->quantized,
           "INT8 model, written by runnel-central quantize: as QDQ, opset 13");
   app.Add("--onnx", arguments->onnx,
-          "the model and its weights; of check-points FP32, opset 10 (17 for models of tokens)")
+          "the model and its weights; of check-points FP32, opset 13 (with relu6 10, of tokens 17)")
       .ValueNamed("FILE");
   app.Add("--batch", arguments->batch,
           "samples at a time, where an engine reads no open batch (default: any number)")

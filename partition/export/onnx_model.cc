@@ -12,9 +12,10 @@
 namespace runnel {
 namespace {
 
+constexpr int64_t kOpset = 13;
+constexpr int64_t kIrVersion = 7;  // the first with opset 13
 // The last in which Clip has its limits as attributes: OpenCV 4.6 reads no others.
-constexpr int64_t kOpset = 10;
-constexpr int64_t kIrVersion = 5;  // the first with opset 10
+constexpr int64_t kClipOpset = 10;
 constexpr float kRelu6 = 6;
 
 // Of an operator that is one node without attributes.
@@ -25,8 +26,7 @@ const char* PlainName(OpKind kind) {
 // The graph of one model, node by node.
 class GraphWriter {
  public:
-  GraphWriter(onnx::GraphProto& graph, int64_t opset)
-      : nodes_(graph), limits_are_attributes_(opset <= kOpset) {}
+  GraphWriter(onnx::GraphProto& graph, int64_t opset) : nodes_(graph), opset_(opset) {}
 
   // Gives the name of the layer's output.
   absl::StatusOr<std::string> AddLayer(const LayerSpec& layer, const LayerInfo& info,
@@ -45,7 +45,10 @@ class GraphWriter {
         inputs.push_back(values[static_cast<size_t>(id)]);
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
       const Shape& shape = read == 0 ? info.input : info.op_outputs[read - 1];
-      if (IsOfTokens(layer.ops[i], shape)) {
+      // Before opset 11 a Gemm has a bias.
+      const bool is_product =
+          layer.ops[i].kind == OpKind::kLinear && !layer.ops[i].bias && opset_ <= kClipOpset;
+      if (is_product || IsOfTokens(layer.ops[i], shape)) {
         inputs.insert(inputs.end(), tensors.begin(), tensors.end());
         values.push_back(AddTokenOp(layer.ops[i], shape, prefix, inputs, nodes_));
         continue;
@@ -131,7 +134,7 @@ class GraphWriter {
 
   void AddClip(const std::string& name, const std::string& input) {
     onnx::NodeProto& node = nodes_.Add("Clip", name, {input});
-    if (!limits_are_attributes_) {
+    if (opset_ > kClipOpset) {
       node.add_input(nodes_.Scalar(absl::StrCat(name, ".min"), 0));
       node.add_input(nodes_.Scalar(absl::StrCat(name, ".max"), kRelu6));
       return;
@@ -223,9 +226,18 @@ class GraphWriter {
   }
 
   NodeWriter nodes_;
-  bool limits_are_attributes_;
+  int64_t opset_;
   std::set<std::string> names_;
 };
+
+bool HasClips(const ModelSpec& model) {
+  for (const LayerSpec& layer : model.layers) {
+    for (const OpSpec& op : layer.ops) {
+      if (op.kind == OpKind::kRelu6) return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -238,7 +250,9 @@ absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState
   const bool has_tokens = model.tokens() > 0;
   onnx_model.set_ir_version(has_tokens ? kTokenIrVersion : kIrVersion);
   onnx_model.set_producer_name("runnel");
-  onnx_model.add_opset_import()->set_version(has_tokens ? kTokenOpset : kOpset);
+  onnx_model.add_opset_import()->set_version(has_tokens        ? kTokenOpset
+                                             : HasClips(model) ? kClipOpset
+                                                               : kOpset);
   onnx::GraphProto& graph = *onnx_model.mutable_graph();
   graph.set_name(model.name);
   SetValue(*graph.add_input(), "input",

@@ -11,7 +11,8 @@
 
 namespace runnel {
 
-// Serialized onnx.ModelProto of opset 10: input "input" (batch, sample...), output "logits" (batch,
+// Serialized onnx.ModelProto of opset 13, or 10 where there is a ReLU6, whose limits OpenCV 4.6 reads
+// as attributes: input "input" (batch, sample...), output "logits" (batch,
 // classes), a node an operator. Of a model of tokens opset 17: int64 "input" (batch, positions),
 // "logits" (batch, positions, classes), several nodes an attention or GELU. Batch norms have the
 // running statistics, dropouts are left out: it evaluates. Initializers are named "LAYER.TENSOR"

@@ -164,6 +164,7 @@ HOUSE_FOLDERS = ("proto", "central", "worker", "predictor", "compress", "partiti
 # Files that read or write a file format made of protobuf messages.
 FILE_FORMATS = (
     "central/records/*",
+    "central/run/commands/integer_nodes*",
     "predictor/profiles/*",
     "worker/inference/*",
     "worker/measure/measurement_store*",

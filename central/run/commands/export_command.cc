@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/records/quantized_model.h"
 #include "central/run/commands/commands.h"
-#include "central/run/inference/integer_nodes.h"
+#include "central/run/commands/integer_nodes.h"
 #include "central/run/run_setup.h"
 #include "central/run/trained_weights.h"
 #include "partition/export/npz_file.h"

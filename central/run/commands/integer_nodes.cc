@@ -1,4 +1,4 @@
-#include "central/run/inference/integer_nodes.h"
+#include "central/run/commands/integer_nodes.h"
 
 #include <algorithm>
 #include <cmath>
