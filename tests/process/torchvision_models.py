@@ -40,7 +40,7 @@ MODELS = ("residual", "squeezenet1_1", "mobilenet_v3_small", "mnasnet0_5", "mobi
 # Side of the pictures, samples a step, most steps. vgg11_bn's mean over 7 x 7 is one only at 224.
 SIZES = {"vgg11_bn": (224, 10, 2)}
 # Where steps of RATE amplify PyTorch's own rounding to more than LOSS_LIMIT.
-RATES = {"mnasnet0_5": 1e-7, "mobilenet_v2": 3e-5, "resnet50": 3e-6}
+RATES = {"mnasnet0_5": 1e-7, "mobilenet_v2": 3e-6, "resnet50": 3e-6, "shufflenet_v2_x0_5": 3e-5, "efficientnet_b0": 1e-4}
 COLUMNS = ("steps", "cut points", "first loss", "loss of a step", "PyTorch's own rounding", "PyTorch",
            *(one.name for one in other_engines.engines(None)))
 
@@ -156,6 +156,8 @@ def is_over_limit(cells):
 def write_figure(path, name, cells, fixed, reason, engines):
     """Puts one model's row into the file: of those that are read, or with the reason of those that are refused."""
     figure = json.loads(path.read_text(encoding="utf-8"))
+    if len(figure["tables"]) == 1:
+        figure["tables"].append({"caption": "Models that are refused", "columns": [{"name": "model"}, {"name": "reason"}], "rows": []})
     for table in figure["tables"]:
         table["rows"] = [row for row in table["rows"] if row[0] != f"`{name}`"]
     read, unread = (table["rows"] for table in figure["tables"])
@@ -167,6 +169,7 @@ def write_figure(path, name, cells, fixed, reason, engines):
         unread.append([f"`{name}`", f"`{reason}`"])
     for rows in (read, unread):
         rows.sort(key=lambda row: MODELS.index(row[0].strip("`")))
+    figure["tables"] = [table for table in figure["tables"] if table["rows"]]
     figure["date"] = datetime.date.today().isoformat()
     figure["commit"] = subprocess.check_output(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], text=True).strip()
     figure["notes"] = [f"Engines: PyTorch {torch.__version__}, torchvision {torchvision.__version__}, "
