@@ -129,7 +129,9 @@ def compare(name, side, batch, steps, engines):
                          weight_decay=0, rate="constant", warm_up_steps=0, schedule="sync_1f1b", micro_batches=1, quick=True,
                          eval_every=0, barrier_every=1, progress=False, folder=f"{folder}/run")
         cells = {"steps": steps, **dict(zip(COLUMNS[2:5], compare_losses(run.history, expected, exact)))}
-        shown, file = programs.run(["show", f"onnx:{folder}/run/module.onnx"]), f"{folder}/exported.onnx"
+        # programs.run keeps the last lines alone.
+        shown = subprocess.check_output([programs.find("runnel-central"), "show", f"onnx:{folder}/run/module.onnx"], text=True)
+        file = f"{folder}/exported.onnx"
         cells["cut points"] = shown.count('"ops"') - 1
         programs.run(["export", "--checkpoint-dir", f"{folder}/run/checkpoints", "--onnx", file])
         ours = run.predict(test[0])
