@@ -1,7 +1,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "central/cli/subcommand.h"
+#include "central/run/model_check.h"
 #include "central/run/own_model.h"
 #include "central/run/sessions/latent_layer.h"
 #include "proto/base/status_macros.h"
@@ -10,18 +12,29 @@ namespace runnel {
 
 Subcommand AddCheck(const Command& program) {
   const Command app = program.AddCommand(
-      "check", "Print for each layer what a latent before it takes, and what is behind it");
+      "check",
+      "Print what a model's training takes before anything starts: recipes, memory, links");
   const auto model = std::make_shared<std::string>();
+  const auto training = std::make_shared<CheckedTraining>();
   app.Add("MODEL", *model, "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
       .Required();
+  app.Add("--recipe", training->recipe, "recipe whose memory is counted").ShowDefault();
+  app.Add("--schedule", training->schedule, "schedule (default: as train)");
+  app.Add("--devices", training->devices, "plans for 1 to so many")
+      .Between<int64_t>(1, 64)
+      .ShowDefault();
+  app.Add("--batch-size", training->batch_size, "samples a step").Count().ShowDefault();
   app.Footer(R"(
 Examples:
+  a network of one's own, on up to 6 devices
+    runnel-central check onnx:net.onnx --devices 6
   from which layer on to learn (runnel-central learn --at)
     runnel-central check resnet8)");
-  return {app, [model](const CommandContext& context) -> absl::Status {
+  return {app, [model, training](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const ModelSpec spec, ModelNamed(*model));
             RUNNEL_ASSIGN_OR_RETURN(const std::string table, LayerTable(spec));
-            context.print(table);
+            RUNNEL_ASSIGN_OR_RETURN(const std::string report, TrainingReport(spec, *training));
+            context.print(absl::StrCat(table, "\n", report));
             return absl::OkStatus();
           }};
 }

@@ -14,17 +14,9 @@ namespace {
 
 constexpr int64_t kOpset = 13;
 constexpr int64_t kIrVersion = 7;  // the first with opset 13
+// The last in which Clip has its limits as attributes: OpenCV 4.6 reads no others.
+constexpr int64_t kClipOpset = 10;
 constexpr float kRelu6 = 6;
-
-// (batch, dims...)
-void SetValue(onnx::ValueInfoProto& value, const char* name, onnx::TensorProto::DataType elements,
-              absl::Span<const int64_t> dims) {
-  value.set_name(name);
-  onnx::TypeProto::Tensor& type = *value.mutable_type()->mutable_tensor_type();
-  type.set_elem_type(elements);
-  type.mutable_shape()->add_dim()->set_dim_param("batch");
-  for (const int64_t dim : dims) type.mutable_shape()->add_dim()->set_dim_value(dim);
-}
 
 // Of an operator that is one node without attributes.
 const char* PlainName(OpKind kind) {
@@ -34,7 +26,7 @@ const char* PlainName(OpKind kind) {
 // The graph of one model, node by node.
 class GraphWriter {
  public:
-  explicit GraphWriter(onnx::GraphProto& graph) : nodes_(graph) {}
+  GraphWriter(onnx::GraphProto& graph, int64_t opset) : nodes_(graph), opset_(opset) {}
 
   // Gives the name of the layer's output.
   absl::StatusOr<std::string> AddLayer(const LayerSpec& layer, const LayerInfo& info,
@@ -53,7 +45,10 @@ class GraphWriter {
         inputs.push_back(values[static_cast<size_t>(id)]);
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
       const Shape& shape = read == 0 ? info.input : info.op_outputs[read - 1];
-      if (IsOfTokens(layer.ops[i], shape)) {
+      // Before opset 11 a Gemm has a bias.
+      const bool is_product =
+          layer.ops[i].kind == OpKind::kLinear && !layer.ops[i].bias && opset_ <= kClipOpset;
+      if (is_product || IsOfTokens(layer.ops[i], shape)) {
         inputs.insert(inputs.end(), tensors.begin(), tensors.end());
         values.push_back(AddTokenOp(layer.ops[i], shape, prefix, inputs, nodes_));
         continue;
@@ -137,6 +132,17 @@ class GraphWriter {
     return nodes_.Value("Reshape", name, {turned.output(0), ints("together", together)});
   }
 
+  void AddClip(const std::string& name, const std::string& input) {
+    onnx::NodeProto& node = nodes_.Add("Clip", name, {input});
+    if (opset_ > kClipOpset) {
+      node.add_input(nodes_.Scalar(absl::StrCat(name, ".min"), 0));
+      node.add_input(nodes_.Scalar(absl::StrCat(name, ".max"), kRelu6));
+      return;
+    }
+    SetFloat(node, "min", 0);
+    SetFloat(node, "max", kRelu6);
+  }
+
   // inputs: of the operator; tensors: its state, in the order of TensorRole.
   std::string AddOp(const OpSpec& op, const std::string& name, std::vector<std::string> inputs,
                     const std::vector<std::string>& tensors, int spatial) {
@@ -164,9 +170,7 @@ class GraphWriter {
         nodes_.Add(PlainName(op.kind), name, inputs);
         break;
       case OpKind::kRelu6:
-        nodes_.Add("Clip", name,
-                   {input, nodes_.Scalar(absl::StrCat(name, ".min"), 0),
-                    nodes_.Scalar(absl::StrCat(name, ".max"), kRelu6)});
+        AddClip(name, input);
         break;
       case OpKind::kDropout:
         return input;
@@ -222,12 +226,23 @@ class GraphWriter {
   }
 
   NodeWriter nodes_;
+  int64_t opset_;
   std::set<std::string> names_;
 };
 
+bool HasClips(const ModelSpec& model) {
+  for (const LayerSpec& layer : model.layers) {
+    for (const OpSpec& op : layer.ops) {
+      if (op.kind == OpKind::kRelu6) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState& state) {
+absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState& state,
+                                        int64_t batch) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   if (state.layers.size() != model.layers.size())
     return absl::InvalidArgumentError("the state has another number of layers than the model");
@@ -235,14 +250,17 @@ absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState
   const bool has_tokens = model.tokens() > 0;
   onnx_model.set_ir_version(has_tokens ? kTokenIrVersion : kIrVersion);
   onnx_model.set_producer_name("runnel");
-  onnx_model.add_opset_import()->set_version(has_tokens ? kTokenOpset : kOpset);
+  onnx_model.add_opset_import()->set_version(has_tokens        ? kTokenOpset
+                                             : HasClips(model) ? kClipOpset
+                                                               : kOpset);
   onnx::GraphProto& graph = *onnx_model.mutable_graph();
   graph.set_name(model.name);
   SetValue(*graph.add_input(), "input",
-           has_tokens ? onnx::TensorProto::INT64 : onnx::TensorProto::FLOAT, model.input.dims());
+           has_tokens ? onnx::TensorProto::INT64 : onnx::TensorProto::FLOAT, model.input.dims(),
+           batch);
   SetValue(*graph.add_output(), "logits", onnx::TensorProto::FLOAT,
-           infos.back().op_outputs.back().dims().subspan(1));
-  GraphWriter writer(graph);
+           infos.back().op_outputs.back().dims().subspan(1), batch);
+  GraphWriter writer(graph, onnx_model.opset_import(0).version());
   std::string value = "input";
   for (size_t i = 0; i < model.layers.size(); ++i) {
     RUNNEL_ASSIGN_OR_RETURN(
@@ -250,9 +268,7 @@ absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState
   }
   // The last value has the name that users look for.
   graph.mutable_node(graph.node_size() - 1)->set_output(0, "logits");
-  std::string bytes;
-  if (onnx_model.SerializeToString(&bytes)) return bytes;
-  return absl::InvalidArgumentError("the model is larger than the 2 GiB that a file of ONNX holds");
+  return Serialized(onnx_model);
 }
 
 }  // namespace runnel

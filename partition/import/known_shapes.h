@@ -18,6 +18,8 @@ class KnownShapes {
 
   // sample: of the graph's input, without the batch.
   void SetInput(const std::string& name, const Shape& sample);
+  // Of a value that an operator will make which is not there yet. shape: with a batch of 1.
+  void Set(const std::string& value, const Shape& shape) { shapes_.insert_or_assign(value, shape); }
   // With a batch of 1. Null: not known; what is wrong is named when the model is whole. Operators
   // do not change once their output was asked for.
   const Shape* Find(const std::string& value);

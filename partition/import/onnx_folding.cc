@@ -11,6 +11,9 @@ namespace {
 
 using Inputs = absl::Span<const Constant* const>;
 
+constexpr int64_t kMostGathered = int64_t{1} << 26;
+constexpr float kMostCounted = 65536;
+
 absl::Status NotFolded() { return absl::InvalidArgumentError("of constants"); }
 
 Constant List(std::vector<float> values, bool is_integral) {
@@ -20,17 +23,37 @@ Constant List(std::vector<float> values, bool is_integral) {
 Constant Cast(const onnx::NodeProto& node, Constant input) {
   const int64_t to = Attributes(node).Int("to", onnx::TensorProto::FLOAT);
   input.is_integral = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
+  if (to == onnx::TensorProto::BOOL) {
+    input.is_integral = true;
+    for (float& value : input.values) value = value != 0 ? 1 : 0;
+    return input;
+  }
   if (!input.is_integral) return input;
   for (float& value : input.values) value = std::trunc(value);
   return input;
 }
 
-// Squeeze and Unsqueeze of a list or a number: the numbers stay.
-absl::StatusOr<Constant> Reshaped(absl::string_view type, const Constant& input) {
-  Constant result = input;
-  if (type == "Unsqueeze" && input.dims.empty()) result.dims = {1};
-  if (type == "Squeeze" && input.dims == std::vector<int64_t>{1}) result.dims = {};
-  if (result.dims == input.dims) return NotFolded();
+// Squeeze and Unsqueeze: the numbers stay.
+absl::StatusOr<Constant> Reshaped(const onnx::NodeProto& node, Inputs inputs) {
+  Constant result = *inputs[0];
+  const bool adds = node.op_type() == "Unsqueeze";
+  std::vector<int64_t> axes = Attributes(node).Ints("axes", {});
+  if (inputs.size() > 1) axes.assign(inputs[1]->values.begin(), inputs[1]->values.end());
+  if (axes.empty()) axes = {0};
+  const auto rank = static_cast<int64_t>(result.dims.size() + (adds ? axes.size() : 0));
+  for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
+  std::sort(axes.begin(), axes.end());
+  if (!adds) std::reverse(axes.begin(), axes.end());
+  for (const int64_t axis : axes) {
+    const auto size = static_cast<int64_t>(result.dims.size());
+    const bool fits = axis >= 0 && (adds ? axis <= size : axis < size && result.dims[axis] == 1);
+    if (!fits || size > 8) return NotFolded();
+    if (adds) {
+      result.dims.insert(result.dims.begin() + axis, 1);
+    } else {
+      result.dims.erase(result.dims.begin() + axis);
+    }
+  }
   return result;
 }
 
@@ -45,38 +68,81 @@ absl::StatusOr<Constant> Concatenated(Inputs inputs) {
   return List(std::move(values), is_integral);
 }
 
-absl::StatusOr<Constant> Gathered(Inputs inputs) {
-  if (inputs.size() != 2 || inputs[0]->dims.size() != 1 || inputs[1]->dims.size() > 1)
+// Numbers of a list, or rows of a table.
+absl::StatusOr<Constant> Gathered(const onnx::NodeProto& node, Inputs inputs) {
+  if (inputs.size() != 2 || inputs[0]->dims.empty() || Attributes(node).Int("axis", 0) != 0 ||
+      inputs[0]->dims.size() + inputs[1]->dims.size() > 4)
     return NotFolded();
-  const auto count = static_cast<float>(inputs[0]->values.size());
+  const int64_t rows = inputs[0]->dims[0];
+  const auto width = static_cast<int64_t>(inputs[0]->values.size()) / std::max<int64_t>(rows, 1);
+  if (width * static_cast<int64_t>(inputs[1]->values.size()) > kMostGathered) return NotFolded();
   Constant result{inputs[1]->dims, {}, inputs[0]->is_integral};
+  result.dims.insert(result.dims.end(), inputs[0]->dims.begin() + 1, inputs[0]->dims.end());
   for (const float index : inputs[1]->values) {
-    const float place = index < 0 ? index + count : index;
-    if (!(place >= 0 && place < count)) return NotFolded();
-    result.values.push_back(inputs[0]->values[static_cast<size_t>(place)]);
+    const float place = index < 0 ? index + static_cast<float>(rows) : index;
+    if (!(place >= 0 && place < static_cast<float>(rows))) return NotFolded();
+    const auto row = inputs[0]->values.begin() + static_cast<int64_t>(place) * width;
+    result.values.insert(result.values.end(), row, row + width);
   }
   return result;
 }
 
+float Result(absl::string_view type, float x, float y) {
+  if (type == "Add") return x + y;
+  if (type == "Sub") return x - y;
+  if (type == "Mul") return x * y;
+  if (type == "Div") return x / y;
+  return (type == "Equal" ? x == y : type == "Less" ? x < y : x > y) ? 1 : 0;
+}
+
+// Of equal shapes, or of numbers and one number.
 absl::StatusOr<Constant> Computed(absl::string_view type, Inputs inputs) {
   if (inputs.size() != 2) return NotFolded();
   const auto& [a, b] = std::pair(inputs[0], inputs[1]);
-  const size_t count = std::max(a->values.size(), b->values.size());
-  const auto fits = [count](const Constant& c) {
-    return c.dims.size() <= 1 && (c.values.size() == count || c.values.size() == 1);
-  };
-  if (!fits(*a) || !fits(*b)) return NotFolded();
-  Constant result{
-      (a->dims.size() >= b->dims.size() ? a : b)->dims, {}, a->is_integral && b->is_integral};
-  for (size_t i = 0; i < count; ++i) {
+  const bool is_one = a->values.size() == 1 || b->values.size() == 1;
+  if (!is_one && a->dims != b->dims) return NotFolded();
+  const bool compares = type == "Equal" || type == "Less" || type == "Greater";
+  const Constant& larger =
+      a->values.size() > b->values.size() ||
+              (a->values.size() == b->values.size() && a->dims.size() >= b->dims.size())
+          ? *a
+          : *b;
+  Constant result{larger.dims, {}, compares || (a->is_integral && b->is_integral)};
+  for (size_t i = 0; i < larger.values.size(); ++i) {
     const float x = a->values[a->values.size() == 1 ? 0 : i];
     const float y = b->values[b->values.size() == 1 ? 0 : i];
-    result.values.push_back(type == "Add"   ? x + y
-                            : type == "Sub" ? x - y
-                            : type == "Mul" ? x * y
-                                            : x / y);
+    result.values.push_back(Result(type, x, y));
     if (result.is_integral && type == "Div")
       result.values.back() = std::trunc(result.values.back());
+  }
+  return result;
+}
+
+// From the first number to before the second one.
+absl::StatusOr<Constant> Counted(Inputs inputs) {
+  if (inputs.size() != 3) return NotFolded();
+  for (const Constant* input : inputs) {
+    if (input->values.size() != 1) return NotFolded();
+  }
+  const float begin = inputs[0]->values[0], end = inputs[1]->values[0], by = inputs[2]->values[0];
+  if (!(by > 0) || !((end - begin) / by <= kMostCounted)) return NotFolded();
+  std::vector<float> values;
+  for (float value = begin; value < end; value = begin + by * static_cast<float>(values.size()))
+    values.push_back(value);
+  return List(std::move(values), inputs[0]->is_integral && inputs[2]->is_integral);
+}
+
+// Numbers of two constants, by a third one.
+absl::StatusOr<Constant> Chosen(Inputs inputs) {
+  if (inputs.size() != 3) return NotFolded();
+  const Constant& condition = *inputs[0];
+  for (const Constant* input : inputs) {
+    if (input->values.size() != 1 && input->dims != condition.dims) return NotFolded();
+  }
+  Constant result{condition.dims, {}, inputs[1]->is_integral && inputs[2]->is_integral};
+  for (size_t i = 0; i < condition.values.size(); ++i) {
+    const std::vector<float>& from = inputs[condition.values[i] != 0 ? 1 : 2]->values;
+    result.values.push_back(from[from.size() == 1 ? 0 : i]);
   }
   return result;
 }
@@ -126,34 +192,57 @@ absl::StatusOr<Constant> WithSizes(Constant input, const Constant& sizes) {
   return input;
 }
 
-// Rows of a list or a matrix, forwards or backwards.
-absl::StatusOr<Constant> Sliced(Inputs inputs) {
-  if (inputs.size() < 3 || inputs[0]->dims.empty() || inputs[0]->dims[0] < 1) return NotFolded();
-  const int64_t rows = inputs[0]->dims[0];
-  for (size_t i = 1; i < inputs.size(); ++i) {
-    if (inputs[i]->values.size() != 1 || std::isnan(inputs[i]->values[0])) return NotFolded();
-  }
-  const auto number = [&](size_t input, float otherwise) {
-    return input < inputs.size() ? inputs[input]->values[0] : otherwise;
-  };
-  const float step = number(4, 1);
-  if (number(3, 0) != 0 || (step != 1 && step != -1)) return NotFolded();
-  const bool backwards = step < 0;
-  const auto place = [&](float at) {
-    const float last = static_cast<float>(rows);
-    const float from_front = at < 0 ? at + last : at;
+// Part of one axis, forwards or backwards.
+struct Cut {
+  float begin = 0, end = 0, step = 1;
+  int64_t axis = 0;
+};
+
+absl::StatusOr<Constant> CutAlong(const Constant& input, const Cut& cut) {
+  const auto rank = static_cast<int64_t>(input.dims.size());
+  const int64_t axis = cut.axis < 0 ? cut.axis + rank : cut.axis;
+  if (axis < 0 || axis >= rank || (cut.step != 1 && cut.step != -1) || std::isnan(cut.begin) ||
+      std::isnan(cut.end))
+    return NotFolded();
+  const auto at = static_cast<size_t>(axis);
+  const int64_t size = input.dims[at];
+  const bool backwards = cut.step < 0;
+  const auto place = [&](float value) {
+    const auto last = static_cast<float>(size);
+    const float from_front = value < 0 ? value + last : value;
     return static_cast<int64_t>(
         std::clamp(from_front, backwards ? -1.0f : 0.0f, backwards ? last - 1 : last));
   };
-  const auto width = static_cast<int64_t>(inputs[0]->values.size()) / rows;
-  Constant result{inputs[0]->dims, {}, inputs[0]->is_integral};
-  result.dims[0] = 0;
-  const int64_t end = place(number(2, 0));
-  for (int64_t at = place(number(1, 0)); backwards ? at > end : at < end;
-       at += backwards ? -1 : 1) {
-    const auto row = inputs[0]->values.begin() + at * width;
-    result.values.insert(result.values.end(), row, row + width);
-    ++result.dims[0];
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < at; ++i) outer *= input.dims[i];
+  for (size_t i = at + 1; i < input.dims.size(); ++i) inner *= input.dims[i];
+  Constant result{input.dims, {}, input.is_integral};
+  const int64_t begin = place(cut.begin), end = place(cut.end);
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t row = begin; backwards ? row > end : row < end; row += backwards ? -1 : 1) {
+      const auto from = input.values.begin() + (o * size + row) * inner;
+      result.values.insert(result.values.end(), from, from + inner);
+    }
+  }
+  result.dims[at] = std::max<int64_t>(backwards ? begin - end : end - begin, 0);
+  return result;
+}
+
+absl::StatusOr<Constant> Sliced(Inputs inputs) {
+  if (inputs.size() < 3 || inputs[0]->values.empty()) return NotFolded();
+  const size_t cuts = inputs[1]->values.size();
+  for (size_t i = 2; i < inputs.size(); ++i) {
+    if (inputs[i]->values.size() != cuts) return NotFolded();
+  }
+  Constant result = *inputs[0];
+  for (size_t i = 0; i < cuts; ++i) {
+    const float axis = inputs.size() > 3 ? inputs[3]->values[i] : static_cast<float>(i);
+    if (!(std::abs(axis) < 16)) return NotFolded();
+    const Cut cut = {inputs[1]->values[i], inputs[2]->values[i],
+                     inputs.size() > 4 ? inputs[4]->values[i] : 1, static_cast<int64_t>(axis)};
+    absl::StatusOr<Constant> next = CutAlong(result, cut);
+    if (!next.ok() || next->values.empty()) return NotFolded();
+    result = *std::move(next);
   }
   return result;
 }
@@ -174,13 +263,17 @@ Constant TransposedMatrix(const Constant& matrix) {
 absl::StatusOr<Constant> Fold(const onnx::NodeProto& node, Inputs inputs) {
   const std::string& type = node.op_type();
   if (type == "Cast") return Cast(node, *inputs[0]);
-  if (type == "Unsqueeze" || type == "Squeeze") return Reshaped(type, *inputs[0]);
+  if (type == "Unsqueeze" || type == "Squeeze") return Reshaped(node, inputs);
   if (type == "ConstantOfShape") return Repeated(node, *inputs[0]);
   if (type == "Reshape" && inputs.size() == 2) return WithSizes(*inputs[0], *inputs[1]);
   if (type == "Slice") return Sliced(inputs);
   if (type == "Concat") return Concatenated(inputs);
-  if (type == "Gather") return Gathered(inputs);
-  if (type == "Add" || type == "Sub" || type == "Mul" || type == "Div")
+  if (type == "Gather") return Gathered(node, inputs);
+  if (type == "Range") return Counted(inputs);
+  if (type == "Where") return Chosen(inputs);
+  static constexpr absl::string_view kOfTwo[] = {"Add",   "Sub",  "Mul",    "Div",
+                                                 "Equal", "Less", "Greater"};
+  if (std::find(std::begin(kOfTwo), std::end(kOfTwo), type) != std::end(kOfTwo))
     return Computed(type, inputs);
   const bool turns_matrix = type == "Transpose" && inputs[0]->dims.size() == 2 &&
                             Attributes(node).Ints("perm", {1, 0}) == std::vector<int64_t>{1, 0};

@@ -1,16 +1,19 @@
 #include "partition/import/onnx_graph.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "partition/import/known_shapes.h"
+#include "partition/import/onnx_attention.h"
 #include "partition/import/onnx_channels.h"
+#include "partition/import/onnx_facts.h"
 #include "partition/import/onnx_folding.h"
+#include "partition/import/onnx_gelu.h"
+#include "partition/import/onnx_norms.h"
+#include "partition/import/onnx_pointwise.h"
 #include "partition/import/onnx_weights.h"
 #include "proto/base/status_macros.h"
 
@@ -21,7 +24,7 @@ constexpr size_t kMostComplaints = 20;
 
 absl::Status Unsupported(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
-class Flattener {
+class Flattener final : private GraphFacts {
  public:
   explicit Flattener(const onnx::GraphProto& graph) : graph_(graph) {}
 
@@ -35,18 +38,22 @@ class Flattener {
       }
     }
     RUNNEL_RETURN_IF_ERROR(ReadInput());
-    for (const onnx::NodeProto& node : graph_.node())
-      read_.insert(node.input().begin(), node.input().end());
-    for (const onnx::ValueInfoProto& output : graph_.output()) read_.insert(output.name());
+    for (const onnx::NodeProto& node : graph_.node()) {
+      for (const std::string& input : node.input()) readers_[input].push_back(&node);
+    }
+    gelus_.Begin(graph_);
     for (int i = 0; i < graph_.node_size(); ++i) {
       const onnx::NodeProto& node = graph_.node(i);
       const absl::Status status = AddNode(node, i + 1 == graph_.node_size());
       if (!status.ok()) {
-        Complain(absl::StrCat("node ", node.name().empty() ? absl::StrCat(i) : node.name(), " (",
-                              node.op_type(), "): ", status.message()));
+        Complain(node, i, status.message());
         // Whoever reads it is judged all the same.
         for (const std::string& output : node.output()) aliases_[output] = flat_.input_name;
       }
+    }
+    for (const AttentionForms::Merge& merge : attentions_.merges()) {
+      const absl::Status status = MergeLinears(merge, flat_.ops);
+      if (!status.ok()) complaints_.emplace_back(status.message());
     }
     if (!complaints_.empty()) {
       if (complaints_.size() > kMostComplaints) {
@@ -58,14 +65,30 @@ class Flattener {
     if (graph_.output_size() != 1)
       return Unsupported(absl::StrCat("has ", graph_.output_size(), " outputs, not 1"));
     const std::string& output = graph_.output(0).name();
-    if (padded_.count(output) > 0 || shuffles_.Has(output))
-      return Unsupported("its output is padding, or channels in groups");
+    if (padded_.count(output) > 0 || shuffles_.Has(output) || IsInside(output))
+      return Unsupported("its output is padding, channels in groups, or inside of an operator");
     flat_.output_name = Resolved(output);
     return std::move(flat_);
   }
 
  private:
+  const Constants& constants() const override { return constants_; }
+  const std::vector<const onnx::NodeProto*>& Readers(const std::string& value) const override {
+    static const std::vector<const onnx::NodeProto*>& none =
+        *new std::vector<const onnx::NodeProto*>;
+    const auto found = readers_.find(value);
+    return found == readers_.end() ? none : found->second;
+  }
+
   void Complain(std::string text) { complaints_.push_back(std::move(text)); }
+  void Complain(const onnx::NodeProto& node, int index, absl::string_view what) {
+    Complain(absl::StrCat("node ", node.name().empty() ? absl::StrCat(index) : node.name(), " (",
+                          node.op_type(), "): ", what));
+  }
+  bool IsInside(const std::string& value) const {
+    return norms_.Has(value) || gelus_.Has(value) || attentions_.Has(value);
+  }
+  bool HasTokens() const { return has_tokens_; }
 
   // The one input that is no weight.
   absl::Status ReadInput() {
@@ -88,19 +111,22 @@ class Flattener {
       return Unsupported(absl::StrCat("input '", input->name(),
                                       "' has a size that is not fixed; only the batch may vary"));
     }
+    const int32_t elements = input->type().tensor_type().elem_type();
+    has_tokens_ = elements == onnx::TensorProto::INT64 || elements == onnx::TensorProto::INT32;
     flat_.input_name = input->name();
     RUNNEL_ASSIGN_OR_RETURN(flat_.input, Shape::Create(dims));
     shapes_.SetInput(flat_.input_name, flat_.input);
     return absl::OkStatus();
   }
 
-  std::string Resolved(std::string name) const {
+  std::string Resolved(const std::string& value) const override {
+    std::string name = value;
     for (auto found = aliases_.find(name); found != aliases_.end(); found = aliases_.find(name))
       name = found->second;
     return name;
   }
 
-  const Shape* ShapeOf(const std::string& value) { return shapes_.Find(Resolved(value)); }
+  const Shape* ShapeOf(const std::string& value) override { return shapes_.Find(Resolved(value)); }
 
   absl::StatusOr<Shape> NeedShape(const std::string& value) {
     if (const Shape* shape = ShapeOf(value)) return *shape;
@@ -132,13 +158,15 @@ class Flattener {
   void Alias(const onnx::NodeProto& node) { aliases_[node.output(0)] = Resolved(node.input(0)); }
 
   FlatOp& Add(const onnx::NodeProto& node, OpKind kind) {
+    const Shape* shape = ShapeOf(node.input(0));
+    const bool is_of_rows = shape != nullptr && shape->rank() > 2;
     FlatOp& op = flat_.ops.emplace_back();
     op.spec.kind = kind;
     op.inputs = {Resolved(node.input(0))};
     op.output = node.output(0);
     op.name = node.name();
     const bool gives_vectors = kind == OpKind::kGlobalAvgPool || kind == OpKind::kFlatten ||
-                               kind == OpKind::kLinear || IsVector(op.inputs[0]);
+                               (kind == OpKind::kLinear && !is_of_rows) || IsVector(op.inputs[0]);
     if (gives_vectors) vectors_.insert(op.output);
     return op;
   }
@@ -172,14 +200,16 @@ class Flattener {
       RUNNEL_ASSIGN_OR_RETURN(constants_[node.output(0)], Fold(node, constants));
       return absl::OkStatus();
     }
-    if (type == "Conv")
-      return AddRead(node,
-                     ReadConv(node, constants_, InputOf(node), IsVector(Resolved(node.input(0)))));
-    if (type == "BatchNormalization") return AddRead(node, ReadBatchNorm(node, constants_));
-    if (type == "Gemm" || type == "MatMul") return AddRead(node, ReadLinear(node, constants_));
+    RUNNEL_ASSIGN_OR_RETURN(const bool is_taken, AddForms(node));
+    if (is_taken) return absl::OkStatus();
+    if (HasWeights(type)) return AddWeighted(node);
     if (type == "MaxPool" || type == "AveragePool") return AddPool(node);
     if (type == "Add") return AddSum(node);
-    if (type == "Clip") return AddClip(node);
+    if (type == "Clip") {
+      RUNNEL_ASSIGN_OR_RETURN(const OpKind kind, ReadClip(node, constants_));
+      Add(node, kind);
+      return absl::OkStatus();
+    }
     if (type == "Pad") return AddPad(node);
     if (type == "Mul") return AddProduct(node);
     if (type == "Concat") return AddConcat(node);
@@ -190,6 +220,36 @@ class Flattener {
     if (type == "Reshape" && IsOfGroups(node)) return AddGroups(node);
     if (type == "Flatten" || type == "Reshape" || type == "Squeeze") return AddFlatten(node);
     if (type == "ReduceMean") return AddMean(node);
+    if (type == "Cast") return AddCast(node);
+    if ((type == "Softmax" || type == "LogSoftmax") && is_last) {
+      Alias(node);
+      return absl::OkStatus();
+    }
+    return AddPlain(node);
+  }
+
+  static bool HasWeights(absl::string_view type) {
+    return type == "Gather" || type == "LayerNormalization" || type == "Conv" ||
+           type == "BatchNormalization" || type == "Gemm" || type == "MatMul";
+  }
+
+  absl::Status AddWeighted(const onnx::NodeProto& node) {
+    const std::string& type = node.op_type();
+    if (type == "Gather") {
+      RUNNEL_RETURN_IF_ERROR(AddRead(node, ReadEmbedding(node, constants_, HasTokens())));
+      flat_.ops.back().inputs = {Resolved(node.input(1))};  // behind the table
+      return absl::OkStatus();
+    }
+    if (type == "LayerNormalization") return AddRead(node, ReadLayerNorm(node, *this));
+    if (type == "Conv")
+      return AddRead(node,
+                     ReadConv(node, constants_, InputOf(node), IsVector(Resolved(node.input(0)))));
+    if (type == "BatchNormalization") return AddRead(node, ReadBatchNorm(node, constants_));
+    return AddRead(node, ReadLinear(node, constants_));
+  }
+
+  absl::Status AddPlain(const onnx::NodeProto& node) {
+    const std::string& type = node.op_type();
     if (type == "Dropout") {
       const Constant* rate = FindConstant(constants_, node, 1);
       Add(node, OpKind::kDropout).spec.rate = rate != nullptr && rate->values.size() == 1
@@ -203,11 +263,44 @@ class Flattener {
       Add(node, OpKind::kLeakyRelu).spec.rate = Attributes(node).Real("alpha", 0.01);
     } else if (type == "GlobalAveragePool") {
       Add(node, OpKind::kGlobalAvgPool);
-    } else if ((type == "Softmax" || type == "LogSoftmax") && is_last) {
-      Alias(node);
     } else {
       return Unsupported("this operator");
     }
+    return absl::OkStatus();
+  }
+
+  // Operators that exporters write as several nodes.
+  absl::StatusOr<bool> AddForms(const onnx::NodeProto& node) {
+    const size_t merges = attentions_.merges().size();
+    RUNNEL_ASSIGN_OR_RETURN(Taken taken, norms_.Take(node, *this));
+    if (!taken.is_taken) {
+      RUNNEL_ASSIGN_OR_RETURN(taken, gelus_.Take(node, *this));
+    }
+    if (!taken.is_taken) {
+      RUNNEL_ASSIGN_OR_RETURN(taken, attentions_.Take(node, *this));
+    }
+    if (taken.complaint.empty() && !taken.op.has_value()) return taken.is_taken;
+    if (!taken.complaint.empty()) Complain(node, 0, taken.complaint);
+    if (attentions_.merges().size() > merges) {
+      // They become one when the graph is whole.
+      const AttentionForms::Merge& merge = attentions_.merges().back();
+      RUNNEL_RETURN_IF_ERROR(MergedLinear(flat_.ops, merge).status());
+      if (const Shape* one = ShapeOf(merge.from[0]))
+        shapes_.Set(merge.to, Shape({(*one)[0], (*one)[1], 3 * (*one)[2]}));
+    }
+    if (IsVector(taken.op->inputs[0])) vectors_.insert(taken.op->output);
+    flat_.ops.push_back(*std::move(taken.op));
+    return true;
+  }
+
+  // Of the samples to another integer, of values to themselves.
+  absl::Status AddCast(const onnx::NodeProto& node) {
+    const int64_t to = Attributes(node).Int("to", 0);
+    const bool is_integer = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
+    const bool is_of_samples = Resolved(node.input(0)) == flat_.input_name && HasTokens();
+    if (is_of_samples ? !is_integer : to != onnx::TensorProto::FLOAT)
+      return Unsupported(absl::StrCat("attribute to ", to));
+    Alias(node);
     return absl::OkStatus();
   }
 
@@ -281,7 +374,9 @@ class Flattener {
     RUNNEL_ASSIGN_OR_RETURN(const Shape x, NeedShape(node.input(0)));
     RUNNEL_ASSIGN_OR_RETURN(const std::vector<ChannelRange> ranges, ReadSplit(node, constants_, x));
     for (int i = 0; i < node.output_size(); ++i) {
-      if (read_.count(node.output(i)) > 0) AddRange(node, i, ranges[static_cast<size_t>(i)]);
+      if (!Readers(node.output(i)).empty() ||
+          (graph_.output_size() > 0 && graph_.output(0).name() == node.output(i)))
+        AddRange(node, i, ranges[static_cast<size_t>(i)]);
     }
     return absl::OkStatus();
   }
@@ -324,35 +419,21 @@ class Flattener {
     return absl::OkStatus();
   }
 
-  // Of two tensors; of a linear operator and a constant, which is its bias.
+  // Of two tensors; of an operator and a constant that is part of it: a linear one's bias, an
+  // embedding's positions, a norm's shift.
   absl::Status AddSum(const onnx::NodeProto& node) {
     if (node.input_size() != 2) return Unsupported("needs two inputs");
     for (int constant = 0; constant < 2; ++constant) {
-      const Constant* bias = FindConstant(constants_, node, constant);
-      if (bias == nullptr) continue;
+      const Constant* added = FindConstant(constants_, node, constant);
+      if (added == nullptr) continue;
       const std::string input = Resolved(node.input(1 - constant));
-      const bool is_bias = !flat_.ops.empty() && flat_.ops.back().output == input &&
-                           flat_.ops.back().spec.kind == OpKind::kLinear &&
-                           !flat_.ops.back().spec.bias;
-      if (!is_bias) return Unsupported("a constant that is no bias");
-      SetBias(flat_.ops.back(), *bias);
+      const bool is_newest = !flat_.ops.empty() && flat_.ops.back().output == input;
+      if (!is_newest || !AddConstantTo(flat_.ops.back(), *added))
+        return Unsupported("a constant that is no bias");
       aliases_[node.output(0)] = input;
       return absl::OkStatus();
     }
     Add(node, OpKind::kAdd).inputs.push_back(Resolved(node.input(1)));
-    return absl::OkStatus();
-  }
-
-  absl::Status AddClip(const onnx::NodeProto& node) {
-    const auto bound = [&](int input, absl::string_view attribute, double otherwise) {
-      const Constant* constant = FindConstant(constants_, node, input);
-      if (constant != nullptr && constant->values.size() == 1) return double{constant->values[0]};
-      return Attributes(node).Real(attribute, otherwise);
-    };
-    const double most = bound(2, "max", std::numeric_limits<float>::max());
-    if (bound(1, "min", -1) != 0) return Unsupported("a lower bound that is not 0");
-    if (most != 6 && most < 1e30) return Unsupported(absl::StrCat("an upper bound of ", most));
-    Add(node, most == 6 ? OpKind::kRelu6 : OpKind::kRelu);
     return absl::OkStatus();
   }
 
@@ -387,9 +468,17 @@ class Flattener {
   // Of two tensors, or of a tensor and a factor for each of its channels.
   absl::Status AddProduct(const onnx::NodeProto& node) {
     if (node.input_size() != 2) return Unsupported("needs two inputs");
-    if (FindConstant(constants_, node, 0) != nullptr ||
-        FindConstant(constants_, node, 1) != nullptr)
-      return Unsupported("by a constant");
+    for (int constant = 0; constant < 2; ++constant) {
+      const Constant* scale = FindConstant(constants_, node, constant);
+      if (scale == nullptr) continue;
+      const std::string input = Resolved(node.input(1 - constant));
+      const bool is_of_norm = !flat_.ops.empty() && flat_.ops.back().output == input &&
+                              flat_.ops.back().spec.kind == OpKind::kLayerNorm;
+      if (!is_of_norm || !SetNormWeight(flat_.ops.back(), TensorRole::kScale, *scale))
+        return Unsupported("by a constant");
+      aliases_[node.output(0)] = input;
+      return absl::OkStatus();
+    }
     std::string first = Resolved(node.input(0)), factor = Resolved(node.input(1));
     if (IsVector(first) && !IsVector(factor)) std::swap(first, factor);
     FlatOp& op = Add(node, OpKind::kMultiply);
@@ -398,30 +487,31 @@ class Flattener {
     return absl::OkStatus();
   }
 
-  // Two by two.
+  // Two by two. What is joined already is read again: dense blocks join all that was before.
   absl::Status AddConcat(const onnx::NodeProto& node) {
     if (Attributes(node).Int("axis", 0) != 1) return Unsupported("attribute axis, which is not 1");
-    if (node.input_size() < 2) return Unsupported("needs two inputs");
     for (int i = 0; i < node.input_size(); ++i) {
       if (FindConstant(constants_, node, i) != nullptr) return Unsupported("with a constant");
     }
     std::string joined = Resolved(node.input(0));
     for (int i = 1; i < node.input_size(); ++i) {
-      FlatOp& op = Add(node, OpKind::kConcat);
-      op.inputs = {joined, Resolved(node.input(i))};
-      if (i + 1 < node.input_size()) op.output = absl::StrCat(node.output(0), ".", i);
-      joined = op.output;
+      std::string& there = joined_[{joined, Resolved(node.input(i))}];
+      if (there.empty()) {
+        FlatOp& op = Add(node, OpKind::kConcat);
+        op.inputs = {joined, Resolved(node.input(i))};
+        if (i + 1 < node.input_size()) op.output = absl::StrCat(node.output(0), ".", i);
+        there = op.output;
+      }
+      joined = there;
     }
+    if (joined != node.output(0)) aliases_[node.output(0)] = joined;
     return absl::OkStatus();
   }
 
   // HardSwish is x times it.
   absl::Status AddHardSigmoid(const onnx::NodeProto& node) {
+    RUNNEL_RETURN_IF_ERROR(CheckHardSigmoid(node));
     const bool is_swish = node.op_type() == "HardSwish";
-    const Attributes attributes(node);
-    const double alpha = attributes.Real("alpha", is_swish ? 1.0 / 6 : 0.2);
-    if (std::abs(alpha - 1.0 / 6) > 1e-4 || attributes.Real("beta", 0.5) != 0.5)
-      return Unsupported(absl::StrCat("attributes alpha ", alpha, " and beta; 1/6 and 0.5 are"));
     FlatOp& gate = Add(node, OpKind::kHardSigmoid);
     if (!is_swish) return absl::OkStatus();
     gate.output = absl::StrCat(node.output(0), ".gate");
@@ -432,15 +522,7 @@ class Flattener {
 
   // Over all axes behind the channels.
   absl::Status AddMean(const onnx::NodeProto& node) {
-    std::vector<int64_t> axes = Attributes(node).Ints("axes", {});
-    if (const Constant* constant = FindConstant(constants_, node, 1))
-      axes.assign(constant->values.begin(), constant->values.end());
-    const int64_t rank = flat_.input.rank() + 1;
-    std::set<int64_t> meant;
-    for (const int64_t axis : axes) meant.insert(axis < 0 ? axis + rank : axis);
-    std::set<int64_t> spatial;
-    for (int64_t axis = 2; axis < rank; ++axis) spatial.insert(axis);
-    if (meant != spatial) return Unsupported(absl::StrCat("axes ", absl::StrJoin(axes, ",")));
+    RUNNEL_RETURN_IF_ERROR(CheckMean(node, constants_, flat_.input.rank() + 1));
     Add(node, OpKind::kGlobalAvgPool);
     return absl::OkStatus();
   }
@@ -448,10 +530,15 @@ class Flattener {
   const onnx::GraphProto& graph_;
   FlatGraph flat_;
   Constants constants_;
-  std::set<std::string> vectors_;       // values without a plane
-  std::set<std::string> read_;          // by a node, or as the graph's output
+  std::set<std::string> vectors_;  // values without a plane
+  std::map<std::string, std::vector<const onnx::NodeProto*>> readers_;
+  bool has_tokens_ = false;
   std::map<std::string, Pads> padded_;  // outputs of Pad nodes; they are aliases too
   ChannelShuffles shuffles_;
+  NormForms norms_;
+  GeluForms gelus_;
+  AttentionForms attentions_;
+  std::map<std::pair<std::string, std::string>, std::string> joined_;  // two values, and both
   KnownShapes shapes_{flat_.ops};
   std::map<std::string, std::string> aliases_;  // values that are other values
   std::vector<std::string> complaints_;

@@ -19,7 +19,8 @@ using import::FlatGraph;
 using import::FlatOp;
 
 bool HasProduct(const FlatOp& op) {
-  return op.spec.kind == OpKind::kConv || op.spec.kind == OpKind::kLinear;
+  return op.spec.kind == OpKind::kConv || op.spec.kind == OpKind::kLinear ||
+         op.spec.kind == OpKind::kEmbedding;
 }
 
 // Which operators a layer begins with: at those behind which only one value is still read, and it

@@ -7,12 +7,14 @@
 // constant behind it), Relu, Clip at 0 and 6, MaxPool, AveragePool, GlobalAveragePool, ReduceMean
 // over the spatial axes, Add of two tensors, Mul of two tensors or by a channel's factor, Concat,
 // Split and Slice of channels, Reshape - Transpose - Reshape that shuffles channels, Sigmoid,
-// HardSigmoid, HardSwish, LeakyRelu, Flatten, Reshape and Squeeze that only flatten, Dropout,
+// HardSigmoid, HardSwish, LeakyRelu, Gather of a table's rows by tokens with positions added,
+// LayerNormalization or the nodes that exporters wrote before it, GELU by tanh in any order of its
+// sums and products, causal self-attention of one projection or of three, Flatten, Reshape and Squeeze that only flatten, Dropout,
 // Identity, Constant and Shape and what is computed of them, and a Softmax at the end, which the
 // loss has. Windows: dilation of convolutions, pads that differ by side, auto_pad, ceil_mode,
 // count_include_pad, and a Pad with zeros in front of a Conv or an AveragePool. A 1x1 Conv of means
 // over the plane becomes linear. A layer begins at a
-// convolution or a linear operator wherever one tensor crosses, so that blocks with branches stay
+// convolution, a linear operator or an embedding wherever one tensor crosses, so that blocks with branches stay
 // whole.
 
 #include <cstddef>

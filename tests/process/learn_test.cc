@@ -143,6 +143,17 @@ TEST_F(Learn, BadInputIsOneLine) {
   Process check({"runnel-central", "check", "har_cnn"});
   EXPECT_EQ(check.Wait(), 0);
   EXPECT_THAT(check.out(), HasSubstr("params behind"));
+  EXPECT_THAT(check.out(), HasSubstr("recipes that can train it: fp32"));
+  EXPECT_THAT(check.out(),
+              HasSubstr("not by recipe niti: model har_cnn, layer conv1, op 0 (conv)"));
+  // A step's activations and errors on the link: FP32 of 64 samples, each way with a frame's header.
+  Process two({"runnel-central", "check", "har_cnn", "--devices", "2"});
+  EXPECT_EQ(two.Wait(), 0);
+  EXPECT_THAT(two.out(), HasSubstr("\n1: 0-4 "));
+  EXPECT_THAT(two.out(), HasSubstr("; links "));
+  EXPECT_THAT(two.out(), ::testing::Not(HasSubstr("\n3: ")));
+  ExpectRefused({"check", "har_cnn", "--recipe", "niti"}, "--recipe niti: model har_cnn");
+  ExpectRefused({"check", "har_cnn", "--devices", "0"}, "--devices");
 }
 
 }  // namespace

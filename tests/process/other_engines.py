@@ -19,16 +19,17 @@ except ImportError:  # Debian's python3-opencv
     cv2 = None
 
 INSTALL = "npm i --ignore-scripts onnxruntime-node onnxruntime-web"
-# Arguments: folder of npm, package, model, shape of the samples, their file, the outputs' file.
+# Arguments: folder of npm, package, model, shape of the samples, their type, their file, the outputs' file.
 RUN = """
 const fs = require('fs');
-const [folder, name, model, shape, samples, outputs] = process.argv.slice(1);
+const [folder, name, model, shape, type, samples, outputs] = process.argv.slice(1);
 const ort = require(require.resolve(name, {paths: [folder]}));
 (async () => {
   const session = await ort.InferenceSession.create(fs.readFileSync(model));
   const bytes = fs.readFileSync(samples);
-  const values = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
-  const input = new ort.Tensor('float32', values, JSON.parse(shape));
+  const Numbers = {float32: Float32Array, int64: BigInt64Array}[type];
+  const values = new Numbers(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
+  const input = new ort.Tensor(type, values, JSON.parse(shape));
   const result = (await session.run({[session.inputNames[0]]: input}))[session.outputNames[0]];
   fs.writeFileSync(outputs, new Uint8Array(result.data.buffer, result.data.byteOffset, result.data.byteLength));
   process.exit(0);
@@ -94,11 +95,13 @@ class OnnxRuntime:
         return f"{self._package} {json.loads(path.read_text())['version']}"
 
     def outputs(self, model, samples):
+        """Integers are tokens."""
+        kind = "int64" if np.issubdtype(samples.dtype, np.integer) else "float32"
         with tempfile.TemporaryDirectory() as folder:
             given, got = pathlib.Path(folder) / "samples", pathlib.Path(folder) / "outputs"
-            given.write_bytes(np.ascontiguousarray(samples, np.float32).tobytes())
-            done = subprocess.run(["node", "-e", RUN, str(self._folder), self._package, str(model), str(list(samples.shape)), str(given),
-                                   str(got)], capture_output=True, text=True)
+            given.write_bytes(np.ascontiguousarray(samples, kind).tobytes())
+            done = subprocess.run(["node", "-e", RUN, str(self._folder), self._package, str(model), str(list(samples.shape)), kind,
+                                   str(given), str(got)], capture_output=True, text=True)
             if done.returncode != 0:
                 raise EngineError(done.stderr.strip())
             return np.frombuffer(got.read_bytes(), np.float32).reshape(len(samples), -1), True

@@ -60,6 +60,10 @@ TEST_F(Quantize, EveryMethodIsWithinHalfAPointOfFp32) {
     const json summary = Evaluate();
     EXPECT_NEAR(summary["accuracy"], fp32_accuracy_, 0.005) << testing::PrintToString(flags);
     EXPECT_EQ(summary["model"], "lenet");
+    Run({"export", "--quantized", Path("model.q8"), "--onnx", Path("model.onnx")});
+    // A byte a weight but in layers that keep FP32: 500 x 10 of 430,500, and 25 x 20.
+    EXPECT_LT(ReadFile(Path("model.onnx")).size(), 480'000u);
+    EXPECT_THAT(ReadFile(Path("model.onnx")), HasSubstr("QuantizeLinear"));
   }
   // 430,500 weights of a byte, and what comes with them.
   EXPECT_LT(ReadFile(Path("model.q8")).size(), 450'000u);
@@ -123,6 +127,11 @@ TEST_F(Quantize, WhatDoesNotFitIsRefusedInOneLine) {
                 Path("none/r.svg"));
   ExpectRefused({"eval", "--checkpoint-dir", Path("trained"), "--profile", Path("r.svg")},
                 "give --quantized too");
+  const Words exported = {"export", "--quantized", Path("model.q8")};
+  ExpectRefused(With(exported, {"--npz", Path("x")}), "--npz needs --checkpoint-dir");
+  ExpectRefused(With(exported, {"--onnx", Path("x"), "--checkpoint-dir", Path("trained")}),
+                "either --checkpoint-dir or --quantized");
+  ExpectRefused(With(exported, {"--onnx", Path("x"), "--batch", "0"}), "--batch");
   ExpectRefused({"eval"}, "--checkpoint-dir or --quantized");
   ExpectRefused({"eval", "--quantized", Path("none")}, Path("none"));
 }
@@ -133,6 +142,7 @@ TEST_F(Quantize, ADamagedFileIsRefused) {
   const auto expect = [](const std::string& content, const std::string& text) {
     std::ofstream(Path("damaged.q8"), std::ios::binary) << content;
     ExpectRefused({"eval", "--quantized", Path("damaged.q8")}, text);
+    ExpectRefused({"export", "--quantized", Path("damaged.q8"), "--onnx", Path("none.onnx")}, text);
   };
   expect("", "is no quantised model");
   expect("RNLCKPT\n" + whole.substr(8), "is no quantised model");

@@ -141,7 +141,7 @@ PUBLIC_HEADERS = {
                 "models/graph/int8_graph.h", "models/graph_runner.h", "models/node_profile.h",
                 "models/quantize/quantizer.h"),
     "partition": ("cost_model.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
-                  "schedule.h", "export/npz_file.h", "export/onnx_model.h", "import/model_json.h",
+                  "schedule.h", "export/npz_file.h", "export/onnx_model.h", "export/quantized_onnx.h", "import/model_json.h",
                   "import/onnx_model.h", "zoo/rewrites/rewrites.h", "zoo/zoo.h"),
     "predictor": ("cost/measured_cost.h", "judge/cross_validate.h",
                   "profiles/profile_file.h", "profiles/profile_folder.h", "profiles/sub_models.h",
@@ -164,6 +164,7 @@ HOUSE_FOLDERS = ("proto", "central", "worker", "predictor", "compress", "partiti
 # Files that read or write a file format made of protobuf messages.
 FILE_FORMATS = (
     "central/records/*",
+    "central/run/commands/integer_nodes*",
     "predictor/profiles/*",
     "worker/inference/*",
     "worker/measure/measurement_store*",

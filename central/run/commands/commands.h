@@ -81,10 +81,13 @@ absl::Status ReplayCommand(const std::string& journal, const std::string& summar
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
                          bool lists_programs, const CommandContext& context);
 
+// Either a folder of check-points or a model in integers, which is written as ONNX alone.
 struct ExportArguments {
   std::string checkpoint_dir;
+  std::string quantized;
   std::string onnx;  // files to write; empty: not
   std::string npz;
+  int64_t batch = 0;  // of the samples that an engine gives the ONNX file at a time; 0: any
 };
 
 // Writes the newest weights of a folder for other engines. Errors name the file, or what of the

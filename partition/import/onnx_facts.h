@@ -1,0 +1,47 @@
+#pragma once
+
+// What the parts of the importer that see several nodes together ask of the graph. For onnx_graph.cc.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onnx/onnx_pb.h"
+#include "partition/import/onnx_graph.h"
+#include "partition/import/onnx_weights.h"
+#include "proto/base/tensor/shape.h"
+
+namespace runnel::import {
+
+class GraphFacts {
+ public:
+  virtual ~GraphFacts() = default;
+  virtual const Constants& constants() const = 0;
+  // The value that this one is another name of.
+  virtual std::string Resolved(const std::string& value) const = 0;
+  // With a batch of 1; null: not known.
+  virtual const Shape* ShapeOf(const std::string& value) = 0;
+  // The nodes that read it, by this name.
+  virtual const std::vector<const onnx::NodeProto*>& Readers(const std::string& value) const = 0;
+};
+
+// What such a part makes of a node.
+struct Taken {
+  bool is_taken = false;     // else the node is read as one of its own
+  std::optional<FlatOp> op;  // the operator that is whole with it
+  std::string complaint;     // why that is not what the node says; empty: it is
+};
+
+// A constant with one number.
+std::optional<double> NumberOf(const GraphFacts& facts, const std::string& value);
+
+// The input of two that is no constant with one number, and that number.
+struct WithNumber {
+  std::string value;
+  double number = 0;
+  bool is_second = false;  // the number
+};
+std::optional<WithNumber> ByNumber(const GraphFacts& facts, const onnx::NodeProto& node);
+
+}  // namespace runnel::import
