@@ -221,6 +221,16 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   return self;
 }
 
+void AddNameFlags(CLI::App& app, WorkerOptions& options) {
+  app.add_option("--name", options.name,
+                 "name of this worker, unique in the run (default: the host's name and an id from "
+                 "--state-dir)");
+  app.add_option("--site", options.site,
+                 "what this device may be lost together with: a room, a power strip, an access "
+                 "point. Copies of its state go to another site (default: the network of its "
+                 "address)");
+}
+
 void AddMemoryFlag(CLI::App& app, int64_t& memory_mb) {
   app.add_option(
          "--memory-mb", memory_mb,
@@ -308,13 +318,7 @@ int main(int argc, char** argv) {
                  "TOKEN@HOST:PORT, or - to read it from standard input: join a cluster, once. "
                  "`runnel-central token` prints the token, `runnel-central train` the address. "
                  "The certificate stays in --state-dir; later starts need no flag");
-  app.add_option("--name", options.name,
-                 "name of this worker, unique in the run (default: the host's name and an id from "
-                 "--state-dir)");
-  app.add_option("--site", options.site,
-                 "what this device may be lost together with: a room, a power strip, an access "
-                 "point. Copies of its state go to another site (default: the network of its "
-                 "address)");
+  runnel::AddNameFlags(app, options);
   runnel::AddAddressFlags(app, options);
   runnel::AddComputeFlags(app, options);
   app.add_flag("--once", service.once, "end when the run is over, or central is gone");
