@@ -31,7 +31,7 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
   RUNNEL_ASSIGN_OR_RETURN(programs.rescale, ParseRescale(training.rescale));
   RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(training.batch_split));
   RUNNEL_ASSIGN_OR_RETURN(CompileOptions compile, CompileOptionsFor(traits, recipe, programs));
-  if (keeps_gradients) compile.steps_in_backward = false;
+  if (keeps_gradients || HasGates(options.model)) compile.steps_in_backward = false;
   CompiledStage stage;
   stage.numerics_class_ = traits.numerics_class;
   stage.steps_in_backward_ = compile.steps_in_backward;

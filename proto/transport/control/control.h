@@ -35,7 +35,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 24;
+inline constexpr int32_t kProtocolVersion = 25;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -268,7 +268,7 @@ struct Welcome {
 
 // The worker is taken, and the run begins when others are here too; said again as they come and go.
 struct Awaiting {
-  int64_t here = 0;  // workers that dialled in
+  int64_t here = 0;    // workers that dialled in
   int64_t wanted = 0;  // 0: no run is under way; Release sends the worker away when one begins
 };
 
