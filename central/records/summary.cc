@@ -141,6 +141,7 @@ Json PrecisionToJson(const std::string& setting, const PrecisionCost& cost) {
               {"effective_share", cost.effective_share()},
               {"share_of_8_8", cost.share_of_8_8()},
               {"macs_done", cost.macs_done},
+              {"macs_in_full", cost.macs_in_full},
               {"effective_macs", Json{{"forward", cost.effective.forward},
                                       {"input_gradient", cost.effective.input_gradient},
                                       {"weight_gradient", cost.effective.weight_gradient}}},

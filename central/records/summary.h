@@ -193,7 +193,7 @@ struct RunSummary {
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
 // dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits],
-// [top_5, classes[], confusion[][]], [test {}], [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, effective_macs {},
+// [top_5, classes[], confusion[][]], [test {}], [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, macs_in_full, effective_macs {},
 // turns, levels[]}], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],

@@ -198,11 +198,18 @@ absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec 
   absl::StatusOr<ModelSpec> rewritten = Rewrite(std::move(model), settings.rewrites);
   if (!rewritten.ok())
     return absl::InvalidArgumentError(absl::StrCat("--rewrite ", rewritten.status().message()));
-  if (settings.recompute.empty() || settings.recompute == "off") return rewritten;
-  absl::StatusOr<ModelSpec> recomputing = MarkRecomputed(*std::move(rewritten), settings.recompute);
-  if (recomputing.ok()) return recomputing;
+  if (!settings.recompute.empty() && settings.recompute != "off") {
+    rewritten = MarkRecomputed(*std::move(rewritten), settings.recompute);
+    if (!rewritten.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--recompute ", settings.recompute, ": ", rewritten.status().message()));
+    }
+  }
+  if (settings.gates.empty() || settings.gates == "off") return rewritten;
+  rewritten = AddGates(*std::move(rewritten), settings.gates);
+  if (rewritten.ok()) return rewritten;
   return absl::InvalidArgumentError(
-      absl::StrCat("--recompute ", settings.recompute, ": ", recomputing.status().message()));
+      absl::StrCat("--gates ", settings.gates, ": ", rewritten.status().message()));
 }
 
 void AddNote(const std::string& note, std::string& notes) {
@@ -231,6 +238,9 @@ absl::Status CheckPrecision(const RunSettings& settings) {
   };
   RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(text));
   RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
+  const bool has_gates = !settings.gates.empty() && settings.gates != "off";
+  if (has_gates && setting.kind != PrecisionSetting::Kind::kRecipe)
+    return wrong("gates give each sample its bits; leave --precision or --gates out");
   if (const absl::Status fits = CheckPrecisionOf(setting, recipe); !fits.ok())
     return wrong(fits.message());
   if (setting.kind != PrecisionSetting::Kind::kRule) return absl::OkStatus();

@@ -172,6 +172,14 @@ constexpr RunField kFields[] = {
       "0-5", "off"},
      &S::recompute,
      kAnyText},
+    {{"gates", SettingGroup::kTraining,
+      "a gate before each residual block, by which samples skip it or compute it in few bits: "
+      "ff:FW,.../BW,...@hold:SHARE, the bits of weights and activations and those of gradients of "
+      "each option, 0 to skip, 32 for the recipe's own. A drawn share of the samples skips each "
+      "block, the others are spread over the other options; off",
+      "ff:0,32/32,32@hold:0.5", "off"},
+     &S::gates,
+     kAnyText},
     {{"eval-every", SettingGroup::kTraining,
       "epochs between evaluations; 0: only at the end, -1: never (no accuracy)", "5"},
      &S::eval_every,

@@ -24,6 +24,7 @@ struct RunSettings {
   std::string model = "lenet";
   std::vector<std::string> rewrites;  // of the model, in order (partition/zoo/rewrites)
   std::string recompute;              // layers, as MarkRecomputed has them, or "off"; empty: none
+  std::string gates;                  // as AddGates has them, or "off"; empty: none
   std::string dataset;                // empty: the model's default
   std::string data_dir;
   std::string classes;          // whose samples are taken (central/data/class_filter.h); empty: all

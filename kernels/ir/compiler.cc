@@ -9,6 +9,7 @@
 #include "kernels/ir/passes/recompute.h"
 #include "kernels/ir/passes/recompute_layers.h"
 #include "kernels/ir/passes/rounded_storage.h"
+#include "kernels/ir/passes/scatter_into_sums.h"
 #include "kernels/ir/passes/step_in_backward.h"
 #include "kernels/ir/stage_builder.h"
 #include "proto/base/status_macros.h"
@@ -42,6 +43,10 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   if (options.steps_in_backward && !options.one_in_flight) {
     return absl::InvalidArgumentError("steps_in_backward needs one_in_flight");
   }
+  // A step between products of one option would come before the gradients of the others.
+  if (options.steps_in_backward && HasGates(model)) {
+    return absl::InvalidArgumentError("steps_in_backward cannot be with gates");
+  }
   if (options.defers_weight_gradients && options.one_in_flight) {
     return absl::InvalidArgumentError("defers_weight_gradients cannot be with one_in_flight");
   }
@@ -60,6 +65,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
+  ScatterIntoSums(draft);
   FuseRescale(options, draft);
   if (options.stash != DType::kFloat32 && !IsScaled(recipe.numbers.activation))
     StoreRounded(recipe, options.stash, draft);

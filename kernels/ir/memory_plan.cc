@@ -126,9 +126,13 @@ class Planner {
   void TakeOver(const Instruction& instruction, int time) {
     // A product reads all of x before its last sum is done, and what it adds element by element.
     const bool adds = instruction.code == OpCode::kInt8ProductToCodes;
-    if (!adds && !TraitsOf(instruction.code).in_place) return;
+    const bool scatters = instruction.code == OpCode::kScatterSamples;
+    if (!adds && !scatters && !TraitsOf(instruction.code).in_place) return;
     const int output = instruction.outputs[0];
-    for (size_t i = adds ? kAddedOperand : 0; i < instruction.inputs.size(); ++i) {
+    for (size_t i = adds       ? kAddedOperand
+                    : scatters ? kScatterBase
+                               : 0;
+         i < instruction.inputs.size(); ++i) {
       const BufferIndex input = instruction.inputs[i];
       const Life& life = LifeOf(input);
       if (life.placed || life.last != time || !SameSize(input, output)) continue;

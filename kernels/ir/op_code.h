@@ -84,6 +84,8 @@ int OpCodeCount();
 
 // Of kInt8ProductToCodes the input that is added, if there is one; the output may lie in its memory.
 inline constexpr size_t kAddedOperand = 3;
+// Of kScatterSamples likewise.
+inline constexpr size_t kScatterBase = 2;
 
 // "conv_forward"; "?" for a value that is no code.
 absl::string_view Name(OpCode code);

@@ -42,6 +42,7 @@ struct OpNode {
   std::vector<BufferIndex> gradients;  // of parameters that step
   std::vector<BufferIndex> updated;    // of those, the next version
   std::vector<BufferIndex> statistics;
+  BufferIndex gate = kNoBuffer;       // the choice whose samples it computes, of the part emitted
   BufferIndex range = kNoBuffer;      // of the input, for evaluation
   BufferIndex deviation = kNoBuffer;  // of the output's gradient, if its quantizer says one
 };

@@ -21,7 +21,8 @@ std::vector<int> WeightsOnWayTo(const LayerSpec& layer, int32_t value) {
     const int op = value - 1;
     const OpSpec& spec = layer.ops[static_cast<size_t>(op)];
     if (HasProducts(spec)) found.push_back(op);
-    if (spec.inputs.size() != 1) break;
+    const bool moves_samples = spec.kind == OpKind::kPack || spec.kind == OpKind::kUnpack;
+    if (spec.inputs.size() != 1 && !moves_samples) break;
     value = spec.inputs[0];
   }
   return found;

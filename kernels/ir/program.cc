@@ -44,6 +44,15 @@ int64_t MultiplyAdds(const Program& program, const Instruction& instruction) {
   return y.elements() * (weight.elements() / y[1]);
 }
 
+bool HasGates(const Program& program) {
+  for (const std::vector<Instruction>& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      if (instruction.gate != kNoGate) return true;
+    }
+  }
+  return false;
+}
+
 std::string ToString(const Program& program) {
   std::string text = absl::StrCat("layers ", program.first_layer, "..", program.last_layer,
                                   ", batch ", program.batch, "\n");

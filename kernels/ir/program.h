@@ -51,6 +51,8 @@ inline constexpr int kStorageCount = 13;
 // "input", "output_gradient", ...
 absl::string_view Name(Storage storage);
 
+inline constexpr int32_t kNoGate = -1;
+
 // A typed region. Several buffers may name the same bytes: views with other shapes (flatten), or
 // values whose lives do not overlap.
 struct Buffer {
@@ -62,6 +64,9 @@ struct Buffer {
   // FP32 that gets the values of this type: what writes it rounds as it would into a tensor of the
   // type (CompileOptions::stash).
   DType values_of = DType::kFloat32;
+  // The choice of a gate by which the samples lie packed: those that run in front. -1: all lie in
+  // their places.
+  int32_t packed_by = kNoGate;
 
   bool is_rounded() const { return values_of != DType::kFloat32; }
   int64_t bytes() const {
@@ -149,6 +154,10 @@ struct Instruction {
   // A weight-gradient whose outputs are values of this micro-batch: it overwrites, whatever
   // StepContext::accumulate says.
   bool overwrites = false;
+  // The choice of a gate whose samples this instruction computes: what lies packed by it has their
+  // count, and without any nothing is done but that gradients of parameters become 0. -1: computes
+  // all samples.
+  BufferIndex gate = kNoGate;
 };
 
 // One parameter or statistic tensor of the stage.
@@ -177,6 +186,10 @@ struct StateLayout {
     return static_cast<int64_t>(k) * parameter_bytes + parameter.offset_bytes;
   }
 };
+
+// Whether training or evaluation has an instruction with a gate.
+struct Program;
+bool HasGates(const Program& program);
 
 // A stage compiled for one micro-batch size.
 struct Program {

@@ -71,12 +71,22 @@ class StageBuilder {
   BufferIndex AddValue(DType dtype, const Shape& shape, bool scaled = false) {
     return AddBuffer({Storage::kScratch, dtype, shape, 0, scaled}, /*placed=*/false);
   }
-  BufferIndex AddActivation(const Shape& shape) {
-    return AddValue(recipe_.numbers.activation, shape, IsScaled(recipe_.numbers.activation));
+  BufferIndex AddActivation(const Shape& shape, BufferIndex packed_by = kNoGate) {
+    const BufferIndex value =
+        AddValue(recipe_.numbers.activation, shape, IsScaled(recipe_.numbers.activation));
+    program_.buffers[value].packed_by = packed_by;
+    return value;
   }
   BufferIndex AddGradientOf(BufferIndex value) {
-    return AddValue(recipe_.numbers.error, Shape(program_.buffers[value].shape),
-                    IsScaled(recipe_.numbers.error));
+    const BufferIndex gradient =
+        AddValue(recipe_.numbers.error, Shape(program_.buffers[value].shape),
+                 IsScaled(recipe_.numbers.error));
+    program_.buffers[gradient].packed_by = program_.buffers[value].packed_by;
+    return gradient;
+  }
+  // The choice by which a node's input lies packed, if the node computes on it as it lies.
+  BufferIndex GateOf(const OpNode& node, BufferIndex input) const {
+    return node.spec->kind == OpKind::kUnpack ? kNoGate : program_.buffers[input].packed_by;
   }
 
   void AddState() {
@@ -116,6 +126,9 @@ class StageBuilder {
             std::vector<BufferIndex> outputs) {
     Instruction& instruction = program_.parts[static_cast<int>(part)].emplace_back();
     instruction = {code, std::move(inputs), std::move(outputs), node.layer, node.op, *node.spec};
+    instruction.gate = node.gate;
+    if (node.gate != kNoGate)
+      instruction.keeps.push_back(node.gate);  // who runs it reads the choice
     instruction.integer = recipe_.rescale;
     instruction.grid = recipe_.operator_grid;
     if (code == recipe_.loss) instruction.integer.rounding = recipe_.loss_rounding;
@@ -137,6 +150,7 @@ class StageBuilder {
   BufferIndex EmitQuantizer(Part part, const Quantizer& quantizer, const OpNode& node,
                             BufferIndex from, const Shape& shape) {
     const BufferIndex to = AddValue(program_.buffers[from].dtype, shape);
+    program_.buffers[to].packed_by = program_.buffers[from].packed_by;
     std::vector<BufferIndex> results = {to};
     if (node.deviation != kNoBuffer && quantizer.grid.is_gradient &&
         TraitsOf(quantizer.code).max_outputs > 1)
@@ -169,7 +183,8 @@ class StageBuilder {
     if (node.grids == nullptr || !node.grids->forward.input) return x;
     const InputQuantizer& quantizer = *node.grids->forward.input;
     const bool trains = part == Part::kForward && !node.evaluates;
-    const BufferIndex to = AddActivation(Shape(program_.buffers[x].shape));
+    const BufferIndex to =
+        AddActivation(Shape(program_.buffers[x].shape), program_.buffers[x].packed_by);
     std::vector<BufferIndex> inputs = {x}, outputs = {to};
     if (node.range != kNoBuffer) (trains ? outputs : inputs).push_back(node.range);
     Emit(part, trains ? quantizer.forward : quantizer.forward_eval, node, std::move(inputs),
@@ -231,7 +246,10 @@ class StageBuilder {
         inputs.clear();
         for (int32_t id : node.spec->inputs) inputs.push_back(values[id]);
       }
-      const BufferIndex output = &node == &nodes_.back() ? output_ : AddActivation(node.shape);
+      node.gate = GateOf(node, inputs[0]);
+      const BufferIndex packed_by = node.spec->kind == OpKind::kPack ? inputs[1] : node.gate;
+      const BufferIndex output =
+          &node == &nodes_.back() ? output_ : AddActivation(node.shape, packed_by);
       if (training) {
         node.inputs = inputs;
         node.output = output;
@@ -272,6 +290,7 @@ class StageBuilder {
 
   void EmitLoss(bool training) {
     OpNode node = nodes_.back();
+    node.gate = kNoGate;
     const OpSpec none;
     node.spec = &none;
     if (training) {
@@ -288,6 +307,7 @@ class StageBuilder {
     wanted[input_] = program_.needs_input_gradient;
     for (const OpNode& node : nodes_) {
       bool any = node.trains;
+      if (node.spec->kind == OpKind::kGate) continue;  // nothing leads through a draw
       for (BufferIndex input : node.inputs) any = any || wanted[input];
       wanted[node.output] = any;
     }
@@ -304,6 +324,7 @@ class StageBuilder {
     gradient_[output_] = output_gradient_;
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!wanted[node->output]) continue;
+      node->gate = GateOf(*node, node->inputs[0]);
       const auto is_wanted = [&](BufferIndex value) { return wanted[value]; };
       EmitGradientGrids(*node, std::any_of(node->inputs.begin(), node->inputs.end(), is_wanted));
       const bool always = node->rule->saved == Saved::kInputAndStats;
@@ -311,6 +332,7 @@ class StageBuilder {
         if (always || wanted[node->inputs[i]]) AddContribution(*node, i);
     }
     if (program_.needs_input_gradient) {
+      nodes_.front().gate = kNoGate;
       const BufferIndex leaving = AddBoundary(Storage::kInputGradient, program_.input);
       Emit(Part::kInputGradient, OpCode::kCopy, nodes_.front(), {gradient_[input_]}, {leaving});
     }
@@ -356,6 +378,7 @@ class StageBuilder {
                  results);
     if (gradient_[input] != kNoBuffer) {
       const BufferIndex sum = AddGradientOf(input);
+      // A sum of packed gradients is computed by the samples that run, too.
       Emit(Part::kInputGradient, recipe_.add_gradients, node, {gradient_[input], dx}, {sum});
       dx = sum;
     }
@@ -365,6 +388,7 @@ class StageBuilder {
   void EmitWeightGradient() {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!node->rule->weight_gradient || !node->trains) continue;
+      node->gate = GateOf(*node, node->inputs[0]);
       std::vector<BufferIndex> operands = {node->dscale_dshift};
       if (node->dscale_dshift == kNoBuffer) operands = OperandsOfWeightGradient(*node);
       if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
@@ -432,6 +456,7 @@ class StageBuilder {
                        offset);
     };
     OpNode node = nodes_.front();
+    node.gate = kNoGate;
     const OpSpec none;
     node.spec = &none;
     const BufferIndex parameters = whole(Storage::kParameters);
@@ -446,8 +471,9 @@ class StageBuilder {
 
   // Tensor by tensor, so that the draws depend on no cut.
   void EmitRoundedUpdates() {
-    for (const OpNode& node : nodes_) {
+    for (OpNode& node : nodes_) {
       if (!node.trains) continue;
+      node.gate = kNoGate;
       for (size_t i = 0; i < node.parameters.size(); ++i) {
         const Buffer weight = program_.buffers[node.parameters[i]];
         std::vector<BufferIndex> inputs = {node.parameters[i], node.gradients[i]};

@@ -12,6 +12,7 @@
 namespace runnel {
 
 class RangeTally;
+class WorkTally;
 
 // Random draws are keyed by run_seed, layer, op and sequence.
 struct StepContext {
@@ -25,6 +26,7 @@ struct StepContext {
   double gradient_factor = 1;   // of the optimizer's step, beside loss_scale: clipping
   double label_smoothing = 0;   // of the training loss (float_loss.h)
   RangeTally* range = nullptr;  // counts what f16 cannot hold; null: nobody counts
+  WorkTally* work = nullptr;    // counts what programs with gates compute; null: nobody counts
   bool accumulate =
       false;  // false: weight-gradients overwrite (first micro-batch of a step), true: they add
   double learning_rate = 0;

@@ -45,6 +45,12 @@ class GraphWriter {
         inputs.push_back(values[static_cast<size_t>(id)]);
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
       const Shape& shape = read == 0 ? info.input : info.op_outputs[read - 1];
+      // Evaluation runs all samples.
+      if (const OpKind kind = layer.ops[i].kind;
+          kind == OpKind::kGate || kind == OpKind::kPack || kind == OpKind::kUnpack) {
+        values.push_back(inputs.front());
+        continue;
+      }
       // Before opset 11 a Gemm has a bias.
       const bool is_product =
           layer.ops[i].kind == OpKind::kLinear && !layer.ops[i].bias && opset_ <= kClipOpset;
@@ -201,14 +207,8 @@ class GraphWriter {
       case OpKind::kFlatten:
         SetInt(nodes_.Add("Flatten", name, inputs), "axis", 1);
         break;
-      case OpKind::kEmbedding:
-      case OpKind::kLayerNorm:
-      case OpKind::kGelu:
-      case OpKind::kAttention:
-      case OpKind::kMultiply:
-      case OpKind::kSlice:
-      case OpKind::kShuffle:
-        break;  // AddTokenOp, AddProduct, AddChannels
+      default:  // AddLayer, AddTokenOp, AddProduct, AddChannels
+        break;
     }
     return absl::StrCat(name, ".out");
   }

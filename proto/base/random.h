@@ -22,6 +22,7 @@ enum class RandomPurpose : uint32_t {
   kRounding = 9,
   kErrorRounding = 10,
   kValidation = 11,
+  kGate = 12,
   kTest = 100,
 };
 

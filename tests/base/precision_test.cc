@@ -1,5 +1,7 @@
 #include "proto/base/training/dials/precision.h"
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/training/precision_cost.h"
@@ -148,6 +150,64 @@ TEST(PrecisionCost, OfARunIsWeighedBySamples) {
   EXPECT_EQ(cost->levels[1].steps, 1);
   EXPECT_FALSE(
       CostOfPrecision(ThreeLayers(), *ParseRecipeName("fp32"), TenSamples("recipe"), {}, 3).ok());
+}
+
+// A convolution behind a gate between two that are not: 36, 36 and 20 multiply-adds a sample.
+TEST(PrecisionCost, OfGatesIsWhatTheirSamplesTake) {
+  ModelSpec model{"gated", {2, 3}, 2, {}};
+  const auto conv = [](int32_t input) {
+    return OpSpec{.kind = OpKind::kConv, .inputs = {input}, .out_channels = 2};
+  };
+  OpSpec gate{.kind = OpKind::kGate, .inputs = {0}, .rate = 1};
+  gate.options = {0, 6, 4, 6, 8, 8};
+  gate.held = true;
+  model.layers = {{"a", {conv(0)}},
+                  {"b",
+                   {gate,
+                    {.kind = OpKind::kPack, .inputs = {0, 1}},
+                    conv(2),
+                    {.kind = OpKind::kUnpack, .inputs = {3, 1}},
+                    {.kind = OpKind::kAdd, .inputs = {4, 0}}}},
+                  {"c",
+                   {{.kind = OpKind::kFlatten, .inputs = {0}},
+                    {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 2}}}};
+  constexpr double kGated = 3 * 12, kOthers = 2 * 12 + 3 * 12;
+  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");
+  const auto cost = [&] { return *CostOfPrecision(model, sbm, TenSamples("recipe"), {}, 3); };
+  EXPECT_EQ(cost().macs_done, 10 * kOthers) << "all skip";
+  EXPECT_EQ(cost().macs_in_full, 10 * (kOthers + kGated));
+  EXPECT_NEAR(cost().effective.sum(), 10 * kOthers / 16, 1e-9);
+  model.layers[1].ops[0].rate = 0;
+  EXPECT_EQ(cost().macs_done, 10 * (kOthers + kGated));
+  const double cheap = kGated * (1 / 64.0 + 3 / 128.0 + 3 / 128.0) / 3, dear = kGated / 16;
+  const double of_gates = cost().effective.sum() - 10 * kOthers / 16;
+  const double share = (10 * dear - of_gates) / (10 * (dear - cheap));
+  EXPECT_NEAR(share * 10, std::round(share * 10), 1e-6) << "of ten samples, drawn for both options";
+  EXPECT_GT(share, 0);
+  EXPECT_LT(share, 1);
+  const auto fp32 = CostOfPrecision(model, *ParseRecipeName("fp32"), TenSamples("recipe"), {}, 3);
+  ASSERT_TRUE(fp32.ok()) << "gates need no grids";
+}
+
+TEST(Gates, LayersThatMixSamplesAreRefused) {
+  const auto error = [](std::vector<OpSpec> ops) {
+    return std::string(InferLayer({"g", std::move(ops)}, {4, 2, 3}).status().message());
+  };
+  OpSpec gate{.kind = OpKind::kGate, .inputs = {0}};
+  gate.options = {0, 8, 32, 32};
+  gate.held = true;
+  const OpSpec pack{.kind = OpKind::kPack, .inputs = {0, 1}};
+  EXPECT_THAT(error({gate, pack}), HasSubstr("leaves the layer with samples by choice"));
+  EXPECT_THAT(error({gate, pack, {.kind = OpKind::kAdd, .inputs = {2, 0}}}),
+              HasSubstr("cannot read packed samples"));
+  EXPECT_THAT(error({gate, {.kind = OpKind::kRelu, .inputs = {1}}}),
+              HasSubstr("cannot read a choice"));
+  EXPECT_THAT(error({gate, {.kind = OpKind::kUnpack, .inputs = {0, 1}}}),
+              HasSubstr("unpacks what the same choice has packed"));
+  EXPECT_THAT(error({gate, pack, {.kind = OpKind::kPack, .inputs = {2, 1}}}),
+              HasSubstr("packs a value by a gate's choice"));
+  gate.options.pop_back();
+  EXPECT_THAT(error({gate, pack}), HasSubstr("needs pairs of bits"));
 }
 
 }  // namespace

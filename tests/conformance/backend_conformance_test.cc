@@ -105,9 +105,12 @@ bool IsOfTransformersBranchesOrRanges(OpCode code) {
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }
 
-// LibTorch and `small` have no kernels for recipes that fake-quantise, OpenCL none for tokens,
+// Only cpu has gates. LibTorch and `small` have no kernels for recipes that fake-quantise, OpenCL none for tokens,
 // branches and grids of ranges.
 bool MayBeMissing(const BackendRow& row, OpCode code) {
+  const bool is_of_gates = code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
+                           code == OpCode::kGatherSamples || code == OpCode::kScatterSamples;
+  if (is_of_gates) return row.name != "cpu";
   const bool has_no_grids = row.name == "torch" || row.name == "small";
   return (has_no_grids && TraitsOf(code).numbers == Numbers::kGridFloats) ||
          (row.name == "opencl" && IsOfTransformersBranchesOrRanges(code));

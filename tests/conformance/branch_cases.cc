@@ -1,5 +1,6 @@
 // Cases of gates, and of what stands where branches of a network meet.
 
+#include "kernels/ir/arithmetic/sample_choice.h"
 #include "tests/conformance/case_maker.h"
 
 namespace runnel {
@@ -61,6 +62,29 @@ void Maker::Shuffle() {
   Out(Result(forward ? Storage::kOutput : Storage::kInputGradient, x, {}));
 }
 
+// By a choice that has drawn each option; what gathers lets no sample skip, so that all is written.
+void Maker::Samples() {
+  const Shape x = AnyShape();
+  OpSpec& op = case_.attributes;
+  op.kind = OpKind::kGate;
+  op.options = {0, 6, 3, 6, 32, 32};
+  op.rate = case_.code == OpCode::kGatherSamples ? 0 : 0.4;
+  CaseOperand choice = Floats(Storage::kInput, {x[0], kChoiceColumns});
+  if (case_.code == OpCode::kHoldSamples || case_.code == OpCode::kAllSamples) {
+    In(Floats(Storage::kInput, x));
+    return Out(Result(Storage::kOutput, choice.shape, {}));
+  }
+  float* values = reinterpret_cast<float*>(choice.bytes.data());
+  const CounterRandom draws = GateDraws(seed_, 0, Sequence(0));
+  for (int64_t i = 0; i < x[0]; ++i)
+    values[i * kChoiceColumns] = static_cast<float>(HeldOption(op, draws, i));
+  OrderSamples(op, x[0], values);
+  In(Floats(Storage::kInput, x));
+  In(std::move(choice));
+  if (case_.code == OpCode::kScatterSamples && Pick(0, 1) == 1) In(Floats(Storage::kInput, x));
+  Out(Result(Storage::kOutput, x, {}));
+}
+
 bool Maker::MakeOfBranches() {
   switch (case_.code) {
     case OpCode::kSigmoidForward:
@@ -90,6 +114,12 @@ bool Maker::MakeOfBranches() {
     case OpCode::kShuffleForward:
     case OpCode::kShuffleInputGradient:
       Shuffle();
+      return true;
+    case OpCode::kHoldSamples:
+    case OpCode::kAllSamples:
+    case OpCode::kGatherSamples:
+    case OpCode::kScatterSamples:
+      Samples();
       return true;
     default:
       return false;

@@ -93,6 +93,7 @@ class Maker {
   void ChannelParts(bool joins);
   void Slice();
   void Shuffle();
+  void Samples();
   void LayerNorm();
   void Attention();
   void BatchNorm();

@@ -154,6 +154,10 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
       return x.unflatten(1, {op.groups, x.size(1) / op.groups}).transpose(1, 2).flatten(1, 2);
     case OpKind::kFlatten:
       return x.flatten(1);
+    case OpKind::kGate:
+    case OpKind::kPack:
+    case OpKind::kUnpack:
+      break;
     case OpKind::kEmbedding:
       return op.positions
                  ? at::embedding(Of(layer, index, "weight"), x) + Of(layer, index, "positions")

@@ -1,5 +1,7 @@
 #include "partition/zoo/rewrites/rewrites.h"
 
+#include <set>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -199,6 +201,55 @@ TEST(Head, WhatMakesNoSenseIsNamed) {
   model.layers.resize(1);
   EXPECT_THAT(std::string(Rewrite(model, {"head:3"}).status().message()),
               HasSubstr("only a linear operator at the model's end can be replaced"));
+}
+
+std::string GatesError(const std::string& model, const std::string& gates) {
+  return std::string(AddGates(*MakeModel(model), gates).status().message());
+}
+
+TEST(Gates, PackEachResidualBlock) {
+  const ModelSpec plain = *MakeModel("resnet38");
+  const ModelSpec gated = *AddGates(plain, "ff:0,3,8/6,6,8@hold:0.25");
+  int gates = 0;
+  for (size_t i = 0; i < gated.layers.size(); ++i) {
+    if (gated.layers[i].ops[0].kind != OpKind::kGate) {
+      EXPECT_EQ(gated.layers[i], plain.layers[i]);
+      continue;
+    }
+    ++gates;
+    const OpSpec& gate = gated.layers[i].ops[0];
+    EXPECT_TRUE(gate.held);
+    EXPECT_EQ(gate.rate, 0.25);
+    EXPECT_THAT(gate.options, testing::ElementsAre(0, 6, 3, 6, 8, 8));
+    // The names of tensors stay, and so does what is behind a projection.
+    const LayerInfo was = (*InferShapes(plain, 2))[i], is = (*InferShapes(gated, 2))[i];
+    EXPECT_EQ(is.output, was.output);
+    EXPECT_EQ(is.macs, was.macs);
+    std::set<std::string> old_names, new_names;
+    for (const StateTensorSpec& spec : was.state) old_names.insert(spec.name);
+    for (const StateTensorSpec& spec : is.state) new_names.insert(spec.name);
+    EXPECT_EQ(new_names, old_names);
+  }
+  EXPECT_EQ(gates, 18);
+  EXPECT_TRUE(AddGates(*MakeModel("mobilenet_v2"), "ff:0,32/32,32@hold:1").ok());
+}
+
+TEST(Gates, WhatMakesNoSenseIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"ff:0,32/32@hold:0.5", "2 options of weights and activations, 1 of gradients"},
+      {"ff:0,32/32,32@hold:1.5", "no @hold:SHARE with a share from 0 to 1"},
+      {"ff:0,32/32,32@keep:1", "no @hold:SHARE"},
+      {"ff:0,32/32,32", "gates that learn are not there yet; add @hold:SHARE"},
+      {"ff:0,8,4/8,8,8@hold:0", "bits fall or stay from option 1 to 2"},
+      {"ff:4,8/8,8@hold:0.5", "begin the first list with 0"},
+      {"ff:0/8@hold:0.5", "all options skip"},
+      {"ff:0,17/8,8@hold:0.5", "'17' is none of"},
+      {"ff:0,8@hold:0.5", "no two lists"},
+      {"cnn:0,8/8,8@hold:0.5", "a gate is ff or lstm"}};
+  for (const auto& [gates, message] : cases)
+    EXPECT_THAT(GatesError("resnet20", gates), HasSubstr(message)) << gates;
+  EXPECT_THAT(GatesError("lenet", "ff:0,32/32,32@hold:0.5"),
+              HasSubstr("model lenet has no residual blocks; take one that has"));
 }
 
 }  // namespace

@@ -69,6 +69,84 @@ TEST(Fp8Chunk, StagesAndResumedRunsHaveTheWeightsOfThePlainLoop) {
   EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
 }
 
+// Two residual blocks, one with a convolution on its shortcut.
+constexpr char kResidual[] = R"({"format": "runnel-model", "version": 1, "name": "residual",
+  "input": [1, 28, 28], "classes": 10, "layers": [
+    {"name": "stem", "ops": [{"op": "conv", "out": 4, "kernel": 5, "stride": 2}, {"op": "relu"}]},
+    {"name": "same", "ops": [
+      {"op": "conv", "out": 4, "kernel": 3, "padding": 1}, {"op": "batch_norm"}, {"op": "relu"},
+      {"op": "conv", "out": 4, "kernel": 3, "padding": 1}, {"op": "batch_norm"},
+      {"op": "add", "from": [5, 0]}, {"op": "relu"}]},
+    {"name": "half", "ops": [
+      {"op": "conv", "out": 8, "kernel": 3, "stride": 2, "padding": 1}, {"op": "batch_norm"},
+      {"op": "relu"}, {"op": "conv", "out": 8, "kernel": 3, "padding": 1}, {"op": "batch_norm"},
+      {"op": "conv", "out": 8, "stride": 2, "from": 0}, {"op": "batch_norm"},
+      {"op": "add", "from": [5, 7]}, {"op": "relu"}]},
+    {"name": "head", "ops": [{"op": "global_avg_pool"}, {"op": "linear", "out": 10}]}]})";
+
+Words GatedRun(const ScratchDir& dir) {
+  const std::string model = dir / "residual.json";
+  std::ofstream(model) << kResidual;
+  return {"train",
+          "--model",
+          "json:" + model,
+          "--dataset",
+          "synthetic_digits",
+          "--batch-size",
+          "8",
+          "--eval-every",
+          "-1",
+          "--backend",
+          "cpu",
+          "--barrier-every",
+          "1",
+          "--max-batches",
+          "4"};
+}
+
+// Samples skip by a draw, so what was done is known beforehand, and the kernels count it.
+TEST(Gates, StagesHaveTheWeightsOfThePlainLoopAndDoWhatIsClaimed) {
+  ScratchDir dir;
+  const Words gated = GatedRun(dir), sync = {"--schedule", "sync_1f1b", "--micro-batches", "2"};
+  const std::vector<Words> runs = {{"--recipe", "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@hold:0.5"},
+                                   {"--recipe", "fp32", "--gates", "ff:0,32/32,32@hold:0.7"}};
+  for (const Words& run : runs) {
+    const json plain = RunCentral(With(With(gated, sync), With(run, {"--local-workers", "0"})));
+    const json& claimed = plain["precision"];
+    EXPECT_EQ(plain["macs_done"], claimed["macs_done"]) << "counted by the kernels, and claimed";
+    EXPECT_LT(claimed["macs_done"], 0.75 * claimed["macs_in_full"].get<double>());
+    EXPECT_NEAR(plain["effective_macs"].get<double>(),
+                claimed["effective_share"].get<double>() * claimed["macs_in_full"].get<double>(),
+                1);
+    for (const char* workers : {"2", "3"}) {
+      const json cut = RunCentral(With(With(gated, sync), With(run, {"--local-workers", workers})));
+      EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]) << workers << " stages";
+      EXPECT_EQ(cut["macs_done"], plain["macs_done"]);
+    }
+  }
+  const Words async = With(runs[1], {"--schedule", "async_1f1b", "--local-workers", "2"});
+  EXPECT_EQ(Weights(With(gated, async)), Weights(With(gated, async)));
+}
+
+TEST(Gates, WhatDoesNotFitIsOneLine) {
+  ScratchDir dir;
+  const Words gated = GatedRun(dir);
+  const auto refused = [&](const Words& words, const char* message) {
+    ExpectRefused(With(gated, words), message);
+  };
+  const Words gates = {"--gates", "ff:0,32/32,32@hold:0.5"};
+  ExpectRefused(With(kTrain, gates), "model lenet has no residual blocks; take one that has");
+  refused({"--gates", "ff:0,32/32@hold:0.5"}, "give two lists of equal length");
+  refused({"--gates", "ff:0,32/32,32@hold:2"}, "no @hold:SHARE with a share from 0 to 1");
+  refused({"--gates", "ff:0,4/4,4@hold:0.5"}, "fp32 has no grids; take --recipe sbm:8,8,16");
+  refused({"--recipe", "sbm:8,8,8", "--gates", "ff:0,4,12/4,4,12@hold:0.5"},
+          "option 12/12 of a gate: sbm has FW 2 to 8 and BW 2 to 16");
+  refused(With(gates, {"--recipe", "bf16"}), "gates train with --recipe fp32 or sbm alone");
+  refused(With(gates, {"--recompute", "1-2"}), "leave --recompute or gates out");
+  refused(With(gates, {"--recipe", "sbm:8,8,8", "--precision", "fixed:8/8"}),
+          "gates give each sample its bits; leave --precision or --gates out");
+}
+
 TEST(Recipes, ProgramsSayWhatTheyEmulate) {
   for (const char* recipe : {"octo", "fp8_chunk:32", "sbm_range:8,8,8"}) {
     Process worker({"runnel-worker", "program", "lenet", "--recipe", recipe, "--counted"});

@@ -63,6 +63,8 @@ ModelSpec RandomControlMessages::Model() {
       conv.dilation = {1 + Below(2), 1};
       conv.begin = Below(3);
       conv.counts_padding = true;
+      conv.options = {0, 6, static_cast<int32_t>(Below(33)), 8};
+      conv.held = true;
     }
     layer.ops.push_back(conv);
     layer.ops.push_back(Op(OpKind::kBatchNorm, {1}));

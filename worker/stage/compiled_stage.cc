@@ -33,7 +33,8 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
   RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(training.batch_split));
   RUNNEL_ASSIGN_OR_RETURN(CompileOptions compile, CompileOptionsFor(traits, recipe, programs));
   // Clipping needs the whole gradient before the first step.
-  if (keeps_gradients || training.clip_norm > 0) compile.steps_in_backward = false;
+  if (keeps_gradients || training.clip_norm > 0 || HasGates(options.model))
+    compile.steps_in_backward = false;
   CompiledStage stage;
   stage.numerics_class_ = traits.numerics_class;
   stage.steps_in_backward_ = compile.steps_in_backward;

@@ -62,7 +62,7 @@ ProgramMacs ProgramMacs::OfTraining(const Program& program) {
       const int64_t macs = MultiplyAdds(program, instruction);
       if (macs > 0) {
         result.products_.push_back(
-            {macs, grids.At(instruction.inputs[0]), grids.At(instruction.inputs[1])});
+            {&instruction, macs, grids.At(instruction.inputs[0]), grids.At(instruction.inputs[1])});
       }
       grids.Follow(instruction);
     }
@@ -73,10 +73,37 @@ ProgramMacs ProgramMacs::OfTraining(const Program& program) {
 double ProgramMacs::At(const GridBits& level) const {
   double sum = 0;
   for (const Product& product : products_) {
-    sum += static_cast<double>(product.macs) * (product.first.BitsAt(level) / kFullBits) *
-           (product.second.BitsAt(level) / kFullBits);
+    sum += static_cast<double>(product.macs) * ShareOf(product, level);
   }
   return sum;
+}
+
+double ProgramMacs::done() const {
+  double sum = 0;
+  for (const Product& product : products_) sum += static_cast<double>(product.macs);
+  return sum;
+}
+
+double ProgramMacs::ShareOf(const Product& product, const GridBits& level) {
+  return (product.first.BitsAt(level) / kFullBits) * (product.second.BitsAt(level) / kFullBits);
+}
+
+double ProgramMacs::ShareOf(const Instruction& instruction, const GridBits& level) const {
+  for (const Product& product : products_) {
+    if (product.instruction == &instruction) return ShareOf(product, level);
+  }
+  return 1;
+}
+
+void StageWork::AddProduct(const Instruction& product, const GridBits& bits, int64_t macs) {
+  const double share = macs_ == nullptr ? 1 : macs_->ShareOf(product, bits);
+  done_ = done_ + static_cast<double>(macs);
+  effective_ = effective_ + share * static_cast<double>(macs);
+}
+
+void StageWork::AddAll(const ProgramMacs& macs, const GridBits& bits) {
+  done_ = done_ + macs.done();
+  effective_ = effective_ + macs.At(bits);
 }
 
 }  // namespace runnel

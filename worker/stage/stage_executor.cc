@@ -45,6 +45,7 @@ StageExecutor::StageExecutor(StageExecutorOptions options, OptimizerChoice optim
       pool_(pool),
       forward_only_(options_.last_layer < options_.model.frozen_front()),
       memory_bytes_(std::make_shared<std::atomic<int64_t>>(programs_.memory_bytes())),
+      work_(HasGates(options_.model) ? std::make_unique<StageWork>() : nullptr),
       range_(numbers_.scales_loss() ? std::make_unique<RangeTally>() : nullptr) {}
 
 absl::Status StageExecutor::AllocateState(Backend* backend) {
@@ -149,14 +150,28 @@ void StageExecutor::CountGradients(const Program& program, Part part) {
 }
 
 void StageExecutor::CountMacs(const Program& program, const GridBits& bits) {
-  if (!options_.recipe->family->grids.any() || dry_run_ != nullptr) return;
+  const bool has_grids = options_.recipe->family->grids.any();
+  if ((!has_grids && work_ == nullptr) || dry_run_ != nullptr) return;
   auto known = macs_.find(&program);
   if (known == macs_.end()) known = macs_.emplace(&program, ProgramMacs::OfTraining(program)).first;
-  effective_macs_ = effective_macs_ + known->second.At(bits);
+  if (work_ == nullptr) {
+    effective_macs_ = effective_macs_ + known->second.At(bits);
+  } else if (!HasGates(program)) {
+    work_->AddAll(known->second, bits);
+  }
+}
+
+WorkTally* StageExecutor::WorkOf(const Program& program) {
+  if (work_ == nullptr || dry_run_ != nullptr) return nullptr;
+  const auto known = macs_.find(&program);
+  if (known == macs_.end()) return nullptr;
+  work_->Begin(known->second);
+  return work_.get();
 }
 
 void StageExecutor::FillRange(Telemetry& telemetry) const {
-  telemetry.effective_macs = effective_macs_;
+  telemetry.effective_macs = work_ != nullptr ? work_->effective() : effective_macs_.load();
+  telemetry.macs_done = work_ != nullptr ? work_->done() : 0;
   telemetry.clipped_steps = clipped_steps_;
   if (range_ == nullptr) return;
   telemetry.gradient_values = gradient_values_;
@@ -274,9 +289,10 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   bindings[Storage::kStash] = entry.activations->address();
-  const StepContext context = ContextOf(place);
+  StepContext context = ContextOf(place);
   trained_grid_bits_ = context.grid_bits;
   CountMacs(program, context.grid_bits);
+  context.work = WorkOf(program);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, context, bindings));
   CountGradients(program, Part::kForward);
   if (program.backward_reads_output) entry.output = output;
@@ -313,8 +329,9 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
   bindings[Storage::kInputGradient] = Base(result.tensor);
   bindings[Storage::kStash] = entry.activations->address();
-  RUNNEL_RETURN_IF_ERROR(
-      compiled->executable->Run(Part::kInputGradient, ContextOf(place), bindings));
+  StepContext context = ContextOf(place);
+  context.work = WorkOf(program);
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kInputGradient, context, bindings));
   CountGradients(program, Part::kInputGradient);
   return result;
 }
@@ -329,7 +346,8 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
         absl::StrCat("weight-gradient of micro-batch ", place.sequence.value(), " out of order"));
   }
   Stash::Entry& entry = stash_->Oldest();
-  const StepContext context = ContextOf(place);
+  StepContext context = ContextOf(place);
+  context.work = WorkOf(compiled->program);
   Bindings bindings = StateBindings(stash_->weights(entry), *entry.scratch);
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(entry.output);

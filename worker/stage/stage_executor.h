@@ -118,6 +118,8 @@ class StageExecutor final : public StageEngine {
   void CountGradients(const Program& program, Part part);
   // Of a micro-batch that is trained.
   void CountMacs(const Program& program, const GridBits& bits);
+  // Who counts what the program's kernels compute; null: nobody.
+  WorkTally* WorkOf(const Program& program);
   // Scratch that no micro-batch holds: the same piece until it is taken. Errors as
   // Backend::Allocate.
   absl::StatusOr<Memory*> FreeScratch();
@@ -157,6 +159,7 @@ class StageExecutor final : public StageEngine {
   std::map<const Program*, ProgramMacs> macs_;
   std::atomic<double> effective_macs_ = 0;
   std::atomic<int64_t> clipped_steps_ = 0;
+  const std::unique_ptr<StageWork> work_;  // null: the model has no gates
   // Of the last micro-batch that was trained, or else what LastPrecision says: for evaluations.
   std::optional<GridBits> trained_grid_bits_;
   const std::unique_ptr<RangeTally> range_;   // null: gradients are no f16

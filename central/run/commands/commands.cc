@@ -96,8 +96,12 @@ std::string SeveralClassesText(const RunSummary& summary) {
 // "38 % of the effective multiply-adds of 8/8 (2.1 % of FP32's): 3/6 for 400 steps, ..."
 std::string PrecisionText(const PrecisionCost& cost) {
   constexpr size_t kMostShown = 8;
+  const double skipped = 100 * (1 - cost.macs_done / cost.macs_in_full);
+  if (cost.macs_of_8_8 == cost.macs_in_full)  // no grids
+    return absl::StrFormat("gates left out %.1f %% of the multiply-adds", skipped);
   std::string text = absl::StrFormat("%.0f %% of the multiply-adds of 8/8 (%.2f %% of FP32's)",
                                      100 * cost.share_of_8_8(), 100 * cost.effective_share());
+  if (skipped > 0) absl::StrAppendFormat(&text, ", gates left out %.1f %%", skipped);
   for (size_t i = 0; i < std::min(cost.levels.size(), kMostShown); ++i) {
     const PrecisionCost::Level& level = cost.levels[i];
     if (level.bits.forward == 0) continue;

@@ -1,7 +1,9 @@
 #include "kernels/backends/cpu/cpu_backend.h"
 
+#include <array>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,6 +17,7 @@
 #include "kernels/backends/cpu/integer/integer_kernels.h"
 #include "kernels/backends/cpu/layout_plan.h"
 #include "kernels/backends/cpu/lone_kernels.h"
+#include "kernels/backends/host/live_samples.h"
 #include "proto/base/kernel_rows.h"
 #include "proto/base/status_macros.h"
 
@@ -90,20 +93,37 @@ class CpuExecutable : public Executable {
         steps_(std::move(steps)),
         pool_(std::move(pool)),
         prepared_(std::move(prepared)),
-        machine_(machine) {
+        machine_(machine),
+        live_(program) {
     machine_.pool = pool_.get();
     machine_.workspace = &workspace_;
+    if (!live_.has_gates()) return;
+    for (size_t part = 0; part < kPartCount; ++part) {
+      for (const Step& step : steps_[part]) {
+        host::LiveSamples::Step& instructions = gated_[part].emplace_back();
+        for (const StepPart& p : step.parts) instructions.push_back(p.planned.instruction);
+      }
+    }
   }
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
-    for (const Step& step : steps_[static_cast<int>(part)]) {
-      for (const StepPart& p : step.parts) RUNNEL_RETURN_IF_ERROR(CheckBound(p, bindings));
-      RUNNEL_RETURN_IF_ERROR(RunStep(step, context, bindings));
+    const std::vector<Step>& steps = steps_[static_cast<int>(part)];
+    if (live_.has_gates()) {
+      return live_.Run(gated_[static_cast<int>(part)], context, bindings,
+                       [&](size_t step, const StepContext& of_step) {
+                         return CheckAndRun(steps[step], of_step, bindings);
+                       });
     }
+    for (const Step& step : steps) RUNNEL_RETURN_IF_ERROR(CheckAndRun(step, context, bindings));
     return absl::OkStatus();
   }
 
  private:
+  absl::Status CheckAndRun(const Step& step, const StepContext& context, const Bindings& bindings) {
+    for (const StepPart& p : step.parts) RUNNEL_RETURN_IF_ERROR(CheckBound(p, bindings));
+    return RunStep(step, context, bindings);
+  }
+
   // Operands of one instruction.
   struct Operands {
     std::vector<Operand> inputs, outputs;
@@ -145,8 +165,9 @@ class CpuExecutable : public Executable {
       const PlannedInstruction& planned = step.parts[i].planned;
       for (size_t k = 0; k < planned.outputs.size(); ++k) {
         if (planned.outputs[k].way == Turn::Way::kNone) continue;
-        cpu::RunTurn(machine_, planned.outputs[k], operands_[i].outputs[k].data,
-                     OperandOf(planned.instruction->outputs[k], bindings).data);
+        const Operand target = OperandOf(planned.instruction->outputs[k], bindings);
+        cpu::RunTurn(machine_, LiveTurn(planned.outputs[k], *target.buffer),
+                     operands_[i].outputs[k].data, target.data);
       }
     }
     return absl::OkStatus();
@@ -159,7 +180,8 @@ class CpuExecutable : public Executable {
     for (size_t i = 0; i < planned.inputs.size(); ++i) {
       Operand operand = OperandOf(planned.instruction->inputs[i], bindings);
       if (const Turn& turn = planned.inputs[i]; turn.way != Turn::Way::kNone) {
-        cpu::RunTurn(machine_, turn, operand.data, turned + turn.workspace_offset);
+        cpu::RunTurn(machine_, LiveTurn(turn, *operand.buffer), operand.data,
+                     turned + turn.workspace_offset);
         operand.data = turned + turn.workspace_offset;
       }
       operands->inputs.push_back(operand);
@@ -176,8 +198,13 @@ class CpuExecutable : public Executable {
   }
 
   Operand OperandOf(BufferIndex index, const Bindings& bindings) const {
-    const Buffer& buffer = program_.buffers[index];
+    const Buffer& buffer = live_.program().buffers[index];
     return {bindings[buffer.storage] + buffer.offset_bytes, &buffer};
+  }
+  // Of the samples that lie there.
+  static Turn LiveTurn(Turn turn, const Buffer& buffer) {
+    if (buffer.packed_by != kNoGate) turn.samples = buffer.shape[0];
+    return turn;
   }
 
   const Program& program_;
@@ -188,6 +215,9 @@ class CpuExecutable : public Executable {
   Workspace workspace_;
   Machine machine_;
   std::map<const Instruction*, cpu::ShiftGuess> guesses_;
+  host::LiveSamples live_;
+  // Of a program with gates: the instructions of each step.
+  std::array<std::vector<host::LiveSamples::Step>, kPartCount> gated_;
   // Of the step that runs; kept, so that a run asks for no memory.
   std::vector<Operands> operands_;
   std::vector<Call> calls_;
@@ -236,12 +266,14 @@ class CpuBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     const bool halves = IsHalf(program.values);
+    const bool has_levels = host::LiveSamples(program).has_levels();
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout,
                             cpu::PlanLayout(program, halves ? FindHalfKernel : FindKernel));
-    return std::make_unique<CpuExecutable>(
-        program, layout.workspace_bytes,
-        fused_ && !halves ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_,
-        pool_, PreparedFor(program));
+    return std::make_unique<CpuExecutable>(program, layout.workspace_bytes,
+                                           fused_ && !halves && !has_levels
+                                               ? cpu::FuseSteps(program, layout)
+                                               : cpu::PlainSteps(layout),
+                                           machine_, pool_, PreparedFor(program));
   }
 
  private:

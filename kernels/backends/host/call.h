@@ -74,6 +74,11 @@ class Call {
 
 using Kernel = absl::Status (*)(const Call& call);
 
+// Batch norm of these samples goes by the running statistics, which stay.
+inline bool NormsByRunning(const Instruction& instruction, const Shape& x) {
+  return instruction.gate != kNoGate && x[0] < 2;
+}
+
 // A (N, C, spatial...) shape as four numbers; 1d lies along w, (N, F) has one position.
 struct Image {
   int64_t n = 1, c = 1, h = 1, w = 1;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/backends/host/live_samples.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::host {
@@ -18,21 +19,39 @@ using Steps = std::array<std::vector<Step>, kPartCount>;
 
 class Interpreter final : public Executable {
  public:
-  Interpreter(const Program& program, Steps steps) : program_(program), steps_(std::move(steps)) {}
+  Interpreter(const Program& program, Steps steps)
+      : program_(program), steps_(std::move(steps)), live_(program) {
+    if (!live_.has_gates()) return;
+    for (size_t part = 0; part < kPartCount; ++part) {
+      for (const Step& step : steps_[part]) alone_[part].push_back({step.instruction});
+    }
+  }
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
-    for (const Step& step : steps_[static_cast<int>(part)]) {
-      const Instruction& instruction = *step.instruction;
-      RUNNEL_RETURN_IF_ERROR(CheckBound(program_, instruction, instruction.inputs, bindings));
-      RUNNEL_RETURN_IF_ERROR(CheckBound(program_, instruction, instruction.outputs, bindings));
-      RUNNEL_RETURN_IF_ERROR(step.kernel(Call(program_, instruction, context, bindings)));
+    const std::vector<Step>& steps = steps_[static_cast<int>(part)];
+    if (live_.has_gates()) {
+      return live_.Run(alone_[static_cast<int>(part)], context, bindings,
+                       [&](size_t step, const StepContext& of_step) {
+                         return RunStep(steps[step], of_step, bindings);
+                       });
     }
+    for (const Step& step : steps) RUNNEL_RETURN_IF_ERROR(RunStep(step, context, bindings));
     return absl::OkStatus();
   }
 
  private:
+  absl::Status RunStep(const Step& step, const StepContext& context,
+                       const Bindings& bindings) const {
+    const Instruction& instruction = *step.instruction;
+    RUNNEL_RETURN_IF_ERROR(CheckBound(program_, instruction, instruction.inputs, bindings));
+    RUNNEL_RETURN_IF_ERROR(CheckBound(program_, instruction, instruction.outputs, bindings));
+    return step.kernel(Call(live_.program(), instruction, context, bindings));
+  }
+
   const Program& program_;
   const Steps steps_;
+  LiveSamples live_;
+  std::array<std::vector<LiveSamples::Step>, kPartCount> alone_;  // of a program with gates
 };
 
 Kernel FindKernel(absl::Span<const KernelRow> rows, OpCode code) {

@@ -52,4 +52,18 @@ absl::Status SliceInputGradient(const Call& call);
 absl::Status ShuffleForward(const Call& call);
 absl::Status ShuffleInputGradient(const Call& call);
 
+// sample_kernels.cc. A sample has `size` elements, in whatever order: all operands in one.
+void HoldSamples(const Instruction& gate, const StepContext& context, int64_t samples,
+                 float* choice);
+void TakeAllSamples(const Instruction& gate, int64_t samples, float* choice);
+void GatherSamples(const float* x, const float* choice, int64_t samples, int64_t size,
+                   float* packed);
+// base may be null, or y.
+void ScatterSamples(const float* packed, const float* choice, const float* base, int64_t samples,
+                    int64_t size, float* y);
+absl::Status HoldSamples(const Call& call);
+absl::Status AllSamples(const Call& call);
+absl::Status GatherSamples(const Call& call);
+absl::Status ScatterSamples(const Call& call);
+
 }  // namespace runnel::host

@@ -22,6 +22,7 @@ Program Alone(const Program& program, Part part, Instruction instruction) {
       if (HoldsValues(buffer.storage)) buffer.storage = values;
       int64_t& end = ends[static_cast<size_t>(buffer.storage)];
       buffer.offset_bytes = end;
+      buffer.packed_by = kNoGate;
       end += (buffer.bytes() + 63) / 64 * 64;
       index = static_cast<BufferIndex>(alone.buffers.size());
       alone.buffers.push_back(buffer);
@@ -30,6 +31,7 @@ Program Alone(const Program& program, Part part, Instruction instruction) {
   place(instruction.inputs, Storage::kInput);
   place(instruction.outputs, Storage::kOutput);
   instruction.keeps.clear();
+  instruction.gate = kNoGate;  // all samples run
   alone.parts[static_cast<size_t>(part)].push_back(std::move(instruction));
   return alone;
 }

@@ -89,6 +89,11 @@ class MixedBackend final : public CoScheduler {
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    if (HasGates(program)) {
+      return absl::UnimplementedError(absl::StrCat("backend ", traits().name,
+                                                   ": gates choose samples on one processor alone; "
+                                                   "take --backend cpu"));
+    }
     RUNNEL_ASSIGN_OR_RETURN(const ProgramSchedule schedule, Schedule(program));
     const Assignment assignment = schedule.assignment();
     const bool is_hosts =

@@ -34,12 +34,13 @@ absl::Status BatchNormForward(const Call& call) {
   const float* x = call.in(0);
   float* y = call.out(0);
   float* stats = call.out(1);
+  const bool by_running = host::NormsByRunning(call.instruction(), call.in_shape(0));
   for (int64_t c = 0; c < s.channels; ++c) {
     double sum = 0, squares = 0;
     s.ForEach(c, [&](int64_t i) { sum += x[i]; });
-    const double mean = sum / s.count();
+    const double mean = by_running ? call.out(2)[c] : sum / s.count();
     s.ForEach(c, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-    const double variance = squares / s.count();
+    const double variance = by_running ? call.out(3)[c] : squares / s.count();
     const double unbiased = s.count() > 1 ? squares / (s.count() - 1) : variance;
     stats[c] = static_cast<float>(mean);
     stats[s.channels + c] = static_cast<float>(1 / std::sqrt(variance + op.epsilon));
@@ -48,6 +49,7 @@ absl::Status BatchNormForward(const Call& call) {
     s.ForEach(c, [&](int64_t i) {
       y[i] = static_cast<float>((x[i] - shift_by) * scale_by * scale + shift);
     });
+    if (by_running) continue;
     float& running_mean = call.out(2)[c];
     float& running_var = call.out(3)[c];
     running_mean = static_cast<float>((1 - op.momentum) * running_mean + op.momentum * mean);
@@ -91,6 +93,7 @@ absl::Status BatchNormInputGradient(const Call& call) {
   const float* x = call.in(1);
   const float* stats = call.in(3);
   float* dx = call.out(0);
+  const bool by_running = host::NormsByRunning(call.instruction(), call.in_shape(0));
   for (int64_t c = 0; c < s.channels; ++c) {
     const double mean = stats[c], inv_std = stats[s.channels + c];
     double dscale = 0, dshift = 0;
@@ -101,7 +104,9 @@ absl::Status BatchNormInputGradient(const Call& call) {
     const double factor = call.in(2)[c] * inv_std;
     s.ForEach(c, [&](int64_t i) {
       const double u = (x[i] - mean) * inv_std;
-      dx[i] = static_cast<float>(factor * (dy[i] - dshift / s.count() - u * (dscale / s.count())));
+      const double centred =
+          by_running ? dy[i] : dy[i] - dshift / s.count() - u * (dscale / s.count());
+      dx[i] = static_cast<float>(factor * centred);
     });
     call.out(1)[c] = static_cast<float>(dscale);
     call.out(1)[s.channels + c] = static_cast<float>(dshift);

@@ -112,8 +112,10 @@ class Rewriter {
     for (Instruction instruction : chain) {
       if (last >= 0) instruction.inputs[0] = last;
       const Buffer& like = program_.buffers[instruction.outputs[0]];
-      program_.buffers.push_back(
-          {.dtype = like.dtype, .shape = like.shape, .values_of = like.values_of});
+      program_.buffers.push_back({.dtype = like.dtype,
+                                  .shape = like.shape,
+                                  .values_of = like.values_of,
+                                  .packed_by = like.packed_by});
       draft_.placed.push_back(false);
       last = instruction.outputs[0] = static_cast<BufferIndex>(program_.buffers.size()) - 1;
       part->push_back(std::move(instruction));
@@ -144,7 +146,8 @@ class Rewriter {
       }
       const auto known = sources.find(instruction.inputs[0]);
       if (IsReader(instruction.code) && known != sources.end()) {
-        instruction.keeps = {known->second.first, known->second.second};
+        instruction.keeps.insert(instruction.keeps.end(),
+                                 {known->second.first, known->second.second});
       }
     }
   }

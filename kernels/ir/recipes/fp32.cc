@@ -57,6 +57,12 @@ constexpr OpRule kRules[] = {
      std::nullopt, Saved::kNothing},
     {OpKind::kShuffle, OpCode::kShuffleForward, OpCode::kShuffleForward,
      OpCode::kShuffleInputGradient, std::nullopt, Saved::kNothing},
+    {OpKind::kGate, OpCode::kHoldSamples, OpCode::kAllSamples, OpCode::kCopy, std::nullopt,
+     Saved::kNothing},
+    {OpKind::kPack, OpCode::kGatherSamples, OpCode::kGatherSamples, OpCode::kScatterSamples,
+     std::nullopt, Saved::kOtherInput},
+    {OpKind::kUnpack, OpCode::kScatterSamples, OpCode::kScatterSamples, OpCode::kGatherSamples,
+     std::nullopt, Saved::kOtherInput},
     {OpKind::kAttention, OpCode::kAttentionForward, OpCode::kAttentionForward,
      OpCode::kAttentionInputGradient, std::nullopt, Saved::kInputOutputAndSums},
 };

@@ -239,6 +239,9 @@ class Folder {
       case OpKind::kConcat:
       case OpKind::kSlice:
       case OpKind::kShuffle:
+      case OpKind::kGate:
+      case OpKind::kPack:
+      case OpKind::kUnpack:
         break;
     }
     return absl::InvalidArgumentError(

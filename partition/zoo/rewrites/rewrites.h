@@ -48,6 +48,15 @@ absl::StatusOr<ModelSpec> ReplaceHead(ModelSpec model, absl::string_view classes
 // "N" or "A-B" as Freeze has them: LayerSpec::recompute.
 absl::StatusOr<ModelSpec> MarkRecomputed(ModelSpec model, absl::string_view layers);
 
+// ---- --gates
+
+// "ff|lstm:0,3,4,6/6,6,8,12[@hold:SHARE]": the bits of weights and activations of each option, then
+// those of gradients. A gate before each residual block: a sum of a layer's input, or of one
+// convolution of it, with a chain of at least two convolutions, norms and ReLUs, which the gate's
+// choice packs. Operators keep the names of their tensors; new ones are "gate", "packed", "unpacked".
+// InvalidArgument: the text does not fit, or the model has no such block.
+absl::StatusOr<ModelSpec> AddGates(ModelSpec model, absl::string_view text);
+
 // ---- what lora added
 
 bool HasPairs(const ModelSpec& model);

@@ -61,6 +61,7 @@ struct Telemetry {
   // Of recipes with grids: multiply-adds of training, a product of a bits by b bits as a/32 * b/32.
   double effective_macs = 0;
   int64_t clipped_steps = 0;  // whose gradient was larger than --clip-norm
+  double macs_done = 0;  // of models with gates: multiply-adds of training, counted by the kernels
   // Where the loss is.
   double loss_sum = 0;
   int64_t correct = 0;  // labels

@@ -11,7 +11,16 @@ namespace runnel {
 namespace {
 
 size_t InputCount(OpKind kind) {
-  return kind == OpKind::kAdd || kind == OpKind::kMultiply || kind == OpKind::kConcat ? 2 : 1;
+  switch (kind) {
+    case OpKind::kAdd:
+    case OpKind::kMultiply:
+    case OpKind::kConcat:
+    case OpKind::kPack:
+    case OpKind::kUnpack:
+      return 2;
+    default:
+      return 1;
+  }
 }
 
 // Shape inference of one layer, op by op. Messages name the layer and the op.
@@ -30,6 +39,7 @@ class LayerInference {
     RUNNEL_RETURN_IF_ERROR(CheckNames());
     for (op_ = 0; op_ < static_cast<int>(layer_.ops.size()); ++op_) {
       RUNNEL_RETURN_IF_ERROR(CheckInputs());
+      RUNNEL_RETURN_IF_ERROR(CheckPacked());
       RUNNEL_ASSIGN_OR_RETURN(Shape output, InferOp());
       info_.op_outputs.push_back(output);
     }
@@ -255,6 +265,58 @@ class LayerInference {
     return Error(absl::StrCat("mixes ", spec().groups, " groups of ", in.ToString()));
   }
 
+  absl::StatusOr<Shape> InferGate(const Shape& in) const {
+    const std::vector<int32_t>& options = spec().options;
+    if (options.size() < 2 || options.size() % 2 != 0) return Error("needs pairs of bits");
+    for (const int32_t bits : options) {
+      if (bits < 0 || bits > 32) return Error(absl::StrCat(bits, " bits are not in 0..32"));
+    }
+    if (options[options.size() - 2] == 0) return Error("the last option has to run");
+    if (!spec().held) return Error("gates that learn are not there; hold them");
+    if (!(spec().rate >= 0 && spec().rate <= 1)) return Error("rate must be in [0, 1]");
+    return Shape({in[0], 2});
+  }
+
+  // Only what lies packed by a gate's choice goes between kPack and kUnpack, through operators that
+  // keep samples apart or are norms.
+  absl::Status CheckPacked() {
+    const std::vector<int32_t>& inputs = spec().inputs;
+    const auto kind_of = [this](int32_t value) {
+      return value == 0 ? OpKind::kFlatten : layer_.ops[static_cast<size_t>(value) - 1].kind;
+    };
+    const int32_t by = packed_by_[static_cast<size_t>(inputs[0])];
+    const bool has_gate = inputs.size() == 2 && kind_of(inputs[1]) == OpKind::kGate;
+    int32_t result = by;
+    switch (spec().kind) {
+      case OpKind::kPack:
+        if (by != 0 || !has_gate) return Error("packs a value by a gate's choice");
+        result = inputs[1];
+        break;
+      case OpKind::kUnpack:
+        if (!has_gate || by != inputs[1]) return Error("unpacks what the same choice has packed");
+        result = 0;
+        break;
+      case OpKind::kConv:
+      case OpKind::kBatchNorm:
+      case OpKind::kRelu:
+      case OpKind::kRelu6:
+        break;
+      default:
+        for (int32_t input : inputs) {
+          if (packed_by_[static_cast<size_t>(input)] != 0)
+            return Error("cannot read packed samples");
+          if (kind_of(input) == OpKind::kGate) return Error("cannot read a choice");
+        }
+    }
+    if (inputs.size() == 1 && kind_of(inputs[0]) == OpKind::kGate)
+      return Error("cannot read a choice");
+    packed_by_.push_back(result);
+    const bool is_last = static_cast<size_t>(op_) + 1 == layer_.ops.size();
+    if (is_last && (result != 0 || spec().kind == OpKind::kGate))
+      return Error("leaves the layer with samples by choice");
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Shape> InferBatchNorm(const Shape& in) {
     if (in.rank() < 2) return Error("needs a channel axis");
     if (!(spec().epsilon > 0) || !(spec().momentum >= 0 && spec().momentum <= 1)) {
@@ -293,6 +355,11 @@ class LayerInference {
       case OpKind::kMaxPool:
       case OpKind::kAvgPool:
         return InferPool(in);
+      case OpKind::kGate:
+        return InferGate(in);
+      case OpKind::kPack:
+      case OpKind::kUnpack:
+        return in;
       case OpKind::kSlice:
         return InferSlice(in);
       case OpKind::kShuffle:
@@ -322,6 +389,7 @@ class LayerInference {
 
   const LayerSpec& layer_;
   LayerInfo info_;
+  std::vector<int32_t> packed_by_ = {0};  // by value id: the choice's id, or 0
   int op_ = 0;
 };
 

@@ -35,6 +35,9 @@ constexpr struct {
     {OpKind::kConcat, "concat"},
     {OpKind::kSlice, "channel_slice"},
     {OpKind::kShuffle, "channel_shuffle"},
+    {OpKind::kGate, "gate"},
+    {OpKind::kPack, "pack_samples"},
+    {OpKind::kUnpack, "unpack_samples"},
 };
 
 // Tokens are read by embeddings alone, and embeddings read nothing else.
@@ -87,6 +90,15 @@ bool ModelSpec::has_batch_norm() const {
   for (const LayerSpec& layer : layers) {
     for (const OpSpec& op : layer.ops) {
       if (op.kind == OpKind::kBatchNorm) return true;
+    }
+  }
+  return false;
+}
+
+bool HasGates(const ModelSpec& model) {
+  for (const LayerSpec& layer : model.layers) {
+    for (const OpSpec& op : layer.ops) {
+      if (op.kind == OpKind::kGate) return true;
     }
   }
   return false;

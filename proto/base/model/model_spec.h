@@ -43,6 +43,13 @@ enum class OpKind : uint8_t {
   kSlice = 21,   // out_channels channels from `begin` on, of (N,C,...)
   // Channel j * groups + g of the output is channel g * (C / groups) + j of the input (N,C,...).
   kShuffle = 22,
+  // Which of OpSpec::options each sample of the input takes for a residual block:
+  // (N,2), columns of a GateChoice (sample_choice.h).
+  kGate = 23,
+  // Two inputs, x and a gate's output: the samples that do not skip, in the gate's order, in front;
+  // what is behind them means nothing. Up to its kUnpack, products and norms compute these alone.
+  kPack = 24,
+  kUnpack = 25,  // two inputs, of kPack and its gate: each sample in its place, 0 where it skips
 };
 
 // "conv", "linear", ...: the wire's name of an operator.
@@ -88,6 +95,12 @@ struct OpSpec {
   int64_t begin = 0;                              // slice: the first channel
   // avg pool: divides by all of its kernel, else by the part that lies inside the input.
   bool counts_padding = false;
+  // gate: bits of weights and activations, then those of gradients, of each option; 0: the sample
+  // skips, 32: no grid.
+  std::vector<int32_t> options;
+  // gate: a share `rate` of the samples skips, by a draw; the others are spread over the other
+  // options. Nothing learns.
+  bool held = false;
 
   int64_t end_padding(int axis) const {
     const auto a = static_cast<size_t>(axis);
@@ -120,6 +133,9 @@ struct LayerSpec {
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
+
+struct ModelSpec;
+bool HasGates(const ModelSpec& model);
 
 struct ModelSpec {
   std::string name;

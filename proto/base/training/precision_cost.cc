@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/gate_options.h"
 
 namespace runnel {
 namespace {
@@ -18,7 +19,20 @@ struct Product {
   size_t op = 0;
   double macs = 0;
   bool frozen = false;
+  int gate = -1;  // the operator whose choice packs what the product reads
 };
+
+// The gate by whose choice an operator's input lies packed.
+int GateOf(const LayerSpec& layer, size_t op) {
+  int32_t value = layer.ops[op].inputs[0];
+  while (value > 0) {
+    const OpSpec& made_by = layer.ops[static_cast<size_t>(value) - 1];
+    if (made_by.kind == OpKind::kUnpack) return -1;
+    if (made_by.kind == OpKind::kPack) return made_by.inputs[1] - 1;
+    value = made_by.inputs[0];
+  }
+  return -1;
+}
 
 // Convolutions and linear layers of one sample, in the model's order.
 std::vector<Product> ProductsOf(const ModelSpec& model, const std::vector<LayerInfo>& infos) {
@@ -31,7 +45,8 @@ std::vector<Product> ProductsOf(const ModelSpec& model, const std::vector<LayerI
         continue;
       const auto outputs = static_cast<double>(infos[layer].op_outputs[op].elements());
       const auto weights = static_cast<double>(spec.shape.elements() / spec.shape[0]);
-      products.push_back({layer, op, outputs * weights, spec.frozen});
+      products.push_back(
+          {layer, op, outputs * weights, spec.frozen, GateOf(model.layers[layer], op)});
     }
   }
   return products;
@@ -59,6 +74,14 @@ PrecisionCost::Level& LevelOf(const GridBits& bits, PrecisionCost& cost) {
   return cost.levels.back();
 }
 
+SampleMacs::Gated& GatedOf(const ModelSpec& model, const Product& product, SampleMacs& macs) {
+  const int layer = static_cast<int>(product.layer);
+  if (macs.gated.empty() || macs.gated.back().layer != layer)
+    macs.gated.push_back(
+        {layer, model.layers[product.layer].ops[static_cast<size_t>(product.gate)], {}, {}});
+  return macs.gated.back();
+}
+
 void AddSamples(const PassMacs& of_sample, double samples, PassMacs& sum) {
   sum.forward += samples * of_sample.forward;
   sum.input_gradient += samples * of_sample.input_gradient;
@@ -79,6 +102,10 @@ absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits
     const Product& product = products[i];
     const bool on_grid = grids.has_ends || (i > 0 && i + 1 < products.size());
     Add(product.macs, trains_before, !product.frozen, on_grid ? macs.on_grid : macs.in_full);
+    if (product.gate >= 0) {
+      SampleMacs::Gated& gated = GatedOf(model, product, macs);
+      Add(product.macs, trains_before, !product.frozen, on_grid ? gated.on_grid : gated.in_full);
+    }
     trains_before = trains_before || !product.frozen;
     others[product.layer] -= product.macs;
   }
@@ -89,24 +116,75 @@ absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits
   return macs;
 }
 
-PassMacs EffectiveMacs(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level) {
-  const double weight = BitsOf(recipe.parameters[0], level.forward) / kFullBits;
-  const double activation = BitsOf(recipe.parameters[1], level.forward) / kFullBits;
-  const double gradient = BitsOf(recipe.parameters[2], level.backward) / kFullBits;
-  PassMacs effective = macs.in_full;
-  effective.forward += macs.on_grid.forward * weight * activation;
-  effective.input_gradient += macs.on_grid.input_gradient * gradient * weight;
-  effective.weight_gradient += macs.on_grid.weight_gradient * gradient * activation;
+namespace {
+
+PassMacs EffectiveOf(const PassMacs& on_grid, const PassMacs& in_full, const RecipeName& recipe,
+                     const GridBits& level) {
+  double weight = 1, activation = 1, gradient = 1;
+  if (recipe.family->grids.any() && recipe.parameters.size() == 3) {
+    weight = BitsOf(recipe.parameters[0], level.forward) / kFullBits;
+    activation = BitsOf(recipe.parameters[1], level.forward) / kFullBits;
+    gradient = BitsOf(recipe.parameters[2], level.backward) / kFullBits;
+  }
+  PassMacs effective = in_full;
+  effective.forward += on_grid.forward * weight * activation;
+  effective.input_gradient += on_grid.input_gradient * gradient * weight;
+  effective.weight_gradient += on_grid.weight_gradient * gradient * activation;
   return effective;
+}
+
+// What the gates of a step change: multiply-adds done, and effective ones, less what all samples
+// would take in the level.
+struct GateSavings {
+  double done = 0;
+  PassMacs effective;
+};
+
+void AddOptions(const SampleMacs::Gated& gated, const RecipeName& recipe, const GridBits& level,
+                const TrainingSettings& training, const MicroBatch& place, GateSavings& savings) {
+  const double in_full = gated.on_grid.sum() + gated.in_full.sum();
+  const CounterRandom draws = GateDraws(training.seed, gated.layer, place.sequence);
+  std::vector<int64_t> samples(static_cast<size_t>(OptionCount(gated.gate)));
+  for (int64_t i = 0; i < place.samples; ++i)
+    ++samples[static_cast<size_t>(HeldOption(gated.gate, draws, i))];
+  const auto all = static_cast<double>(place.samples);
+  savings.done -= all * in_full;
+  AddSamples(EffectiveOf(gated.on_grid, gated.in_full, recipe, level), -all, savings.effective);
+  for (int option = 0; option < OptionCount(gated.gate); ++option) {
+    if (Skips(gated.gate, option)) continue;
+    const auto of_option = static_cast<double>(samples[static_cast<size_t>(option)]);
+    savings.done += of_option * in_full;
+    AddSamples(EffectiveOf(gated.on_grid, gated.in_full, recipe, BitsOfOption(gated.gate, option)),
+               of_option, savings.effective);
+  }
+}
+
+GateSavings SavingsOf(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level,
+                      const TrainingSettings& training, const Batching& batching, int64_t step) {
+  GateSavings savings;
+  if (macs.gated.empty()) return savings;
+  const int64_t end = batching.FirstSequence(step + 1).value();
+  for (int64_t s = batching.FirstSequence(step).value(); s < end; ++s) {
+    for (const SampleMacs::Gated& gated : macs.gated)
+      AddOptions(gated, recipe, level, training, batching.Locate(Sequence(s)), savings);
+  }
+  return savings;
+}
+
+}  // namespace
+
+PassMacs EffectiveMacs(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level) {
+  return EffectiveOf(macs.on_grid, macs.in_full, recipe, level);
 }
 
 absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const RecipeName& recipe,
                                               const TrainingSettings& training,
                                               const std::vector<TrainingChange>& changes,
                                               int64_t steps) {
-  if (!recipe.family->grids.any() || recipe.parameters.size() != 3)
-    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.text, " has no grids"));
   RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(model, recipe.family->grids));
+  const bool has_grids = recipe.family->grids.any() && recipe.parameters.size() == 3;
+  if (!has_grids && macs.gated.empty())
+    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.text, " has no grids"));
   RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(training.precision));
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
   const double done = macs.on_grid.sum() + macs.in_full.sum();
@@ -116,14 +194,17 @@ absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const Reci
     const MicroBatch place = batching.Locate(batching.FirstSequence(step));
     const GridBits bits =
         PrecisionAt(setting, changes, training.run_steps, place.epoch, place.step);
-    const PassMacs effective = EffectiveMacs(macs, recipe, bits);
     const auto samples = static_cast<double>(place.step_samples);
-    AddSamples(effective, samples, cost.effective);
-    cost.macs_done += samples * done;
+    const GateSavings savings = SavingsOf(macs, recipe, bits, training, batching, step);
+    PassMacs effective = savings.effective;
+    AddSamples(EffectiveMacs(macs, recipe, bits), samples, effective);
+    AddSamples(effective, 1, cost.effective);
+    cost.macs_in_full += samples * done;
+    cost.macs_done += samples * done + savings.done;
     cost.macs_of_8_8 += samples * of_8_8;
     PrecisionCost::Level& level = LevelOf(bits, cost);
-    ++level.steps;
-    level.effective_share = done > 0 ? effective.sum() / done : 0;
+    const double share = done > 0 ? effective.sum() / (samples * done) : 0;
+    level.effective_share += (share - level.effective_share) / static_cast<double>(++level.steps);
   }
   cost.turns = std::count_if(changes.begin(), changes.end(), [](const TrainingChange& change) {
     return change.dial == kPrecisionDial;

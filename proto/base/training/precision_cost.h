@@ -2,7 +2,7 @@
 
 // Effective multiply-adds of a run of a recipe with grids (FracTrain): a product of a bits by b bits
 // counts a/32 * b/32. All layers count: those that the recipe leaves in FP32 as a whole, attention
-// too. An activation of dorefa that no ReLU bounds counts as if it were on the grid.
+// too. With gates a sample counts what its options compute; what held gates drew is drawn again. An activation of dorefa that no ReLU bounds counts as if it were on the grid.
 
 #include <cstdint>
 #include <vector>
@@ -29,6 +29,13 @@ struct PassMacs {
 struct SampleMacs {
   PassMacs on_grid;  // products whose operands the recipe puts on grids
   PassMacs in_full;  // the others
+  // Of those the products behind gates, a row a gate, in the model's order.
+  struct Gated {
+    int layer = 0;
+    OpSpec gate;
+    PassMacs on_grid, in_full;
+  };
+  std::vector<Gated> gated;
 };
 // Errors as InferShapes. A frozen layer has no weight-gradient, and nothing before the first weights
 // that train has an input-gradient.
@@ -41,21 +48,22 @@ struct PrecisionCost {
   struct Level {
     GridBits bits;  // 0/0: the recipe's own
     int64_t steps = 0;
-    double effective_share = 0;  // effective multiply-adds of a sample over those done
+    double effective_share = 0;  // mean of its steps: of the multiply-adds in FP32
   };
 
   double macs_done = 0;       // multiply-adds of the run, of whatever bits
+  double macs_in_full = 0;    // had no sample skipped anything
   PassMacs effective;         // of the run
   double macs_of_8_8 = 0;     // effective, had all grids 8 bits
   std::vector<Level> levels;  // those that the run had, in the order in which they came
   int64_t turns = 0;          // changes of the dial
 
-  double effective_share() const { return macs_done > 0 ? effective.sum() / macs_done : 0; }
+  double effective_share() const { return macs_in_full > 0 ? effective.sum() / macs_in_full : 0; }
   double share_of_8_8() const { return macs_of_8_8 > 0 ? effective.sum() / macs_of_8_8 : 0; }
 };
 
 // Of the steps 0 to `steps` - 1 of a run; the changes are those that hold there. InvalidArgument:
-// the recipe has no grids, or settings and model do not fit.
+// recipe and model have neither grids nor gates, or settings and model do not fit.
 absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const RecipeName& recipe,
                                               const TrainingSettings& training,
                                               const std::vector<TrainingChange>& changes,

@@ -42,10 +42,23 @@ bool WindowsOverlap(const OpSpec& op) {
 // Of zeros follows no scale.
 bool BeginsAtZero(const OpSpec& op) { return op.init == InitKind::kNormal && op.init_std == 0; }
 
+// An option of a gate that is neither to skip nor FP32.
+bool HasGridOptions(const OpSpec& op) {
+  return std::any_of(op.options.begin(), op.options.end(),
+                     [](int32_t bits) { return bits != 0 && bits != 32; });
+}
+
+constexpr absl::string_view kNoGatesReason =
+    "gates train with --recipe fp32 or sbm alone; take one of these, or leave --gates out";
+constexpr OperatorLimit kNoGates[] = {{OpKind::kGate, Always, kNoGatesReason}};
+constexpr OperatorLimit kFp32Limits[] = {
+    {OpKind::kGate, HasGridOptions,
+     "fp32 has no grids; take --recipe sbm:8,8,16, or options 0,32/32,32"}};
 constexpr absl::string_view kBiasReason = "has a bias; integer weights have none";
 constexpr absl::string_view kZeroReason =
     "its weight begins at zero, which has no scale; take --recipe fp32";
-constexpr OperatorLimit kGridLimits[] = {{OpKind::kLinear, BeginsAtZero, kZeroReason}};
+constexpr OperatorLimit kGridLimits[] = {{OpKind::kLinear, BeginsAtZero, kZeroReason},
+                                         {OpKind::kGate, Always, kNoGatesReason}};
 constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kConv, HasBias, kBiasReason},
     {OpKind::kConv, IsDilated, "integers have no dilated products; take --recipe fp32"},
@@ -66,6 +79,7 @@ constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kMultiply, Always, "activations are not multiplied in integers; take --recipe fp32"},
     {OpKind::kConcat, Always, "the parts have scales of their own; take --recipe fp32"},
     {OpKind::kSlice, Always, "channels are not parted in integers; take --recipe fp32"},
+    {OpKind::kGate, Always, kNoGatesReason},
     {OpKind::kShuffle, Always, "channels are not shuffled in integers; take --recipe fp32"},
 };
 
@@ -130,6 +144,22 @@ absl::Status CheckAccumulators(const ModelSpec& model) {
                        " (", Name(op.kind), "): ", products,
                        " products of integers are summed up; 32 bits hold ", kMaxInt32Products));
     }
+  }
+  return absl::OkStatus();
+}
+
+// Bits of a gate's options that the family's grids cannot have.
+absl::Status CheckOptions(const OpSpec& gate, const RecipeFamily& family) {
+  const GridLimits& limits = family.grids;
+  for (size_t i = 0; i + 1 < gate.options.size(); i += 2) {
+    const int forward = gate.options[i], backward = gate.options[i + 1];
+    const bool fits = forward >= limits.forward_least && forward <= limits.forward_most &&
+                      backward >= limits.backward_least && backward <= limits.backward_most;
+    if (forward == 0 || (forward == 32 && backward == 32) || fits) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("option ", forward, "/", backward, " of a gate: ", family.name, " has FW ",
+                     limits.forward_least, " to ", limits.forward_most, " and BW ",
+                     limits.backward_least, " to ", limits.backward_most));
   }
   return absl::OkStatus();
 }
@@ -203,6 +233,8 @@ absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family) 
     }
     for (size_t i = 0; i < layer.ops.size(); ++i) {
       const OpSpec& op = layer.ops[i];
+      if (op.kind == OpKind::kGate && family.grids.any())
+        RUNNEL_RETURN_IF_ERROR(CheckOptions(op, family));
       for (const OperatorLimit& limit : family.limits) {
         if (limit.op != op.kind || !limit.applies(op)) continue;
         return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ", layer ", layer.name,

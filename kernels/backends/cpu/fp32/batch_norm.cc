@@ -66,6 +66,14 @@ void FinishStatistics(const Call& norm, const PieceSums& sums) {
   float* stats = norm.out(1);
   float* running_mean = norm.out(2);
   float* running_var = norm.out(3);
+  if (host::NormsByRunning(*norm.instruction, norm.in_shape(0))) {
+    for (int64_t c = 0; c < channels; ++c) {
+      stats[c] = running_mean[c];
+      stats[channels + c] =
+          static_cast<float>(1.0 / std::sqrt(static_cast<double>(running_var[c]) + op.epsilon));
+    }
+    return;
+  }
   const double rows = static_cast<double>(sums.rows());
   for (int64_t c = 0; c < channels; ++c) {
     stats[c] = static_cast<float>(mean[c]);
@@ -136,7 +144,12 @@ RowSource GradientSource(const Call& norm, const Normalisation& n, const float* 
   float* a = norm.Take<float>(image.c);
   float* b = norm.Take<float>(image.c);
   const double rows = static_cast<double>(image.rows());
+  const bool by_running = host::NormsByRunning(*norm.instruction, norm.in_shape(0));
   for (int64_t c = 0; c < image.c; ++c) {
+    if (by_running) {
+      a[c] = b[c] = 0;
+      continue;
+    }
     const double factor = n.factor[c];
     const double slope = factor * dscale[c] * inverse[c] / rows;
     a[c] = static_cast<float>(-slope);

@@ -1,0 +1,146 @@
+#include "kernels/backends/host/live_samples.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/ir/work_tally.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::host {
+namespace {
+
+bool Chooses(OpCode code) { return code == OpCode::kHoldSamples || code == OpCode::kAllSamples; }
+
+const float* ChoiceAt(const Program& program, BufferIndex gate, const Bindings& bindings) {
+  const Buffer& buffer = program.buffers[static_cast<size_t>(gate)];
+  return reinterpret_cast<const float*>(bindings[buffer.storage] + buffer.offset_bytes);
+}
+
+}  // namespace
+
+LiveSamples::LiveSamples(const Program& program) : program_(program) {
+  has_gates_ = HasGates(program);
+  if (!has_gates_) return;
+  live_ = program;
+  gates_.resize(program.buffers.size());
+  for (const std::vector<Instruction>& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      if (!Chooses(instruction.code)) continue;
+      Gate& gate = gates_[static_cast<size_t>(instruction.outputs[0])];
+      gate.spec = instruction.attributes;
+      gate.levels = 0;
+      for (int option = 0; option < OptionCount(gate.spec); ++option)
+        gate.levels += Skips(gate.spec, option) ? 0 : 1;
+      has_levels_ = has_levels_ || gate.levels > 1;
+    }
+  }
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const int32_t by = program.buffers[i].packed_by;
+    if (by != kNoGate)
+      gates_[static_cast<size_t>(by)].packed.push_back(static_cast<BufferIndex>(i));
+  }
+}
+
+bool LiveSamples::IsByOption(const Instruction& instruction) {
+  const OpTraits& traits = TraitsOf(instruction.code);
+  return traits.is_product() || traits.numbers == Numbers::kGridFloats;
+}
+
+absl::Status LiveSamples::Run(absl::Span<const Step> steps, const StepContext& context,
+                              const Bindings& bindings, RunStep run) {
+  size_t at = 0;
+  while (at < steps.size()) {
+    const Instruction& head = *steps[at].front();
+    if (head.gate == kNoGate) {
+      RUNNEL_RETURN_IF_ERROR(run(at, context));
+      Count(steps[at], context);
+      ++at;
+      continue;
+    }
+    size_t end = at + 1;
+    while (end < steps.size() && steps[end].front()->gate == head.gate &&
+           IsByOption(*steps[end].front()) == IsByOption(head))
+      ++end;
+    RUNNEL_RETURN_IF_ERROR(RunGroup(steps.subspan(at, end - at), at, context, bindings, run));
+    at = end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LiveSamples::RunGroup(absl::Span<const Step> steps, size_t first,
+                                   const StepContext& context, const Bindings& bindings,
+                                   RunStep run) {
+  const Instruction& head = *steps.front().front();
+  const Gate& gate = gates_[static_cast<size_t>(head.gate)];
+  const int64_t samples = program_.batch;
+  std::vector<OptionRows> rows =
+      RowsByOption(gate.spec, samples, ChoiceAt(program_, head.gate, bindings));
+  rows.erase(std::remove_if(
+                 rows.begin(), rows.end(),
+                 [&](const OptionRows& r) { return r.count == 0 || Skips(gate.spec, r.option); }),
+             rows.end());
+  if (rows.empty()) {
+    if (context.accumulate) return absl::OkStatus();
+    for (const Step& step : steps) ZeroGradients(step, bindings);
+    return absl::OkStatus();
+  }
+  absl::Status status;
+  if (IsByOption(head)) {
+    StepContext of_option = context;
+    for (const OptionRows& one : rows) {
+      if (status.ok()) status = RunOn(one, steps, first, of_option, run);
+      of_option.accumulate = true;
+    }
+  } else {
+    const OptionRows all = {rows.front().option, 0, rows.back().first + rows.back().count};
+    status = RunOn(all, steps, first, context, run);
+  }
+  Focus(gate, 0, samples);
+  return status;
+}
+
+absl::Status LiveSamples::RunOn(const OptionRows& rows, absl::Span<const Step> steps, size_t first,
+                                const StepContext& context, RunStep run) {
+  const Gate& gate = gates_[static_cast<size_t>(steps.front().front()->gate)];
+  Focus(gate, rows.first, rows.count);
+  StepContext of_option = context;
+  of_option.grid_bits = BitsOfOption(gate.spec, rows.option);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    RUNNEL_RETURN_IF_ERROR(run(first + i, of_option));
+    Count(steps[i], of_option);
+  }
+  return absl::OkStatus();
+}
+
+void LiveSamples::Focus(const Gate& gate, int64_t first, int64_t count) {
+  for (BufferIndex index : gate.packed) {
+    const Buffer& whole = program_.buffers[static_cast<size_t>(index)];
+    Buffer& buffer = live_.buffers[static_cast<size_t>(index)];
+    std::vector<int64_t> dims(whole.shape.dims().begin(), whole.shape.dims().end());
+    dims[0] = count;
+    buffer.shape = *Shape::Create(dims);
+    buffer.offset_bytes = whole.offset_bytes + whole.bytes() / whole.shape[0] * first;
+  }
+}
+
+void LiveSamples::ZeroGradients(const Step& step, const Bindings& bindings) const {
+  for (const Instruction* instruction : step) {
+    if (TraitsOf(instruction->code).part != Part::kWeightGradient) continue;
+    for (BufferIndex index : instruction->outputs) {
+      const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
+      std::memset(bindings[buffer.storage] + buffer.offset_bytes, 0,
+                  static_cast<size_t>(buffer.bytes()));
+    }
+  }
+}
+
+void LiveSamples::Count(const Step& step, const StepContext& context) const {
+  if (context.work == nullptr) return;
+  for (const Instruction* instruction : step) {
+    const int64_t macs = MultiplyAdds(live_, *instruction);
+    if (macs > 0) context.work->AddProduct(*instruction, context.grid_bits, macs);
+  }
+}
+
+}  // namespace runnel::host

@@ -1,0 +1,66 @@
+#pragma once
+
+// Runs the instructions of programs with gates (Instruction::gate) on the samples that do not skip.
+// Buffers that lie packed get the count of these samples while such instructions run; products and
+// grids of gates with options of several bits run once for each option, on its rows.
+
+#include <array>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/arithmetic/sample_choice.h"
+#include "kernels/ir/program.h"
+
+namespace runnel::host {
+
+class LiveSamples {
+ public:
+  // Instructions of one step of an executable, which have one gate.
+  using Step = std::vector<const Instruction*>;
+  using RunStep = absl::FunctionRef<absl::Status(size_t step, const StepContext& context)>;
+
+  // A program without gates is not copied.
+  explicit LiveSamples(const Program& program);
+
+  bool has_gates() const { return has_gates_; }
+  // Some gate has more than one option that does not skip: no step mixes products and others.
+  bool has_levels() const { return has_levels_; }
+  // The program as the step that runs has to see it: with the shapes and places of the samples that
+  // it computes.
+  const Program& program() const { return has_gates_ ? live_ : program_; }
+
+  // Runs steps in their order, and counts them in StepContext::work. `steps` are of a program
+  // that has_gates.
+  absl::Status Run(absl::Span<const Step> steps, const StepContext& context,
+                   const Bindings& bindings, RunStep run);
+
+  // The step computes on rows of one option at a time.
+  static bool IsByOption(const Instruction& instruction);
+
+ private:
+  struct Gate {
+    OpSpec spec;
+    std::vector<BufferIndex> packed;  // buffers
+    int levels = 0;                   // options that do not skip
+  };
+
+  // Runs a group of steps with one gate.
+  absl::Status RunGroup(absl::Span<const Step> steps, size_t first, const StepContext& context,
+                        const Bindings& bindings, RunStep run);
+  absl::Status RunOn(const OptionRows& rows, absl::Span<const Step> steps, size_t first,
+                     const StepContext& context, RunStep run);
+  void Focus(const Gate& gate, int64_t first, int64_t count);
+  void ZeroGradients(const Step& step, const Bindings& bindings) const;
+  void Count(const Step& step, const StepContext& context) const;
+
+  const Program& program_;
+  bool has_gates_ = false;
+  bool has_levels_ = false;
+  Program live_;
+  std::vector<Gate> gates_;  // by buffer of the choice; without options: no choice
+};
+
+}  // namespace runnel::host
