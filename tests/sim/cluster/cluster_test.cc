@@ -124,7 +124,7 @@ TEST(Scenario, SaysWhatIsWrongAndWhere) {
   };
   EXPECT_TRUE(ParseScenario("s", "# nothing\n\nworkers 2 # two\n").ok());
   EXPECT_THAT(error("workers 2\nworkrs 3"), HasSubstr("s:2: no line begins with 'workrs'; there"));
-  EXPECT_THAT(error("workers many"), HasSubstr("s:1: 'many' is no number from 0 to 16"));
+  EXPECT_THAT(error("workers many"), HasSubstr("s:1: 'many' is no number from 0 to 64"));
   EXPECT_THAT(error("workers 2.5"), HasSubstr("workers wants a whole number"));
   EXPECT_THAT(error("steps"), HasSubstr("steps wants one number"));
   EXPECT_THAT(error("schedule often"), HasSubstr("schedule is sync or async"));
