@@ -30,8 +30,8 @@ bash deploy/packages.sh cross
 bash deploy/cross/sysroot.sh build/arm64-sysroot
 
 say "configure build/arm64-static"
-cmake --preset release -B build/arm64-static --toolchain deploy/cross/aarch64-static.cmake \
-  -DRUNNEL_TORCH=OFF >build/arm64-static.log 2>&1 ||
+cmake --preset worker -B build/arm64-static --toolchain deploy/cross/aarch64-static.cmake \
+  >build/arm64-static.log 2>&1 ||
   { cat build/arm64-static.log >&2; die "configuring failed (above)"; }
 say "build runnel-worker"
 cmake --build build/arm64-static -j "$(compile_jobs)" --target runnel-worker ||
