@@ -27,8 +27,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q);
 }
 auto Fields(const ProcessorList& m) { return std::tie(m.processors); }
 auto Fields(const Leaving&) { return std::tuple<>(); }
