@@ -111,12 +111,19 @@ std::vector<std::unique_ptr<Backend>> Backends() {
   return backends;
 }
 
+// Recipes of halves refuse models with gates.
+bool IsOfGates(OpCode code) {
+  return code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
+         code == OpCode::kGatherSamples || code == OpCode::kScatterSamples;
+}
+
 std::vector<OpCode> CodesOfHalves() {
   std::vector<OpCode> codes;
   for (int i = 0; i < OpCodeCount(); ++i) {
-    const Numbers numbers = TraitsOf(static_cast<OpCode>(i)).numbers;
-    if (numbers == Numbers::kFloats || numbers == Numbers::kAnyNumbers)
-      codes.push_back(static_cast<OpCode>(i));
+    const auto code = static_cast<OpCode>(i);
+    const Numbers numbers = TraitsOf(code).numbers;
+    if ((numbers == Numbers::kFloats || numbers == Numbers::kAnyNumbers) && !IsOfGates(code))
+      codes.push_back(code);
   }
   return codes;
 }

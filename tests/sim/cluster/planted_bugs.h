@@ -45,7 +45,7 @@ struct PlantedBugRow {
 };
 
 inline constexpr std::array kPlantedBugs = {
-    PlantedBugRow{PlantedBug::kCommitBeforeAck, "commit_before_ack", "crashes"},
+    PlantedBugRow{PlantedBug::kCommitBeforeAck, "commit_before_ack", "replica_race"},
     PlantedBugRow{PlantedBug::kStaleGeneration, "stale_generation", "slow_states"},
     PlantedBugRow{PlantedBug::kForgottenOptimizerState, "forgotten_optimizer_state", "crashes"},
     PlantedBugRow{PlantedBug::kDoubleApply, "double_apply", "breaks"},
