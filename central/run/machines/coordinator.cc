@@ -48,7 +48,7 @@ void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool
   if (local && is_gathered && (recovery_.waiting() || !has_plan())) {
     const absl::StatusOr<std::optional<int>> seat = roster_.Return(connection, hello, effects_);
     if (!seat.ok()) return End(seat.status(), false);
-    if (seat->has_value() && recovery_.Return()) return PlanRecovery();
+    if (seat->has_value() && recovery_.Return(hello.name)) return PlanRecovery();
     if (seat->has_value()) return MeasureNewcomer(**seat);
   }
   if (!local && is_gathered && (has_plan() ? !options_.plan_only : roster_.has_free_seat()))

@@ -70,7 +70,8 @@ absl::Status Recovery::EndBeforeJoining(RunEffects& effects) {
 absl::Status Recovery::Await(const std::string& name, RunEffects& effects) {
   state_of_it_ = State::kWaiting;
   awaited_ = name;
-  return StartAgain(effects);
+  // It is on its way: another start would end it.
+  return started_ == name ? absl::OkStatus() : StartAgain(effects);
 }
 
 absl::Status Recovery::StartAgain(RunEffects& effects) {
@@ -83,10 +84,12 @@ absl::Status Recovery::StartAgain(RunEffects& effects) {
   }
   effects.push_back(LogLine{Severity::kInfo, absl::StrCat("starting worker ", awaited_, " again")});
   effects.push_back(StartLocalWorker{awaited_, *pause_ms});
+  started_ = awaited_;
   return absl::OkStatus();
 }
 
-bool Recovery::Return() {
+bool Recovery::Return(const std::string& name) {
+  if (started_ == name) started_.clear();
   if (!waiting()) return false;
   state_of_it_ = State::kReplacing;
   return true;

@@ -93,7 +93,7 @@ class Recovery {
   // did before, and training has not got past it since.
   bool SurvivesNotFinite(int64_t step);
   // A local worker has taken its seat again. True: it was waited for.
-  bool Return();
+  bool Return(const std::string& name);
   // No plan does without the lost local worker of this name: it is started again. Unavailable: too
   // often.
   absl::Status Await(const std::string& name, RunEffects& effects);
@@ -139,6 +139,7 @@ class Recovery {
   std::vector<std::string> lost_;  // for people, since the recovery began
   std::string last_loss_;          // for people
   std::string awaited_;
+  std::string started_;    // again, and has not joined since
   Sequence first_;         // that is trained again
   Sequence reached_;       // before the loss
   StartAttempts starts_;   // of workers of this host, since the last barrier

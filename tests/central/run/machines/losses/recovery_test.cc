@@ -134,15 +134,29 @@ TEST_F(RecoveryTest, ALossWhileItReplaysIsARecoveryOfItsOwn) {
 TEST_F(RecoveryTest, StartsALocalWorkerOnlyIfNoneIsLeft) {
   ASSERT_TRUE(Lose(1).ok());
   EXPECT_TRUE(recovery_.replacing());
-  EXPECT_FALSE(recovery_.Return()) << "nobody is waited for";
+  EXPECT_FALSE(recovery_.Return("w1")) << "nobody is waited for";
   ASSERT_TRUE(Lose(0).ok());
   EXPECT_TRUE(recovery_.waiting());
   EXPECT_EQ(EffectsOf<StartLocalWorker>(effects_)[0].name, "w0");
   ASSERT_TRUE(Lose(2).ok());
   EXPECT_EQ(EffectsOf<StartLocalWorker>(effects_).size(), 1u);
-  EXPECT_TRUE(recovery_.Return());
+  EXPECT_TRUE(recovery_.Return("w0"));
   EXPECT_TRUE(recovery_.replacing());
   EXPECT_EQ(Order().recovered->workers, (std::vector<std::string>{"w1", "w0", "w2"}));
+}
+
+// Another start would end the one that is on its way, and be another loss.
+TEST_F(RecoveryTest, AWorkerThatIsOnItsWayIsNotStartedAgain) {
+  ASSERT_TRUE(Lose(0).ok());
+  ASSERT_TRUE(Lose(1).ok());
+  effects_.clear();
+  ASSERT_TRUE(recovery_.Return("w1"));
+  ASSERT_TRUE(recovery_.Await("w0", effects_).ok());
+  EXPECT_TRUE(EffectsOf<StartLocalWorker>(effects_).empty());
+  EXPECT_TRUE(recovery_.waiting());
+  ASSERT_TRUE(recovery_.Return("w0"));
+  ASSERT_TRUE(recovery_.Await("w0", effects_).ok());
+  EXPECT_EQ(EffectsOf<StartLocalWorker>(effects_).size(), 1u) << "it was there, and is lost again";
 }
 
 // Of a run that only evaluates.
