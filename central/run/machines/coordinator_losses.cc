@@ -23,9 +23,12 @@ bool HasCopies(const std::optional<ReplicatedBarrier>& barrier, int device) {
 void Coordinator::TimerFired(int64_t now_ns, int64_t moved_bytes) {
   if (ended()) return;
   const std::optional<ReplicatedBarrier>& copies = replication_.committed();
-  loss_price_.Watch(!has_plan() || move_.under_way() || recovery_.replacing(),
-                    std::max(recovery_.central_reached_ns(), copies ? copies->reached_ns : 0),
-                    now_ns);
+  // Waiting for workers and measuring are no part of what a change of plan takes.
+  if (has_plan() || move_.under_way()) {
+    loss_price_.Watch(move_.under_way(),
+                      std::max(recovery_.central_reached_ns(), copies ? copies->reached_ns : 0),
+                      now_ns);
+  }
   detector_.SetPrice(loss_price_);
   for (const Detector::Finding& finding : detector_.Tick(roster_, now_ns, effects_)) Lose(finding);
   Gather(now_ns);

@@ -2,25 +2,17 @@
 
 #include <optional>
 
-#include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
+#include "absl/status/statusor.h"
+#include "proto/transport/link/address.h"
 
 namespace runnel {
 namespace {
 
-// Of "host:port"; an IPv6 address stands in brackets.
-absl::string_view HostOf(absl::string_view address) {
-  address = address.substr(0, address.rfind(':'));
-  if (absl::StartsWith(address, "[") && absl::EndsWith(address, "]"))
-    address = address.substr(1, address.size() - 2);
-  return address;
-}
-
-absl::string_view UpTo(absl::string_view text, char mark, int marks) {
+std::string UpTo(const std::string& text, char mark, int marks) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == mark && --marks == 0) return text.substr(0, i + 1);
   }
-  return {};
+  return std::string();
 }
 
 std::optional<int> NearestApart(absl::Span<const std::string> domains, int stage) {
@@ -41,11 +33,12 @@ std::optional<int> NearestApart(absl::Span<const std::string> domains, int stage
 
 std::string FailureDomain(const WorkerHello& hello) {
   if (!hello.site.empty()) return hello.site;
-  const absl::string_view host = HostOf(hello.data_address);
-  if (host.find_first_not_of("0123456789.") == absl::string_view::npos)
-    return std::string(UpTo(host, '.', 3));
-  if (host.find_first_not_of("0123456789abcdefABCDEF:") == absl::string_view::npos)
-    return std::string(UpTo(host, ':', 4));
+  const absl::StatusOr<Address> address = ParseAddress(hello.data_address);
+  if (!address.ok()) return std::string();
+  const std::string& host = address->host;
+  if (host.find_first_not_of("0123456789.") == std::string::npos) return UpTo(host, '.', 3);
+  if (host.find_first_not_of("0123456789abcdefABCDEF:") == std::string::npos)
+    return UpTo(host, ':', 4);
   return std::string();
 }
 

@@ -16,7 +16,7 @@ class LossPrice {
   // A run that stands for longer looks dead to people.
   static constexpr int64_t kMostNs = 30'000'000'000;
 
-  // Often. is_changing: a plan is coming into force. kept_ns: when the barrier to go back to was
+  // Often, once there is a plan. is_changing: one is coming into force. kept_ns: when the barrier to go back to was
   // reached.
   void Watch(bool is_changing, int64_t kept_ns, int64_t now_ns) {
     if (is_changing) {
@@ -24,7 +24,10 @@ class LossPrice {
       return;
     }
     kept_ns_ = kept_ns;
-    if (changing_since_ns_ == 0) return;
+    if (changing_since_ns_ == 0) {
+      if (changed_ns_ == 0) changed_ns_ = now_ns;  // the first one took no time
+      return;
+    }
     changed_ns_ = now_ns;
     change_ns_ = now_ns - changing_since_ns_;
     changing_since_ns_ = 0;

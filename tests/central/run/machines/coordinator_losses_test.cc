@@ -18,7 +18,7 @@ constexpr int64_t kMs = 1'000'000;
 // Three workers that take every stage that they get, and train for ever.
 class CoordinatorLosses : public ::testing::Test {
  protected:
-  CoordinatorLosses() {
+  explicit CoordinatorLosses(int64_t gathers_ns = 0) {
     CoordinatorOptions options;
     options.stage.model = MakeModel("lenet").value();
     options.stage.training.dataset_samples = 1'200;
@@ -32,6 +32,8 @@ class CoordinatorLosses : public ::testing::Test {
     planner_.first_plan = [](const auto&) { return PlanOf({0, 1, 2}, {1, 3, 5}); };
     options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
+    for (const int64_t begun_ns = now_ns_; now_ns_ < begun_ns + gathers_ns; now_ns_ += 100 * kMs)
+      coordinator_->TimerFired(now_ns_, 0);
     for (int i = 0; i < 3; ++i)
       coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
     coordinator_->TimerFired(now_ns_, 0);
@@ -117,6 +119,23 @@ TEST_F(CoordinatorLosses, AStreamOfNobodyIsNotKept) {
   Settle();
   ASSERT_EQ(EffectsOf<CloseControl>(seen_).size(), 1u);
   EXPECT_EQ(EffectsOf<CloseControl>(seen_)[0].connection, ConnectionId(77));
+}
+
+// The first workers waited a minute for the last one: that is no price of a loss.
+class AfterAMinuteOfGathering : public CoordinatorLosses {
+ protected:
+  AfterAMinuteOfGathering() : CoordinatorLosses(60'000 * kMs) {}
+};
+
+TEST_F(AfterAMinuteOfGathering, AWorkerThatIsCutOffIsLostWithinThreeSeconds) {
+  for (int tick = 0; tick < 30; ++tick) {
+    const int asked = Questions();
+    Tick();
+    if (Questions() > asked) coordinator_->PortProbed(one_, PortAnswer::kNone, now_ns_);
+    Settle();
+  }
+  ASSERT_EQ(RecordsOf<WorkerLost>(seen_).size(), 1u);
+  EXPECT_THAT(RecordsOf<WorkerLost>(seen_)[0].reason, HasSubstr("cut off"));
 }
 
 // Nobody is silent, and nothing moves: a link that cannot be had, a message that was forgotten.
