@@ -1,11 +1,11 @@
 """Every header compiles alone: one line per header that does not, exit code 1 if any.
 
 Alone is what the build has before each source: the few headers that it compiles once for all of
-them. A header that some source includes *first* is left to --all (.ci/full), since the sources of a
-folder are compiled as one. What passed is remembered by content (of the header and of all of ours
-that it pulls in), so a second run compiles only what changed.
+them. It takes minutes, so .ci/full runs it and .ci/run does not. What passed is remembered by
+content (of the header and of all of ours that it pulls in), so a second run compiles only what
+changed.
 
-    python3 tests/tidy/headers.py --build build/dev [--root FOLDER] [--compiler g++] [--all]
+    python3 tests/tidy/headers.py --build build/dev [--root FOLDER] [--compiler g++]
 """
 
 import argparse
@@ -89,22 +89,11 @@ def compile_alone(root, header, command):
     return None if done.returncode == 0 else first_error(done.stderr)
 
 
-def first_included(root):
-    """What sources include first, their own header mostly."""
-    found = set()
-    for path in tidy.all_files(root):
-        if path.endswith(".cc"):
-            text = (root / path).read_text(encoding="utf-8", errors="replace")
-            found.update(target for _, _, target in scan.includes(text)[:1])
-    return found
-
-
-def check(root, build, compiler, every=True):
+def check(root, build, compiler):
     """(counts as text, findings)."""
     flags = Flags(build)
-    left = set() if every else first_included(root)
     headers = [path for path in tidy.all_files(root) if path.endswith(house.HEADERS)
-               and path not in left and not tidy.fits(path, house.FOREIGN_HEADERS + house.DATA)]
+               and not tidy.fits(path, house.FOREIGN_HEADERS + house.DATA)]
     command = [compiler, *flags.words(root), "-fsyntax-only", "-x", "c++", "-"]
     cache = build / CACHE_NAME
     passed = set(cache.read_text().split()) if cache.exists() else set()
@@ -131,10 +120,9 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=here.parents[2])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--compiler", default="g++")
-    parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
     counts, findings = check(arguments.root.resolve(), arguments.build.resolve(),
-                             arguments.compiler, arguments.all)
+                             arguments.compiler)
     for finding in findings:
         print(finding)
     print(f"tidy_headers: {counts}")

@@ -207,7 +207,7 @@ THIRD_PARTY = (
 SILENT = ("kernels/*", "compress/*", "partition/*")
 LOGGING = ("proto/base/log.h", "iostream", "spdlog/*")
 
-# Headers that another compiler than the host's reads; tidy_headers leaves them out.
+# Headers that another compiler than the host's reads; headers.py leaves them out.
 FOREIGN_HEADERS = ("kernels/backends/hexagon/dsp/*",)
 
 # Spelt apart, so that this file does not find itself.

@@ -33,7 +33,7 @@ Scenario Read(const std::string& name) {
 // RUNNEL_SIM_SEEDS=N: of each scenario.
 uint64_t Seeds() {
   const char* const seeds = std::getenv("RUNNEL_SIM_SEEDS");
-  return seeds == nullptr ? 250 : std::strtoull(seeds, nullptr, 10);
+  return seeds == nullptr ? 120 : std::strtoull(seeds, nullptr, 10);
 }
 
 class ShippedScenario : public ::testing::TestWithParam<std::string> {};
@@ -69,7 +69,7 @@ uint64_t DrawnScenarios() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr uint64_t kDrawn = 200;
 #else
-  constexpr uint64_t kDrawn = 2000;
+  constexpr uint64_t kDrawn = 1000;
 #endif
   const char* const drawn = std::getenv("RUNNEL_SIM_DRAWN");
   return drawn == nullptr ? kDrawn : std::strtoull(drawn, nullptr, 10);
