@@ -93,14 +93,20 @@ class DisplayMaker {
     callbacks.state_json = [display] { return StateJson(display->Shown()); };
     callbacks.ready = [display] { return display->ready(); };
     callbacks.alive = [display] { return display->alive(); };
+    callbacks.orders = orders_;
     absl::StatusOr<std::unique_ptr<AdminServer>> admin =
         AdminServer::Start(static_cast<int>(*settings.metrics_port), std::move(callbacks));
     if (!admin.ok()) return admin.status();
     admin_ = *std::move(admin);
     display->Line(
         absl::StrCat("page, /metrics and /healthz at http://127.0.0.1:", admin_->port(), "/"));
+    display->Line(absl::StrCat("the page that also takes orders: http://127.0.0.1:", admin_->port(),
+                               "/#", admin_->token()));
     return display.get();
   }
+
+  // Of the pages of runs from now on.
+  void TakeOrders(MemberCalls orders) { orders_ = std::move(orders); }
 
   // Any thread.
   absl::StatusOr<std::string> State() {
@@ -121,6 +127,7 @@ class DisplayMaker {
 
  private:
   const Clock* clock_;
+  MemberCalls orders_;
   int64_t linger_s_ = 0;
   std::mutex mutex_;
   std::shared_ptr<RunDisplay> display_;  // guarded by mutex_ where another thread may read it
@@ -366,6 +373,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
       MakeGrpcTransport({.allow_non_loopback = insecure, .security = security});
   GrpcOrders orders = protection.Orders();
   orders.members = stop.Calls([&displays] { return displays.State(); });
+  displays.TakeOrders(orders.members);
   const std::unique_ptr<ControlTransport> control = MakeGrpcControl(
       {.allow_non_loopback = insecure, .security = security, .orders = std::move(orders)});
   CommandContext context;

@@ -73,10 +73,19 @@ absl::Status CurrentRun::GiveWay() {
                           : room_->GiveWay();
 }
 
+absl::StatusOr<std::string> CurrentRun::Trace(int64_t window_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (trainer_ == nullptr) return NoRun();
+  return trainer_->Trace(window_ms);
+}
+
 MemberCalls CurrentRun::Calls(std::function<absl::StatusOr<std::string>()> state) {
-  return {[this] { return Members(); }, [this](const std::string& name) { return Drain(name); },
-          [this](bool paused) { return Pause(paused); }, std::move(state),
-          [this] { return GiveWay(); }};
+  return {[this] { return Members(); },
+          [this](const std::string& name) { return Drain(name); },
+          [this](bool paused) { return Pause(paused); },
+          std::move(state),
+          [this] { return GiveWay(); },
+          [this](int64_t window_ms) { return Trace(window_ms); }};
 }
 
 }  // namespace runnel

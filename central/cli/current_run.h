@@ -38,6 +38,7 @@ class CurrentRun {
   absl::Status Drain(const std::string& name);
   absl::Status Pause(bool paused);
   absl::Status GiveWay();
+  absl::StatusOr<std::string> Trace(int64_t window_ms);
 
   std::mutex mutex_;
   Trainer* trainer_ = nullptr;    // guarded by mutex_

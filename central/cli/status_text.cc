@@ -153,7 +153,7 @@ std::string PartText(const char* name, double ms, double all_ms, const std::stri
 }
 
 std::string HelpsText(const Json& helps, double all_ms) {
-  if (helps.empty()) return "\nnothing stands out: no single device or link would bring 10 %";
+  if (helps.empty()) return "\nnothing stands out: no device, link or other cut would bring 10 %";
   std::string text = "\nwhat would help:";
   for (const Json& help : helps) {
     const double ms = help.at("ms").get<double>();

@@ -39,6 +39,7 @@ Subcommand AddToken(const Command& program);
 Subcommand AddRevoke(const Command& program);
 Subcommand AddStatus(const Command& program);
 Subcommand AddWhy(const Command& program);
+Subcommand AddTrace(const Command& program);
 Subcommand AddDevices(const Command& program);
 Subcommand AddDrain(const Command& program);
 Subcommand AddPause(const Command& program);

@@ -1,15 +1,19 @@
-// status, why, devices, drain, pause and continue: questions and orders to a central that trains.
+// status, why, trace, devices, drain, pause and continue: questions and orders to a central that trains.
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "central/cli/status_text.h"
 #include "central/cli/subcommand.h"
+#include "proto/base/figures/span.h"
 #include "proto/base/status_macros.h"
 #include "proto/json/json_fields.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -20,6 +24,8 @@ Examples:
     runnel-central status
   what its time goes into, and what would make it faster
     runnel-central why
+  what each device did in two seconds, to look at in Perfetto
+    runnel-central trace
   who takes part in it
     runnel-central devices
   take a device out; its layers move to others at the next barrier, and no step is trained twice
@@ -106,6 +112,33 @@ absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& c
   return absl::OkStatus();
 }
 
+struct TraceFlags {
+  OrderFlags order;
+  double seconds = 2;
+  std::string out = "runnel-trace.json";
+};
+
+absl::Status Trace(const TraceFlags& flags, const CommandContext& context) {
+  constexpr double kMostSeconds = static_cast<double>(kMaxTraceNs) * 1e-9;
+  // Not a number neither.
+  if (!(flags.seconds >= 0.001 && flags.seconds <= kMostSeconds)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seconds ", flags.seconds, ": a window takes 0.001 to ", kMostSeconds));
+  }
+  RUNNEL_RETURN_IF_ERROR(CheckCanWrite(flags.out));
+  RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags.order.central));
+  RUNNEL_RETURN_IF_ERROR(calls.trace(static_cast<int64_t>(flags.seconds * 1e3)).status());
+  context.print(absl::StrFormat("tracing for %g s", flags.seconds));
+  std::string trace;
+  while (trace.empty()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    RUNNEL_ASSIGN_OR_RETURN(trace, calls.trace(0));
+  }
+  RUNNEL_RETURN_IF_ERROR(WriteFileAtomically(flags.out, {absl::string_view(trace)}));
+  context.print(absl::StrCat(flags.out, ": open it in https://ui.perfetto.dev or about:tracing"));
+  return absl::OkStatus();
+}
+
 // What one of status_text.h says of a run.
 Subcommand AddView(const Command& program, const char* name, const char* help,
                    absl::StatusOr<std::string> (*text_of)(absl::string_view)) {
@@ -153,6 +186,17 @@ Subcommand AddDevices(const Command& program) {
             }
             return absl::OkStatus();
           }};
+}
+
+Subcommand AddTrace(const Command& program) {
+  const auto flags = std::make_shared<TraceFlags>();
+  const Command app = AddOrder(program, "trace",
+                               "Write what all devices do within a window, for Perfetto or "
+                               "Chromium's about:tracing",
+                               std::shared_ptr<OrderFlags>(flags, &flags->order));
+  app.Add("--seconds", flags->seconds, "length of the window, up to 60");
+  app.Add("--out", flags->out, "file to write");
+  return {app, [flags](const CommandContext& context) { return Trace(*flags, context); }};
 }
 
 Subcommand AddDrain(const Command& program) {

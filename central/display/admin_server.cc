@@ -10,9 +10,14 @@
 #include <thread>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "central/display/admin_page.h"
+#include "proto/base/figures/span.h"
+#include "proto/base/worker_name.h"
+#include "proto/crypto/sha256.h"
 
 namespace runnel {
 namespace {
@@ -21,6 +26,10 @@ constexpr char kLoopback[] = "127.0.0.1";
 constexpr int kThreads = 4;
 constexpr size_t kMaxRequestBytes = 1 << 16;
 constexpr int64_t kReaderNs = 5'000'000'000;
+constexpr char kTokenHeader[] = "X-Runnel-Token";
+constexpr size_t kTokenBytes = 16;
+constexpr double kLeastTraceS = 0.001;
+constexpr double kMostTraceS = static_cast<double>(kMaxTraceNs) * 1e-9;
 
 int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -42,10 +51,31 @@ absl::Status BindError(int port, int error_number) {
   return absl::UnavailableError(absl::StrCat(what, "cannot listen: ", strerror(error_number)));
 }
 
+int HttpStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 204;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kFailedPrecondition:
+      return 409;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    default:
+      return 400;
+  }
+}
+
+void Answer(const absl::Status& status, httplib::Response& response) {
+  response.status = HttpStatus(status);
+  if (!status.ok()) response.set_content(absl::StrCat(status.message(), "\n"), "text/plain");
+}
+
 }  // namespace
 
 struct AdminServer::Impl {
-  explicit Impl(AdminCallbacks given) : callbacks(std::move(given)) {}
+  explicit Impl(AdminCallbacks given)
+      : callbacks(std::move(given)), token(absl::BytesToHexString(RandomBytes(kTokenBytes))) {}
 
   void Configure() {
     server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
@@ -104,6 +134,47 @@ struct AdminServer::Impl {
     });
   }
 
+  void RouteOrders() {
+    const auto order = [this](const char* name,
+                              std::function<absl::Status(const httplib::Request&)> carry_out) {
+      server.Post(absl::StrCat("/orders/", name),
+                  [this, carry_out](const httplib::Request& request, httplib::Response& response) {
+                    if (!EqualSecrets(request.get_header_value(kTokenHeader), token)) {
+                      response.status = 403;
+                      return response.set_content(
+                          "orders need the page's address as central printed it, with what is "
+                          "behind #\n",
+                          "text/plain");
+                    }
+                    Answer(carry_out(request), response);
+                  });
+    };
+    const MemberCalls& orders = callbacks.orders;
+    if (orders.drain == nullptr || orders.pause == nullptr || orders.trace == nullptr) return;
+    order("drain", [&orders](const httplib::Request& request) {
+      const std::string name = request.get_param_value("name");
+      const absl::Status valid = CheckWorkerName("name", name);
+      return valid.ok() ? orders.drain(name) : valid;
+    });
+    order("pause", [&orders](const httplib::Request&) { return orders.pause(true); });
+    order("continue", [&orders](const httplib::Request&) { return orders.pause(false); });
+    order("trace", [&orders](const httplib::Request& request) {
+      double seconds = 0;
+      if (!absl::SimpleAtod(request.get_param_value("seconds"), &seconds) ||
+          !(seconds >= kLeastTraceS && seconds <= kMostTraceS)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("seconds: a window takes ", kLeastTraceS, " to ", kMostTraceS));
+      }
+      return orders.trace(static_cast<int64_t>(seconds * 1e3)).status();
+    });
+    server.Get("/trace", [&orders](const httplib::Request&, httplib::Response& response) {
+      const absl::StatusOr<std::string> trace = orders.trace(0);
+      if (!trace.ok() || trace->empty()) return Answer(trace.status(), response);
+      response.set_header("Content-Disposition", "attachment; filename=runnel-trace.json");
+      response.set_content(*trace, "application/json");
+    });
+  }
+
   absl::Status Bind(int wanted) {
     errno = 0;
     port = wanted == 0 ? server.bind_to_any_port(kLoopback)
@@ -120,7 +191,8 @@ struct AdminServer::Impl {
     while (!server.is_running() && !ended) std::this_thread::yield();
   }
 
-  AdminCallbacks callbacks;
+  const AdminCallbacks callbacks;
+  const std::string token;
   httplib::Server server;
   std::atomic<bool> ended = false;
   std::atomic<int64_t> asked_ns = 0;  // for /state; 0: never
@@ -136,6 +208,7 @@ absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(int port,
   auto impl = std::make_unique<Impl>(std::move(callbacks));
   impl->Configure();
   impl->Route();
+  impl->RouteOrders();
   if (absl::Status status = impl->Bind(port); !status.ok()) return status;
   impl->Serve();
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
@@ -149,6 +222,8 @@ AdminServer::~AdminServer() {
 }
 
 int AdminServer::port() const { return impl_->port; }
+
+const std::string& AdminServer::token() const { return impl_->token; }
 
 bool AdminServer::has_reader() const {
   const int64_t asked_ns = impl_->asked_ns;

@@ -8,12 +8,17 @@
 //   GET /metrics  Prometheus' text format
 //   GET /healthz  200 "ok", or 503 "stuck" where the run's loop has not turned for long
 //   GET /readyz   200 "ready" once training has begun, else 503 "starting"
+//   GET /trace    the last trace, for Perfetto; 204 while it is under way, 404 if there is none
+//   POST /orders/drain?name=WORKER, /orders/pause, /orders/continue, /orders/trace?seconds=S
+//                 as an operator's commands; 403 without the header X-Runnel-Token, whose value
+//                 stands behind the # of the page's address where the user may give orders
 
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "proto/transport/control/members.h"
 
 namespace runnel {
 
@@ -24,6 +29,7 @@ struct AdminCallbacks {
   std::function<std::string()> state_json;
   std::function<bool()> ready;
   std::function<bool()> alive;
+  MemberCalls orders = {};  // without these no orders are taken, and there are no traces
 };
 
 class AdminServer {
@@ -38,6 +44,8 @@ class AdminServer {
   ~AdminServer();
 
   int port() const;
+  // Of orders; random, the server's own.
+  const std::string& token() const;
   // Whether /state was asked for within five seconds: a page that is open does so every second. Any
   // thread.
   bool has_reader() const;

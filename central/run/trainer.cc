@@ -1,12 +1,14 @@
 #include "central/run/trainer.h"
 
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "central/display/chrome_trace.h"
 #include "central/planning/planner.h"
 #include "central/run/coordinator_options.h"
 #include "central/run/trainer_impl.h"
@@ -289,6 +291,26 @@ absl::StatusOr<MemberList> Trainer::Impl::Members() {
   });
 }
 
+absl::StatusOr<std::string> Trainer::Impl::Trace(int64_t window_ms) {
+  constexpr int64_t kMostMs = kMaxTraceNs / 1'000'000;
+  if (window_ms < 0 || window_ms > kMostMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a trace of ", window_ms, " ms: a window has 1 to ", kMostMs));
+  }
+  const int64_t now_ns = parts_.clock->NowNanos();
+  if (window_ms > 0) {
+    RUNNEL_RETURN_IF_ERROR(Ask<absl::Status>([now_ns, window_ms](Coordinator& coordinator) {
+      return coordinator.BeginTrace(now_ns, window_ms * 1'000'000);
+    }));
+    return std::string();
+  }
+  using Taken = absl::StatusOr<std::optional<RunTrace>>;
+  RUNNEL_ASSIGN_OR_RETURN(
+      const std::optional<RunTrace> trace,
+      Ask<Taken>([now_ns](Coordinator& coordinator) { return coordinator.TakeTrace(now_ns); }));
+  return trace.has_value() ? ChromeTrace(*trace) : std::string();
+}
+
 Trainer::Trainer(TrainingJob job, TrainerParts parts)
     : impl_(std::make_unique<Impl>(std::move(job), parts)) {}
 Trainer::~Trainer() = default;
@@ -299,6 +321,8 @@ void Trainer::Cancel() { impl_->Cancel(); }
 bool Trainer::LosesWeights() const { return impl_->LosesWeights(); }
 
 absl::StatusOr<MemberList> Trainer::Members() { return impl_->Members(); }
+
+absl::StatusOr<std::string> Trainer::Trace(int64_t window_ms) { return impl_->Trace(window_ms); }
 
 absl::Status Trainer::Drain(const std::string& name) {
   return impl_->Ask<absl::Status>(

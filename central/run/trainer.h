@@ -115,6 +115,7 @@ class Trainer {
   absl::StatusOr<MemberList> Members();
   absl::Status Drain(const std::string& name);
   absl::Status Pause(bool paused);
+  absl::StatusOr<std::string> Trace(int64_t window_ms);
 
  private:
   class Impl;

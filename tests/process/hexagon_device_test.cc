@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 // clang-format off
 const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--recipe", "niti",
                     "--batch-size", "4", "--eval-every", "-1", "--eval-batch-size", "50", "--schedule", "sync_1f1b",
-                    "--barrier-every", "2", "--max-batches", "8"};
+                    "--barrier-every", "2", "--max-batches", "5"};
 // clang-format on
 
 // For programs that a test starts.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
@@ -120,6 +121,19 @@ TEST(Members, AnOperatorListsPausesAndDrains) {
   Process one(run.Worker("one"));
   Process two(run.Worker("two"));
   ASSERT_TRUE(run.Trains()) << run.central().err();
+  ScratchDir dir;
+  const std::string file = dir / "trace.json";
+  Process trace = run.Order({"trace", "--seconds", "0.3", "--out", file});
+  EXPECT_EQ(trace.Wait(), 0) << trace.err();
+  std::set<int> traced;  // devices that computed
+  int arrows = 0;
+  for (const json& event : json::parse(ReadFile(file))["traceEvents"]) {
+    if (event["ph"] == "X") traced.insert(event["pid"].get<int>());
+    if (event["ph"] == "f") ++arrows;
+  }
+  EXPECT_EQ(traced.size(), 3u);
+  EXPECT_GT(arrows, 0);
+  EXPECT_EQ(run.Order({"trace", "--seconds", "61"}).Wait(), 2);
   EXPECT_EQ(run.Order({"pause"}).Wait(), 0);
   ASSERT_TRUE(run.central().WaitForOutput("paused at step")) << run.central().err();
   Process devices = run.Order({"devices"});

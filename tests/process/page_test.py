@@ -54,6 +54,7 @@ class Run:
             "--workers", "1", "--epochs", "40", "--barrier-every", "20", "--checkpoint-dir", "checkpoints", "--metrics-port", "0",
             "--report", "run.html", "--linger-s", "60", stdout=self.log, stderr=subprocess.STDOUT)
         self.url = wait_for("the page's address", lambda: self.find(r"(http://127\.0\.0\.1:\d+)/"))
+        self.token = wait_for("the token of orders", lambda: self.find(r"orders: http://127\.0\.0\.1:\d+/#(\w+)"))
         self.worker = None
 
     def start(self, program, *arguments, **options):
@@ -74,6 +75,11 @@ class Run:
 
     def state(self):
         return json.loads(self.get("/state")[0])
+
+    def order(self, path, **headers):
+        headers = {"X-Runnel-Token": self.token, **headers}
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers, method="POST"), timeout=10) as answer:
+            return answer.status
 
     def ask(self, *command):
         return subprocess.run([BINARIES / "runnel-central", *command], cwd=self.folder, env=self.environment, capture_output=True,
@@ -122,7 +128,7 @@ class Page(unittest.TestCase):
         page, headers = self.run_.get("/")
         self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
         for address in re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\"' ]*", page):
-            self.assertTrue(address.startswith("http://www.w3.org/"), f"the page knows {address}")
+            self.assertTrue(address.startswith(("http://www.w3.org/", "https://ui.perfetto.dev")), f"the page knows {address}")
         for header in ({"Host": "rebound.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
             with self.assertRaises(urllib.error.HTTPError) as refused:
                 self.run_.get("/state", **header)
@@ -135,7 +141,7 @@ class Page(unittest.TestCase):
         self.assertEqual((state["join"]["here"], state["join"]["wanted"]), (0, 1))
         self.assertIn("runnel-worker --central", state["join"]["commands"][0])
         if self.browser:
-            self.browser.open(self.run_.url)
+            self.browser.open(f"{self.run_.url}/#{self.run_.token}")
         self.wait_drawn("1 more awaited. Here: 0 of 1 that dial in, 2 of 2 on central's host.")
         self.check_shape("waiting")
 
@@ -159,6 +165,27 @@ class Page(unittest.TestCase):
         metrics = self.run_.get("/metrics")[0]
         self.assertGreater(len(reference.rows_of(metrics)), 45)
         self.assertEqual(list(reference.findings(reference.PAGE.read_text(), metrics)), [])
+
+    def orders(self):
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.run_.order("/orders/pause", **{"X-Runnel-Token": "guess"})
+        self.assertEqual(refused.exception.code, 403)
+        self.press("pause", "/orders/pause")
+        wait_for("the pause", lambda: self.run_.state()["phase"] == "paused")
+        self.wait_drawn("Paused")
+        self.press("pause", "/orders/continue")
+        wait_for("training again", lambda: self.run_.state()["phase"] == "training")
+        self.press("trace", "/orders/trace?seconds=0.5")
+        trace = json.loads(wait_for("the trace", lambda: self.run_.get("/trace")[0]))
+        self.assertEqual(len([e for e in trace["traceEvents"] if e["name"] == "process_name"]), 3)
+        self.wait_drawn("The trace is there.")
+
+    def press(self, button, order):
+        """The page's button, or without a browser what it asks."""
+        if self.browser:
+            self.browser.evaluate(f"document.getElementById('{button}').click()")
+        else:
+            self.assertEqual(self.run_.order(order), 204)
 
     def lost(self):
         self.run_.worker.kill()
@@ -195,6 +222,7 @@ class Page(unittest.TestCase):
         self.foreign()
         self.waiting()
         self.training()
+        self.orders()
         self.lost()
         self.done()
 

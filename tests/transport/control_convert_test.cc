@@ -39,7 +39,7 @@ auto Fields(const ProfileReport& m) {
 auto Fields(const ProfileProgress& m) { return std::tie(m.share, m.generation); }
 auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
 auto Fields(const ProbePiece& m) { return std::tie(m.index, m.count, m.padding, m.answer_bytes); }
-auto Fields(const Heartbeat& m) { return std::tie(m.phase, m.progress); }
+auto Fields(const Heartbeat& m) { return std::tie(m.phase, m.progress, m.clock_ns); }
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) { return std::tie(m.generation, m.sequence); }
 auto Fields(const Snapshot& m) { return std::tie(m.generation, m.sequence, m.state); }
@@ -74,6 +74,8 @@ auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.change
 auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence, m.weights_only); }
 auto Fields(const EvaluateRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
 auto Fields(const DryRunRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
+auto Fields(const TraceRequest& m) { return std::tie(m.window_ns); }
+auto Fields(const TraceReport& m) { return std::tie(m.spans, m.left_out); }
 auto Fields(const DryRunDone& m) { return std::tie(m.generation, m.first, m.sums); }
 auto Fields(const Release&) { return std::tuple<>(); }
 auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }

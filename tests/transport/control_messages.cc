@@ -229,7 +229,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       WayMeasured{Real(), 1 + Below(1000)},
       ProbePiece{1, 5, Text(), Below(1000)},
       Leaving{},
-      Heartbeat{WorkerPhase::kPreparing, 1 + Below(1000000)},
+      Heartbeat{WorkerPhase::kPreparing, 1 + Below(1000000), /*arrived_ns=*/0, 1 + Below(1000000)},
       Replicated{{generation, sequence},
                  1 + Below(999),
                  1 + Below(999),
@@ -244,7 +244,10 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
                       {Text(), 0, 0, "", Text(), Real(), true, Real(), count()}}},
                     Text()},
       ProcessorList{Processors()},
-      DryRunDone{generation, sequence, {1 + Below(9), Real(), Real(), Real(), Real()}}};
+      DryRunDone{generation, sequence, {1 + Below(9), Real(), Real(), Real(), Real()}},
+      TraceReport{{{SpanKind::kStep, 1 + Below(9), 1 + Below(1000000), 1 + Below(999)},
+                   {SpanKind::kDecodeGradient, 0, 1 + Below(1000000), 0}},
+                  Below(9)}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -315,7 +318,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Below(2) == 1,
                      Text()},
       Awaiting{Below(9), 9},
-      DryRunRequest{generation, Sequence(1 + Below(1000000)), 1 + Below(9)}};
+      DryRunRequest{generation, Sequence(1 + Below(1000000)), 1 + Below(9)},
+      TraceRequest{1 + Below(kMaxTraceNs)}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

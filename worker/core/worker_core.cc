@@ -14,7 +14,8 @@ namespace {
 bool Overtakes(const CentralMessage& message) {
   return std::holds_alternative<AbortPlan>(message) || std::holds_alternative<Release>(message) ||
          std::holds_alternative<Refused>(message) || std::holds_alternative<ProbePiece>(message) ||
-         std::holds_alternative<RelayWanted>(message);
+         std::holds_alternative<RelayWanted>(message) ||
+         std::holds_alternative<TraceRequest>(message);
 }
 
 }  // namespace
@@ -63,7 +64,8 @@ WorkerCore::WorkerCore(WorkerOptions options, Parts parts)
                           &replicas_, parts.arithmetic, parts.make_lane, parts.energy,
                           [this](std::vector<ProcessorFacts> processors) {
                             Send(ProcessorList{std::move(processors)});
-                          }})),
+                          },
+                          &spans_})),
       stages_(workshop_.get()) {}
 
 WorkerCore::~WorkerCore() {
@@ -152,6 +154,7 @@ void WorkerCore::SendHeartbeat() {
     if (host->computing()) heartbeat.phase = WorkerPhase::kTraining;
     heartbeat.progress = telemetry.forwards + telemetry.backwards + host->evaluated();
   }
+  heartbeat.clock_ns = loop_.clock().NowNanos();
   Send(heartbeat);
 }
 
@@ -216,6 +219,13 @@ void WorkerCore::On(const Refused& refused) {
 
 void WorkerCore::On(const ProbePiece& piece) {
   for (WorkerMessage& message : workshop_->Answer(piece)) Send(std::move(message));
+}
+
+void WorkerCore::On(const TraceRequest& request) {
+  spans_.Open(loop_.clock().NowNanos(), request.window_ns);
+  loop_.PostAfter(request.window_ns, [this] {
+    if (!ended_ && spans_.is_over(loop_.clock().NowNanos())) Send(spans_.Close());
+  });
 }
 
 void WorkerCore::On(const Release&) { End(absl::OkStatus()); }

@@ -20,6 +20,7 @@
 #include "worker/core/data_endpoint.h"
 #include "worker/core/held_stages.h"
 #include "worker/core/workshop.h"
+#include "worker/host/span_log.h"
 #include "worker/host/stage_host.h"
 #include "worker/membership/central_lives.h"
 
@@ -120,6 +121,7 @@ class WorkerCore {
   void On(const CommitPlan& commit);
   void On(const AbortPlan& abort) { stages_.TakeBack(abort.generation); }
   void On(const RelayWanted& wanted) { endpoint_.routes().Answer(wanted.ticket, wanted.from); }
+  void On(const TraceRequest& request);
   void On(const Release&);
   StageEvents Events(Generation generation);
   // Sends what `message` makes of the stage's state. generation: that a failure is about, if it is
@@ -143,7 +145,8 @@ class WorkerCore {
   DataEndpoint endpoint_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
-  ReplicaStore replicas_;  // outlives the stages
+  ReplicaStore replicas_;  // outlives the stages, and so does
+  SpanLog spans_;
   std::unique_ptr<Workshop> workshop_;
   std::deque<CentralMessage> waiting_;  // messages for the workshop
   HeldStages stages_;

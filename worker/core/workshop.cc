@@ -96,10 +96,10 @@ absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage
   const auto make_engine = [this, &stage](const StageExecutorOptions& options) {
     return parts_.arithmetic->MakeEngine(stage.backend, options, parts_.pool);
   };
-  const StageEnvironment environment{parts_.loop,      parts_.pool,
-                                     parts_.transport, parts_.limits,
-                                     parts_.replicas,  measurement_.shares_processor(),
-                                     parts_.make_lane, parts_.energy};
+  const StageEnvironment environment{
+      parts_.loop,      parts_.pool,     parts_.transport,
+      parts_.limits,    parts_.replicas, measurement_.shares_processor(),
+      parts_.make_lane, parts_.energy,   parts_.spans};
   return MakeStageHost(stage, environment, make_engine, std::move(events));
 }
 

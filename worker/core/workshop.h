@@ -41,6 +41,7 @@ class Workshop {
     // Called on the loop's thread ahead of an answer, when the processors differ from those
     // reported.
     std::function<void(std::vector<ProcessorFacts>)> on_processors = nullptr;
+    SpanLog* spans = nullptr;  // StageEnvironment's
   };
 
   Workshop(Options options, const Parts& parts);

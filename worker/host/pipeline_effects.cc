@@ -46,10 +46,10 @@ void PipelineHost::Carry(AcknowledgeEffect effect) {
   links_.To(effect.peer)->session().Acknowledge(effect.kind, generation_, effect.sequence);
 }
 
-void PipelineHost::Compute(bool counts,
+void PipelineHost::Compute(bool counts, StageLanes::Purpose purpose,
                            std::function<absl::StatusOr<StageCompute::Output>()> work) {
   if (counts) meter_.BeginAction();
-  lanes_.Compute(std::move(work),
+  lanes_.Compute(purpose, std::move(work),
                  [this, counts](absl::StatusOr<StageCompute::Output> output, const TaskTime& time) {
                    ComputeFinished(std::move(output), counts, time);
                  });
@@ -85,11 +85,12 @@ void PipelineHost::ReportWaiting() {
 void PipelineHost::Carry(ForwardEffect effect) {
   if (runtime_.runs_dry()) {
     // A loss that is no number is for training to find.
-    return Compute(false, [this, effect = std::move(effect)] {
+    return Compute(false, {SpanKind::kDryRun}, [this, effect = std::move(effect)] {
       return engine_->Forward(effect.place, effect.input, effect.labels);
     });
   }
-  Compute(true, [this, effect = std::move(effect)] { return Forward(effect); });
+  const StageLanes::Purpose purpose{SpanKind::kForward, effect.place.sequence};
+  Compute(true, purpose, [this, effect = std::move(effect)] { return Forward(effect); });
 }
 
 // An infinite loss becomes the runtime's error, which knows the step.
@@ -112,32 +113,39 @@ absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& 
 }
 
 void PipelineHost::Carry(InputGradientEffect effect) {
-  Compute(!runtime_.runs_dry(), [this, effect = std::move(effect)] {
+  const bool is_dry = runtime_.runs_dry();
+  const StageLanes::Purpose purpose{is_dry ? SpanKind::kDryRun : SpanKind::kInputGradient,
+                                    effect.place.sequence};
+  Compute(!is_dry, purpose, [this, effect = std::move(effect)] {
     return engine_->InputGradient(effect.place, effect.output_gradient);
   });
 }
 
 void PipelineHost::Carry(WeightGradientEffect effect) {
-  Compute(true, [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
-    RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, effect.step));
-    StageCompute::Output output;
-    if (effect.sums_squares) {
-      RUNNEL_ASSIGN_OR_RETURN(output.squares, engine_->GradientSquares());
-    }
-    return output;
-  });
+  const StageLanes::Purpose purpose{SpanKind::kWeightGradient, effect.place.sequence};
+  Compute(true, purpose,
+          [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
+            RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, effect.step));
+            StageCompute::Output output;
+            if (effect.sums_squares) {
+              RUNNEL_ASSIGN_OR_RETURN(output.squares, engine_->GradientSquares());
+            }
+            return output;
+          });
 }
 
 void PipelineHost::Carry(StepEffect effect) {
-  Compute(true, [this, effect]() -> absl::StatusOr<StageCompute::Output> {
+  const StageLanes::Purpose purpose{SpanKind::kStep, effect.place.sequence};
+  Compute(true, purpose, [this, effect]() -> absl::StatusOr<StageCompute::Output> {
     RUNNEL_RETURN_IF_ERROR(engine_->Step(effect.place, effect.gradient_square));
     return StageCompute::Output();
   });
 }
 
 void PipelineHost::Carry(EvaluateEffect effect) {
+  const StageLanes::Purpose purpose{SpanKind::kEvaluation, effect.sequence};
   Compute(
-      !engine_->trains(),
+      !engine_->trains(), purpose,
       [this, effect = std::move(effect), upstream = has_upstream(),
        downstream = has_downstream()]() -> absl::StatusOr<StageCompute::Output> {
         Payload input = effect.input;
@@ -160,13 +168,16 @@ void PipelineHost::Carry(EvaluateEffect effect) {
 void PipelineHost::Carry(EncodeEffect effect) {
   const Direction direction = effect.direction;
   const MicroBatch place = effect.place;
-  lanes_.Code([this, effect = std::move(effect)] { return Encode(effect); },
-              [this, direction, place](absl::StatusOr<Payload> payload, int64_t took_ns) {
-                if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
-                Pump(payload.ok() ? runtime_.Encoded(direction, place.sequence, place.samples,
-                                                     *std::move(payload))
-                                  : payload.status());
-              });
+  lanes_.Code(
+      {direction == Direction::kForward ? SpanKind::kEncodeActivation : SpanKind::kEncodeGradient,
+       place.sequence},
+      [this, effect = std::move(effect)] { return Encode(effect); },
+      [this, direction, place](absl::StatusOr<Payload> payload, int64_t took_ns) {
+        if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
+        Pump(payload.ok()
+                 ? runtime_.Encoded(direction, place.sequence, place.samples, *std::move(payload))
+                 : payload.status());
+      });
 }
 
 absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
@@ -190,12 +201,15 @@ absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
 void PipelineHost::Carry(DecodeEffect effect) {
   const Direction direction = effect.direction;
   const Sequence sequence = effect.place.sequence;
-  lanes_.Code([this, effect = std::move(effect)] { return Decode(effect); },
-              [this, direction, sequence](absl::StatusOr<Payload> tensor, int64_t took_ns) {
-                if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
-                Pump(tensor.ok() ? runtime_.Decoded(direction, sequence, *std::move(tensor))
-                                 : tensor.status());
-              });
+  lanes_.Code(
+      {direction == Direction::kForward ? SpanKind::kDecodeActivation : SpanKind::kDecodeGradient,
+       sequence},
+      [this, effect = std::move(effect)] { return Decode(effect); },
+      [this, direction, sequence](absl::StatusOr<Payload> tensor, int64_t took_ns) {
+        if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
+        Pump(tensor.ok() ? runtime_.Decoded(direction, sequence, *std::move(tensor))
+                         : tensor.status());
+      });
 }
 
 absl::StatusOr<Payload> PipelineHost::Decode(const DecodeEffect& effect) {
@@ -223,7 +237,7 @@ void PipelineHost::Carry(EvaluationDoneEffect effect) {
 }
 
 void PipelineHost::Carry(BeginDryRunEffect) {
-  Compute(false, [this]() -> absl::StatusOr<StageCompute::Output> {
+  Compute(false, {SpanKind::kDryRun}, [this]() -> absl::StatusOr<StageCompute::Output> {
     RUNNEL_RETURN_IF_ERROR(engine_->BeginDryRun());
     RUNNEL_RETURN_IF_ERROR(codecs_->BeginDryRun());
     return StageCompute::Output();
@@ -231,7 +245,7 @@ void PipelineHost::Carry(BeginDryRunEffect) {
 }
 
 void PipelineHost::Carry(CompareGradientEffect effect) {
-  Compute(false, [this, effect]() -> absl::StatusOr<StageCompute::Output> {
+  Compute(false, {SpanKind::kDryRun}, [this, effect]() -> absl::StatusOr<StageCompute::Output> {
     RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, /*step=*/false));
     RUNNEL_RETURN_IF_ERROR(engine_->ReadGradients(comparison_.last));
     if (effect.is_coded) {
@@ -244,7 +258,7 @@ void PipelineHost::Carry(CompareGradientEffect effect) {
 }
 
 void PipelineHost::Carry(EndDryRunEffect) {
-  Compute(false, [this]() -> absl::StatusOr<StageCompute::Output> {
+  Compute(false, {SpanKind::kDryRun}, [this]() -> absl::StatusOr<StageCompute::Output> {
     codecs_->EndDryRun();
     RUNNEL_RETURN_IF_ERROR(engine_->EndDryRun());
     return StageCompute::Output();

@@ -41,7 +41,8 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
           stage.plan, stage.stage, stage.model, stage.training.batch_size, engine_->numbers(),
           environment.loop, environment.pool, environment.replicas,
           [this](const Replicated& replicated) { events_.on_replicated(replicated); }})),
-      lanes_(environment.loop, environment.make_lane, !environment.shares_processor) {}
+      lanes_(environment.loop, environment.spans, environment.make_lane,
+             !environment.shares_processor) {}
 
 void PipelineHost::Detach() {
   lanes_.Detach();

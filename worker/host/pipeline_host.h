@@ -75,7 +75,8 @@ class PipelineHost final : public StageHost {
   absl::StatusOr<Payload> Encode(const EncodeEffect& effect);
   absl::StatusOr<Payload> Decode(const DecodeEffect& effect);
   // Runs `work` on the compute lane; its result becomes ComputeDone. counts: as busy time.
-  void Compute(bool counts, std::function<absl::StatusOr<StageCompute::Output>()> work);
+  void Compute(bool counts, StageLanes::Purpose purpose,
+               std::function<absl::StatusOr<StageCompute::Output>()> work);
   // The forward's output; an error if it is no number, which says where that came from.
   absl::StatusOr<StageCompute::Output> Forward(const ForwardEffect& effect);
   // Carries out an event's effects and records when the first backward ended. `before` is

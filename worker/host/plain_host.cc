@@ -23,7 +23,7 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
           &environment.loop->clock(), generation_,
           {environment.energy, engine_->ModelJoules(batching_.Locate(stage.first_sequence).samples),
            stage.first_sequence}),
-      lanes_(environment.loop, environment.make_lane, /*codes_apart=*/false) {
+      lanes_(environment.loop, environment.spans, environment.make_lane, /*codes_apart=*/false) {
   training_.next = training_.limit = stage.first_sequence.value();
   StageFrameSizes sizes;
   sizes.first_stage = true;
@@ -119,6 +119,7 @@ void PlainHost::Start(Queue& queue, Arrivals::Batch arrived) {
     evaluation_samples_ = samples;
   }
   lanes_.Compute(
+      {training ? SpanKind::kMicroBatch : SpanKind::kEvaluation, sequence},
       [this, training, sequence, samples,
        arrived = std::move(arrived)]() mutable -> absl::StatusOr<LossResult> {
         if (training) {

@@ -11,6 +11,7 @@
 #include "proto/transport/control/control.h"
 #include "proto/transport/link/link_shell.h"
 #include "worker/energy/energy_counter.h"
+#include "worker/host/span_log.h"
 #include "worker/lane.h"
 #include "worker/replication/replica_store.h"
 #include "worker/stage/stage_engine.h"
@@ -73,6 +74,7 @@ struct StageEnvironment {
   bool shares_processor = false;
   MakeLaneFn make_lane = nullptr;
   EnergyCounter* energy = nullptr;  // null: energy by the model
+  SpanLog* spans = nullptr;         // null: what the lanes do is not kept
 };
 using MakeEngineFn = std::function<absl::StatusOr<std::unique_ptr<StageEngine>>(
     const StageExecutorOptions& options)>;

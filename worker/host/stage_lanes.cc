@@ -2,8 +2,9 @@
 
 namespace runnel {
 
-StageLanes::StageLanes(EventLoop* loop, const MakeLaneFn& make, bool codes_apart)
+StageLanes::StageLanes(EventLoop* loop, SpanLog* spans, const MakeLaneFn& make, bool codes_apart)
     : loop_(loop),
+      spans_(spans),
       alive_(std::make_shared<bool>(true)),
       compute_(MakeLane(make, LaneKind::kCompute)),
       codec_(codes_apart ? MakeLane(make, LaneKind::kCodec) : nullptr) {}

@@ -191,11 +191,59 @@ function showEvents(state) {
   if (!state.events.length) by("events").append(make("li", {}, "None yet."));
 }
 
+// ---- orders, for who has the token behind the # of the address
+const token = location.hash.slice(1);
+function showOrders(state) {
+  by("orders").hidden = !token || state.phase === "done";
+  by("pause").textContent = state.phase === "paused" ? "Continue" : "Pause at the next barrier";
+  by("pause").dataset.order = state.phase === "paused" ? "continue" : "pause";
+  const names = state.workers.filter(worker => worker.here).map(worker => worker.name);
+  if (names.join() !== [...by("drained").options].map(option => option.value).join())
+    by("drained").replaceChildren(...names.map(name => make("option", {}, name)));
+}
+
+async function give(order) {
+  const answer = await fetch("/orders/" + order, {method: "POST", headers: {"X-Runnel-Token": token}});
+  by("order-answer").textContent = answer.ok ? "" : (await answer.text()).trim();
+  return answer.ok;
+}
+
+async function takeTrace() {
+  if (!await give("trace?seconds=2")) return;
+  by("order-answer").textContent = "Tracing for two seconds.";
+  for (;;) {
+    await new Promise(done => setTimeout(done, 250));
+    const answer = await fetch("/trace");
+    if (answer.status === 204) continue;
+    by("order-answer").textContent = answer.ok ? "The trace is there." : (await answer.text()).trim();
+    for (const id of ["trace-file", "perfetto"]) by(id).hidden = !answer.ok;
+    return;
+  }
+}
+
+// Perfetto answers a ping when it is ready to be given a trace.
+async function openInPerfetto() {
+  const there = "https://ui.perfetto.dev", view = open(there), trace = await (await fetch("/trace")).arrayBuffer();
+  if (!view) return;
+  const ping = setInterval(() => view.postMessage("PING", there), 100);
+  addEventListener("message", function ready(event) {
+    if (event.origin !== there || event.data !== "PONG") return;
+    clearInterval(ping);
+    removeEventListener("message", ready);
+    view.postMessage({perfetto: {buffer: trace, title: document.title}}, there);
+  });
+}
+
+const orders = {pause: () => give(by("pause").dataset.order), drain: () => give("drain?name=" + encodeURIComponent(by("drained").value)),
+                trace: takeTrace, perfetto: openInPerfetto};
+for (const [id, carryOut] of Object.entries(orders))
+  by(id).addEventListener("click", () => carryOut().catch(error => { by("order-answer").textContent = "Central does not answer."; }));
+
 // ---- where the state comes from: a report has it inside, else central is asked every second
 let last = null, lastAt = 0;
 function show(state) {
   last = state;
-  for (const part of [showHead, showWaiting, showMap, showCurves, showTime, showWorkers, showLinks, showPlan, showEvents]) part(state);
+  for (const part of [showHead, showWaiting, showMap, showCurves, showTime, showWorkers, showLinks, showPlan, showEvents, showOrders]) part(state);
 }
 
 function showStale(error) {

@@ -61,7 +61,8 @@ double SecondsPerByte(const PlanBandwidth::Link& link) {
 }  // namespace
 
 PeriodParts TakeApart(const BarrierReport& report, const PeriodComparison& comparison,
-                      const MeasuredCluster& measured, const PredictPeriodFn& predict) {
+                      const MeasuredCluster& measured, const PredictPeriodFn& predict,
+                      const std::vector<OtherWay>& others) {
   PeriodParts parts;
   const double all = comparison.measured_seconds;
   const double explained = std::min(all, predict(measured));
@@ -77,11 +78,13 @@ PeriodParts TakeApart(const BarrierReport& report, const PeriodComparison& compa
   parts.links_seconds = explained - without_links;
   parts.other_seconds = all - explained;
 
-  const auto consider = [&](std::string what, const MeasuredCluster& changed) {
-    const double seconds = predict(changed);
+  const auto add = [&](std::string what, double seconds) {
     const double saved = explained - seconds;
     if (seconds > 0 && saved >= kWorthSaying * all)
       parts.helps.push_back({std::move(what), all - saved});
+  };
+  const auto consider = [&](std::string what, const MeasuredCluster& changed) {
+    add(std::move(what), predict(changed));
   };
   for (const size_t i : slow_stages) {
     consider(absl::StrCat(NameOf(report, device(i)), " twice as fast, or with half of its layers"),
@@ -95,6 +98,7 @@ PeriodParts TakeApart(const BarrierReport& report, const PeriodComparison& compa
         absl::StrCat("a faster link between ", NameOf(report, from), " and ", NameOf(report, to)),
         WithFreeLink(measured, from, to));
   }
+  for (const OtherWay& other : others) add(other.what, other.seconds);
   std::stable_sort(parts.helps.begin(), parts.helps.end(),
                    [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
   return parts;

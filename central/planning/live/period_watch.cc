@@ -6,13 +6,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "central/planning/live/period_parts.h"
+#include "absl/strings/str_join.h"
+#include "partition/policy.h"
 
 namespace runnel {
 namespace {
 
 // Neither a stage's computation nor a link's rate explains it: nothing that anybody could act on.
 constexpr size_t kUnexplained = 1;
+
+// A search on central's loop: of few stages only, where it takes no time to speak of.
+constexpr size_t kMostSearchedStages = 8;
+
+bool IsSameCut(const Plan& a, const Plan& b) {
+  return std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
+                    [](const StagePlan& one, const StagePlan& other) {
+                      return one.seats == other.seats && one.last_layer == other.last_layer;
+                    });
+}
 
 std::string MbpsText(LinkRate rate) {
   return rate.is_set() ? absl::StrFormat("%.3g Mbps", rate.mbps()) : std::string("full speed");
@@ -78,9 +89,11 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
   const double off = comparison_.measured_seconds / comparison_.predicted_seconds - 1;
   Cause cause = std::abs(off) > kAlike ? FindCause(report, made_from, rates) : Cause();
   comparison_.cause = std::move(cause.text);
-  comparison_.parts =
-      TakeApart(report, comparison_, AsMeasured(report, made_from, rates),
-                [&](const MeasuredCluster& cluster) { return Predict(report.plan, cluster); });
+  const MeasuredCluster as_measured = AsMeasured(report, made_from, rates);
+  comparison_.parts = TakeApart(
+      report, comparison_, as_measured,
+      [&](const MeasuredCluster& cluster) { return Predict(report.plan, cluster); },
+      OtherWays(report, as_measured));
   // One cause is reported once, whatever its figures are at later reports.
   if (std::exchange(said_, cause.term) == cause.term || cause.term == 0) return;
   // Nobody can do anything about a run that is faster than its prediction, nor about a cause that is
@@ -98,6 +111,7 @@ std::optional<std::vector<StagePace::Figures>> PeriodWatch::StageFigures(
   if (report.plan.generation != generation_ || paces_.size() != report.stages.size()) {
     generation_ = report.plan.generation;
     paces_.assign(report.stages.size(), StagePace(report.first_sequence.value()));
+    searched_ = {};
     said_ = 0;
   }
   std::vector<StagePace::Figures> figures;
@@ -113,6 +127,72 @@ std::optional<std::vector<StagePace::Figures>> PeriodWatch::StageFigures(
 
 double PeriodWatch::Predict(const Plan& plan, const MeasuredCluster& cluster) const {
   return maker_->SecondsBetweenBarriers(plan, cluster, micro_batches_).value_or(0);
+}
+
+const std::vector<OtherWay>& PeriodWatch::OtherWays(const BarrierReport& report,
+                                                    const MeasuredCluster& measured) {
+  const double now = comparison_.measured_seconds;
+  if (std::abs(now - searched_.measured_seconds) <= kWorthSaying * now) return searched_.ways;
+  searched_ = {now, {}};
+  if (const auto more = MoreMicroBatches(report, measured)) searched_.ways.push_back(*more);
+  if (report.stages.size() > kMostSearchedStages) return searched_.ways;
+  std::optional<OtherWay> cut = OtherCut(report, measured, /*has_memory=*/false);
+  std::optional<OtherWay> room;
+  const bool is_limited =
+      std::any_of(measured.memory.begin(), measured.memory.end(),
+                  [](const DeviceMemory& device) { return device.may_take_bytes > 0; });
+  if (is_limited) room = OtherCut(report, measured, /*has_memory=*/true);
+  // What another cut alone brings needs no memory.
+  if (room && cut && room->seconds > (1 - kWorthSaying) * cut->seconds) room.reset();
+  for (const std::optional<OtherWay>& way : {cut, room}) {
+    if (way.has_value()) searched_.ways.push_back(*way);
+  }
+  return searched_.ways;
+}
+
+// By the policy that looks for the fastest plan, on the plan's own devices.
+std::optional<OtherWay> PeriodWatch::OtherCut(const BarrierReport& report,
+                                              const MeasuredCluster& measured,
+                                              bool has_memory) const {
+  const absl::StatusOr<const PolicyRow*> policy = FindPolicy("runnel");
+  if (!policy.ok()) return std::nullopt;
+  PlanningInputs inputs = maker_->inputs();
+  inputs.policy = *policy;
+  inputs.caps.clear();
+  MeasuredCluster cluster = measured;
+  if (has_memory) cluster.memory.clear();
+  const PlanMaker maker(std::move(inputs));
+  const std::vector<int> devices = report.plan.sole_devices();
+  const absl::StatusOr<Plan> plan = maker.MakePlan(devices, cluster);
+  if (!plan.ok() || IsSameCut(*plan, report.plan)) return std::nullopt;
+  const std::string stages =
+      absl::StrJoin(plan->stages, ", ", [&](std::string* out, const StagePlan& stage) {
+        absl::StrAppend(out, OfSoleDevice(stage, report.devices).name, " ", stage.first_layer,
+                        " to ", stage.last_layer);
+      });
+  const bool moves = maker_->inputs().replan.layers_move;
+  return OtherWay{absl::StrCat(has_memory ? "more memory, for other layers (" : "other layers (",
+                               stages, ")", moves || has_memory ? "" : ": --policy runnel"),
+                  maker.SecondsBetweenBarriers(*plan, cluster, micro_batches_).value_or(0)};
+}
+
+// A layer is taken to need half of its time for half of the samples: small ones need more.
+std::optional<OtherWay> PeriodWatch::MoreMicroBatches(const BarrierReport& report,
+                                                      const MeasuredCluster& measured) const {
+  PlanningInputs inputs = maker_->inputs();
+  if (!report.plan.drains_each_step || report.plan.stages.size() < 2 ||
+      inputs.micro_batch_size < 2) {
+    return std::nullopt;
+  }
+  inputs.micro_batches *= 2;
+  inputs.micro_batch_size = (inputs.micro_batch_size + 1) / 2;
+  std::string what = absl::StrCat("--micro-batches ", inputs.micro_batches);
+  MeasuredCluster cluster = measured;
+  for (DeviceTimes& times : cluster.times) times = times.Scaled(0.5);
+  const PlanMaker maker(std::move(inputs));
+  return OtherWay{
+      std::move(what),
+      2 * maker.SecondsBetweenBarriers(report.plan, cluster, 2 * micro_batches_).value_or(0)};
 }
 
 // Puts each measured figure alone in place of the predicted one: which one brings the prediction

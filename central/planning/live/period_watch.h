@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "central/planning/barrier_report.h"
+#include "central/planning/live/period_parts.h"
 #include "central/planning/measured/measured_cluster.h"
 #include "central/planning/measured/stage_pace.h"
 #include "central/planning/plan_maker.h"
@@ -53,12 +54,25 @@ class PeriodWatch {
   MeasuredCluster AsMeasured(const BarrierReport& report, const MeasuredCluster& made_from,
                              const LinkRates& rates) const;
   double Predict(const Plan& plan, const MeasuredCluster& cluster) const;
+  // Other cuts, more memory, more micro-batches; searched for again where the measured time has
+  // changed.
+  const std::vector<OtherWay>& OtherWays(const BarrierReport& report,
+                                         const MeasuredCluster& measured);
+  std::optional<OtherWay> OtherCut(const BarrierReport& report, const MeasuredCluster& measured,
+                                   bool has_memory) const;
+  std::optional<OtherWay> MoreMicroBatches(const BarrierReport& report,
+                                           const MeasuredCluster& measured) const;
 
   const PlanMaker* maker_;
   Generation generation_;         // generation of the plan that paces_ is about
   std::vector<StagePace> paces_;  // by stage
   int64_t micro_batches_ = 0;     // micro-batches of the last report
   PeriodComparison comparison_;
+  struct Searched {
+    double measured_seconds = 0;  // of the report for which these were searched
+    std::vector<OtherWay> ways = {};
+  };
+  Searched searched_;
   size_t said_ = 0;     // the term of the last report's cause
   std::string remark_;  // to be said
 };

@@ -18,6 +18,7 @@
 //   Replication   has stages keep their states of a barrier among themselves, while they train
 //   Recovery      brings training back after losses of workers
 //   ProgramLists  lists the instructions of a plan that is only shown
+//   Traces        what all devices do within a window
 //
 // At a barrier, in this order: evaluation, DryRuns, TrainingRules (what it proposes is journalled and goes
 // out with the next grant), check-point, Planner (keep, measure first, or move).
@@ -57,6 +58,7 @@
 #include "central/run/machines/losses/standstill.h"
 #include "central/run/machines/measuring/dry_runs.h"
 #include "central/run/machines/measuring/measuring.h"
+#include "central/run/machines/measuring/traces.h"
 #include "central/run/machines/move.h"
 #include "central/run/machines/program_lists.h"
 #include "central/run/machines/roster.h"
@@ -142,6 +144,13 @@ class Coordinator {
   absl::Status Drain(const std::string& name);
   // true: training stands from the next barrier on. false: it goes on.
   void Pause(bool paused);
+  // Errors as those of Traces.
+  absl::Status BeginTrace(int64_t now_ns, int64_t window_ns) {
+    return traces_.Begin(now_ns, window_ns, step(), active_, roster_, effects_);
+  }
+  absl::StatusOr<std::optional<RunTrace>> TakeTrace(int64_t now_ns) const {
+    return traces_.Take(now_ns);
+  }
 
   RunEffects TakeEffects();
 
@@ -217,9 +226,13 @@ class Coordinator {
   void Handle(int, const WorkerHello&) {}
   void Handle(int device, const Heartbeat& heartbeat) {
     detector_.AddHeartbeat(roster_.device(device).connection, heartbeat);
+    traces_.AddHeartbeat(roster_.device(device).connection, heartbeat);
   }
   void Handle(int device, const Replicated& replicated);
   void Handle(int device, const ProgramReport& report);
+  void Handle(int device, const TraceReport& report) {
+    traces_.Add(device, roster_.device(device).connection, report);
+  }
 
   // ---- what machines are shown
   std::vector<DeviceFacts> Facts() const;
@@ -325,6 +338,7 @@ class Coordinator {
   Recovery recovery_;
   ProgramLists program_lists_;
   DryRuns dry_runs_;
+  Traces traces_;
   ActivePlan active_;
   RunCourse course_;
 };

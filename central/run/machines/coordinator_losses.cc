@@ -89,6 +89,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   // Until it has a plan, a recovery counts on the copies of all that were there when it began.
   const bool is_counted_on = recovery_.waiting() && HasCopies(Replicas(), *device);
   replication_.Lose(*device);
+  traces_.Forget(connection);
   const bool is_measured = measuring_.Skip(*device, roster_, effects_);
   const std::string& name = roster_.name(*device);
   if (roster_.device(*device).released && !is_counted_on && !IsNeeded(*device)) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "proto/base/figures/class_counts.h"
+#include "proto/base/figures/span.h"
 #include "proto/base/figures/telemetry.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
@@ -35,7 +36,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 25;
+inline constexpr int32_t kProtocolVersion = 26;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -119,6 +120,7 @@ struct Heartbeat {
   WorkerPhase phase = WorkerPhase::kIdle;
   int64_t progress = 0;    // in this phase; does not fall while the phase lasts
   int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
+  int64_t clock_ns = 0;    // when it was sent, by the worker's monotonic clock; 0: not known
 };
 
 // Answer to ProfileRequest, by range as asked: seconds of forward, backward and update.
@@ -256,11 +258,17 @@ struct ProcessorList {
   std::vector<ProcessorFacts> processors;  // at most kMaxProcessorFacts
 };
 
+// Answer to TraceRequest, when the window is over.
+struct TraceReport {
+  std::vector<Span> spans;  // at most kMaxSpans, as they ended
+  int64_t left_out = 0;     // that ended after so many
+};
+
 using WorkerMessage =
     std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
                  Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
                  ProfileProgress, WayMeasured, ProbePiece, Leaving, Heartbeat, Replicated,
-                 ProgramReport, ProcessorList, DryRunDone>;
+                 ProgramReport, ProcessorList, DryRunDone, TraceReport>;
 
 // ---- central -> worker
 
@@ -426,9 +434,15 @@ struct ProgramRequest {
 // waits for the next run if nobody told it to end.
 struct Release {};
 
+// The worker notes from now on, for so long, what its lanes do. Training goes on.
+struct TraceRequest {
+  int64_t window_ns = 0;  // above 0, at most kMaxTraceNs
+};
+
 using CentralMessage =
     std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
                  EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan, ProbePiece,
-                 Replicate, CommitReplicas, RelayWanted, ProgramRequest, Awaiting, DryRunRequest>;
+                 Replicate, CommitReplicas, RelayWanted, ProgramRequest, Awaiting, DryRunRequest,
+                 TraceRequest>;
 
 }  // namespace runnel

@@ -21,13 +21,14 @@ constexpr const char* kFromWorker[] = {
     "hello",           "profile_report",   "stage_ready",    "barrier_reached", "snapshot",
     "evaluation_done", "telemetry",        "stage_failed",   "layers_fetched",  "stage_prepared",
     "profile_failed",  "profile_progress", "way_measured",   "probe_piece",     "leaving",
-    "heartbeat",       "replicated",       "program_report", "processor_list",  "dry_run_done"};
+    "heartbeat",       "replicated",       "program_report", "processor_list",  "dry_run_done",
+    "trace_report"};
 static_assert(std::size(kFromWorker) == std::variant_size_v<WorkerMessage>);
 constexpr const char* kFromCentral[] = {
     "welcome",          "refused",          "profile_request", "prepare_stage",   "run_until",
     "snapshot_request", "evaluate_request", "release",         "fetch_layers",    "commit_plan",
     "abort_plan",       "probe_piece",      "replicate",       "commit_replicas", "relay_wanted",
-    "program_request",  "awaiting",         "dry_run_request"};
+    "program_request",  "awaiting",         "dry_run_request", "trace_request"};
 static_assert(std::size(kFromCentral) == std::variant_size_v<CentralMessage>);
 
 // ---- what the fields of a message owe each other, one overload a message

@@ -126,7 +126,7 @@ void ListFields(auto& list, WayMeasured& way) {
 }
 
 void ListFields(auto& list, Heartbeat& heartbeat) {
-  list("phase", heartbeat.phase)("progress", heartbeat.progress);
+  list("phase", heartbeat.phase)("progress", heartbeat.progress)("clock_ns", heartbeat.clock_ns);
 }
 
 void ListFields(auto& list, StageReady& ready) { list("generation", ready.generation); }
@@ -189,6 +189,15 @@ void ListFields(auto& list, ProgramReport& report) {
   list("samples", listing.samples)("processors", listing.processors)("lines", listing.lines);
   listing.first_layer = layers.first_layer;
   listing.last_layer = layers.last_layer;
+}
+
+void ListFields(auto& list, Span& span) {
+  list("kind", span.kind)("micro_batch", span.micro_batch);
+  list("begin_ns", span.begin_ns)("took_ns", span.took_ns);
+}
+
+void ListFields(auto& list, TraceReport& report) {
+  list("spans", report.spans)("left_out", report.left_out);
 }
 
 // ---- central -> worker
@@ -265,6 +274,8 @@ void ListFields(auto& list, CommitReplicas& commit) { list("id", commit.id); }
 void ListFields(auto& list, RelayWanted& wanted) {
   list("ticket", wanted.ticket)("from", wanted.from);
 }
+
+void ListFields(auto& list, TraceRequest& request) { list("window_ns", request.window_ns); }
 
 void ListFields(auto& list, ProgramRequest& request) {
   list("generation", request.generation)("model", request.model)("recipe", request.recipe);

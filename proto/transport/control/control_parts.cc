@@ -39,6 +39,7 @@ size_t MostBytes(const proto::FromWorker& message) {
     case proto::FromWorker::kProfileReport:
       return size_t{64} << 10;
     case proto::FromWorker::kProgramReport:
+    case proto::FromWorker::kTraceReport:
       return size_t{1} << 20;
     case proto::FromWorker::kProbePiece:
       return (size_t{64} << 10) + 64;

@@ -47,6 +47,10 @@ struct MemberCalls {
   // Leaves the port to a run that begins, and comes back when it is over. Unavailable: this central
   // does not wait for one.
   std::function<absl::Status()> give_way = nullptr;
+  // Above 0: all devices note from now on what they do, for so long; FailedPrecondition: they are
+  // at it already, or have no stages yet. 0: the last trace, as central/display/chrome_trace.h
+  // says; empty while it is under way, NotFound: none was begun.
+  std::function<absl::StatusOr<std::string>(int64_t window_ms)> trace = nullptr;
 };
 
 }  // namespace runnel

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "central/display/admin_page.h"
@@ -51,6 +53,9 @@ std::string Get(int port, const std::string& path) {
 
 struct Running {
   std::atomic<bool> ready = false, alive = true;
+  std::vector<std::string> carried_out;  // orders
+  bool is_tracing = true;
+  std::string trace;  // nothing yet; the next question's answer is {}
   std::unique_ptr<AdminServer> server;
 
   Running() {
@@ -59,6 +64,19 @@ struct Running {
     callbacks.state_json = [] { return std::string("{\"step\":7}"); };
     callbacks.ready = [this] { return ready.load(); };
     callbacks.alive = [this] { return alive.load(); };
+    callbacks.orders.drain = [this](const std::string& name) {
+      carried_out.push_back("drain " + name);
+      return name == "nobody" ? absl::NotFoundError("no worker named nobody") : absl::OkStatus();
+    };
+    callbacks.orders.pause = [this](bool paused) {
+      carried_out.push_back(paused ? "pause" : "continue");
+      return absl::OkStatus();
+    };
+    callbacks.orders.trace = [this](int64_t window_ms) -> absl::StatusOr<std::string> {
+      if (window_ms > 0) carried_out.push_back(absl::StrCat("trace ", window_ms));
+      if (!is_tracing) return absl::NotFoundError("no trace was begun");
+      return std::exchange(trace, "{}");
+    };
     auto started = AdminServer::Start(0, callbacks);
     EXPECT_TRUE(started.ok()) << started.status();
     if (started.ok()) server = *std::move(started);
@@ -93,6 +111,11 @@ TEST(AdminPage, KnowsNoOtherHost) {
   const size_t at = page.find(vocabulary);
   ASSERT_NE(at, page.npos);
   page.erase(at, vocabulary.size());
+  // Opened in a window of its own when the user asks for it.
+  const std::string perfetto = "https://ui.perfetto.dev";
+  const size_t opened = page.find(perfetto);
+  ASSERT_NE(opened, page.npos);
+  page.erase(opened, perfetto.size());
   EXPECT_THAT(page, Not(HasSubstr("://")));
   EXPECT_THAT(page, Not(HasSubstr("src=")));
   EXPECT_THAT(page, Not(HasSubstr("import ")));
@@ -112,6 +135,41 @@ TEST(AdminServer, KnowsItsReader) {
   EXPECT_FALSE(running.server->has_reader()) << "a page asks for /state";
   Get(running.server->port(), "/state");
   EXPECT_TRUE(running.server->has_reader());
+}
+
+std::string Post(const Running& running, const std::string& path, const std::string& token) {
+  return Ask(running.server->port(),
+             absl::StrCat("POST ", path, " HTTP/1.1\r\nHost: localhost\r\nX-Runnel-Token: ", token,
+                          "\r\nContent-Length: 0\r\n\r\n"));
+}
+
+TEST(AdminServer, TakesOrdersOfWhoHasTheToken) {
+  Running running;
+  const std::string& token = running.server->token();
+  EXPECT_EQ(token.size(), 32u);
+  for (const std::string& wrong : {std::string(), std::string("guess"), std::string(32, '0')}) {
+    EXPECT_THAT(Post(running, "/orders/pause", wrong), StartsWith("HTTP/1.1 403"));
+  }
+  EXPECT_THAT(Get(running.server->port(), "/orders/pause"), StartsWith("HTTP/1.1 404"));
+  EXPECT_TRUE(running.carried_out.empty());
+  for (const char* path : {"/orders/pause", "/orders/continue", "/orders/drain?name=pi-1",
+                           "/orders/trace?seconds=0.5"})
+    EXPECT_THAT(Post(running, path, token), StartsWith("HTTP/1.1 204")) << path;
+  EXPECT_THAT(running.carried_out,
+              ::testing::ElementsAre("pause", "continue", "drain pi-1", "trace 500"));
+  EXPECT_THAT(Post(running, "/orders/drain?name=nobody", token), StartsWith("HTTP/1.1 404"));
+  for (const char* path : {"/orders/drain?name=../x", "/orders/drain", "/orders/trace",
+                           "/orders/trace?seconds=61", "/orders/trace?seconds=nan"})
+    EXPECT_THAT(Post(running, path, token), StartsWith("HTTP/1.1 400")) << path;
+}
+
+TEST(AdminServer, HandsTheLastTraceOut) {
+  Running running;
+  running.is_tracing = false;
+  EXPECT_THAT(Get(running.server->port(), "/trace"), StartsWith("HTTP/1.1 404"));
+  running.is_tracing = true;
+  EXPECT_THAT(Get(running.server->port(), "/trace"), StartsWith("HTTP/1.1 204"));
+  EXPECT_THAT(Get(running.server->port(), "/trace"), HasSubstr("\r\n\r\n{}"));
 }
 
 TEST(AdminServer, ReadyOnceTrainingHasBegun) {

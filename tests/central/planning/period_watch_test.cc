@@ -2,6 +2,9 @@
 
 #include "central/planning/live/period_watch.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "central/planning/live/period_parts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -151,6 +154,45 @@ TEST_F(PeriodWatchTest, ASlowLinkWouldHelp) {
   EXPECT_GT(parts.links_seconds, 0.5 * watch_.comparison().measured_seconds);
   ASSERT_FALSE(parts.helps.empty());
   EXPECT_EQ(parts.helps[0].what, "a faster link between local and pi-1");
+}
+
+TEST_F(PeriodWatchTest, ABadCutIsNamedAndTheBestOneHasNothingToName) {
+  devices_[0].name = "local";
+  devices_[1].name = "pi-1";
+  Report(Predicted(), {1, 1});
+  const auto has =
+      testing::Contains(testing::Field(&PeriodParts::Help::what, HasSubstr("other layers (")));
+  EXPECT_THAT(watch_.comparison().parts.helps, testing::Not(has));
+  plan_.stages[0].last_layer = 0;
+  plan_.stages[1].first_layer = 1;
+  plan_.generation = Generation(2);
+  stages_ = {{plan_.stages[0], "", {}}, {plan_.stages[1], "", {}}};
+  Report(Predicted(), {1, 1});
+  const std::vector<PeriodParts::Help>& helps = watch_.comparison().parts.helps;
+  ASSERT_THAT(helps, has);
+  const auto help = std::find_if(helps.begin(), helps.end(), [](const PeriodParts::Help& one) {
+    return one.what == "other layers (local 0 to 2, pi-1 3 to 5): --policy runnel";
+  });
+  ASSERT_NE(help, helps.end()) << helps.front().what;
+  EXPECT_LT(help->seconds, 0.75 * watch_.comparison().measured_seconds);
+}
+
+TEST_F(PeriodWatchTest, TooFewMicroBatchesAreNamed) {
+  PlanningInputs inputs = Inputs();
+  inputs.schedule = FindSchedule("sync_1f1b").value();
+  inputs.micro_batches = 2;
+  inputs.micro_batch_size = 8;
+  const PlanMaker maker(inputs);
+  PeriodWatch watch(&maker);
+  std::swap(watch, watch_);
+  plan_ = maker.MakePlan({0, 1}, made_from_).value();
+  plan_.generation = Generation(1);
+  stages_.clear();
+  for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
+  Report(maker.SecondsBetweenBarriers(plan_, made_from_, kMicroBatches).value(), {1, 1});
+  EXPECT_THAT(watch_.comparison().parts.helps,
+              testing::Contains(testing::Field(&PeriodParts::Help::what, "--micro-batches 4")));
+  EXPECT_GT(watch_.comparison().parts.schedule_seconds, 0);
 }
 
 TEST_F(PeriodWatchTest, WhatNoFigureExplainsIsWaiting) {

@@ -20,6 +20,8 @@
 namespace runnel {
 namespace {
 
+constexpr int kMaxReplyBytes = 64 << 20;  // traces
+
 // Shared by all calls of one operator.
 class Calls {
  public:
@@ -77,6 +79,13 @@ class Calls {
     RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::Status, proto::StatusRequest(), reply));
     return reply.state_json();
   }
+  absl::StatusOr<std::string> Trace(int64_t window_ms) {
+    proto::MembersTraceRequest request;
+    request.set_window_ms(window_ms);
+    proto::MembersTraceReply reply;
+    RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::Trace, request, reply));
+    return reply.trace_json();
+  }
   absl::Status GiveWay() {
     proto::GiveWayReply reply;
     return Call(&proto::Members::Stub::GiveWay, proto::GiveWayRequest(), reply);
@@ -104,6 +113,7 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kMaxReplyBytes);
   const auto credentials = ChannelCredentials(security, CentralSubject(), arguments);
   std::string secret;
   if (!security.encrypts())
@@ -114,7 +124,9 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
   return MemberCalls{[calls] { return calls->List(); },
                      [calls](const std::string& name) { return calls->Drain(name); },
                      [calls](bool paused) { return calls->Pause(paused); },
-                     [calls] { return calls->Status(); }, [calls] { return calls->GiveWay(); }};
+                     [calls] { return calls->Status(); },
+                     [calls] { return calls->GiveWay(); },
+                     [calls](int64_t window_ms) { return calls->Trace(window_ms); }};
 }
 
 }  // namespace runnel

@@ -12,9 +12,10 @@ namespace {
 absl::Status NoRun() { return absl::UnavailableError("this central takes no such orders"); }
 
 class MembersService final
-    : public proto::Members::WithCallbackMethod_List<proto::Members::WithCallbackMethod_Drain<
-          proto::Members::WithCallbackMethod_Pause<proto::Members::WithCallbackMethod_Status<
-              proto::Members::WithCallbackMethod_GiveWay<proto::Members::Service>>>>> {
+    : public proto::Members::WithCallbackMethod_List<
+          proto::Members::WithCallbackMethod_Drain<proto::Members::WithCallbackMethod_Pause<
+              proto::Members::WithCallbackMethod_Status<proto::Members::WithCallbackMethod_GiveWay<
+                  proto::Members::WithCallbackMethod_Trace<proto::Members::Service>>>>>> {
  public:
   explicit MembersService(Streams* streams) : streams_(streams) {}
 
@@ -57,6 +58,17 @@ class MembersService final
                                     const proto::GiveWayRequest*, proto::GiveWayReply*) override {
     return Answer(context,
                   [&] { return calls().give_way == nullptr ? NoRun() : calls().give_way(); });
+  }
+
+  grpc::ServerUnaryReactor* Trace(grpc::CallbackServerContext* context,
+                                  const proto::MembersTraceRequest* request,
+                                  proto::MembersTraceReply* reply) override {
+    return Answer(context, [&] {
+      if (calls().trace == nullptr) return NoRun();
+      absl::StatusOr<std::string> trace = calls().trace(request->window_ms());
+      if (trace.ok()) reply->set_trace_json(*std::move(trace));
+      return trace.status();
+    });
   }
 
  private:
