@@ -15,6 +15,7 @@ namespace runnel {
 namespace {
 
 constexpr size_t kMapColumns = 60;
+constexpr double kUneven = 1.5;  // a stage's share of computing beside the mean of the others
 constexpr size_t kEvents = 5;
 
 // Peers chose some of these texts: as they are they may not reach a terminal. Quotes may.
@@ -163,11 +164,43 @@ std::string HelpsText(const Json& helps, double all_ms) {
   return text;
 }
 
+// Of a run whose devices were not measured: what its stages do with their time.
+std::string SharesText(const Json& state) {
+  std::string text;
+  double all = 0, most = 0;
+  std::string busiest;
+  const Json& stages = state.at("stages");
+  for (const Json& stage : stages) {
+    const double busy = stage.value("busy_share", 0.0);
+    absl::StrAppendFormat(&text, "\n  %s: computes %.0f %% of the time, waits %.0f %%",
+                          Text(stage, "device"), 100 * busy, 100 * stage.value("wait_share", 0.0));
+    all += busy;
+    if (busy <= most) continue;
+    most = busy;
+    busiest = Text(stage, "device");
+  }
+  if (all <= 0) return "";
+  const double others =
+      stages.size() > 1 ? (all - most) / static_cast<double>(stages.size() - 1) : most;
+  if (most >= kUneven * others) {
+    absl::StrAppend(&text, "\n", busiest,
+                    " computes much longer than the others: other layers there would help; "
+                    "--policy runnel measures the devices and cuts by that");
+  } else {
+    absl::StrAppend(&text,
+                    "\nnothing stands out; what one change would bring is known where "
+                    "devices are measured (--policy runnel)");
+  }
+  return absl::StrCat("the stages, whose devices were not measured:", text);
+}
+
 std::string WhyOf(const Json& state) {
   if (!state.contains("parts")) {
-    return absl::StrCat(Text(state, "phase"),
-                        ": nothing is known yet; the first answer comes some barriers after "
-                        "training has begun, if devices were measured (--policy)");
+    const std::string shares = SharesText(state);
+    return shares.empty() ? absl::StrCat(Text(state, "phase"),
+                                         ": nothing is known yet; the first answer comes some "
+                                         "barriers after training has begun")
+                          : shares;
   }
   const Json& parts = state.at("parts");
   const double all_ms = state.at("micro_batch_ms").get<double>();

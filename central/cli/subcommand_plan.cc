@@ -32,8 +32,9 @@ Subcommand AddPlan(const Command& program) {
   AddRunFlags(app, flags->run);
   app.Footer(kPlanExamples);
   app.Add("--what-if", flags->what_if,
-          "also the plan for a change that is not made: leave:NAME (a device leaves), mbps:X "
-          "(all links), link:NAME,NAME:X (one link)");
+          "also the plan for a change that is not made: leave:NAME (a device leaves), "
+          "add:NAME=DEVICE or add:NAME=FILE.profile (one more, as fast as that), mbps:X (all "
+          "links), link:NAME,NAME:X (one link)");
   app.AddSwitch(
       "--program", flags->program,
       "also each stage's instructions, as its worker lists them: instruction, processor, cost, "

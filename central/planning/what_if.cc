@@ -1,15 +1,20 @@
 #include "central/planning/what_if.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "central/planning/plan_maker.h"
+#include "predictor/run/run_predictor.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/worker_name.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -19,7 +24,9 @@ constexpr double kAlike = 0.01;
 
 absl::Status Wrong(const std::string& text, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("--what-if ", text, ": ", what,
-                                                 "; give leave:NAME, mbps:X or link:NAME,NAME:X"));
+                                                 "; give leave:NAME, add:NAME=DEVICE, "
+                                                 "add:NAME=FILE.profile, mbps:X or "
+                                                 "link:NAME,NAME:X"));
 }
 
 absl::StatusOr<int> Find(const std::string& text, const std::vector<JournalDevice>& devices,
@@ -60,6 +67,55 @@ absl::StatusOr<MeasuredCluster> ClusterOf(const PlanningInputs& inputs,
   return cluster;
 }
 
+absl::Status InFile(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
+
+// Of the run's model and micro-batch on the configuration that the file describes.
+absl::StatusOr<DeviceTimes> TimesOf(const std::string& path, const PlanningInputs& inputs) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::string text,
+                          ReadWholeFile(path, static_cast<int64_t>(kMaxProfileBytes)));
+  absl::StatusOr<DeviceProfile> profile = ParseProfile(text);
+  if (!profile.ok()) return InFile(path, profile.status());
+  absl::StatusOr<std::vector<KnownDevice>> known = KnownDevices({&*profile, 1}, inputs.model);
+  if (!known.ok()) return InFile(path, known.status());
+  if (known->empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": has no times of ", inputs.model.name,
+                     "; runnel-lab profile measures them, add:NAME=DEVICE needs none"));
+  }
+  const KnownDevice& device = known->front();
+  std::vector<double> seconds;
+  for (int layer = 0; layer < inputs.model.layer_count(); ++layer)
+    seconds.push_back(device.Seconds({layer, layer}));
+  return DeviceTimes::ByLayer(std::move(seconds))
+      .Scaled(static_cast<double>(inputs.micro_batch_size) / static_cast<double>(device.batch()));
+}
+
+// One more device at the end of the list.
+absl::Status Add(const Assumption::Added& added, const PlanningInputs& inputs,
+                 MeasuredCluster& cluster) {
+  const auto like = static_cast<size_t>(added.like);
+  DeviceTimes times = cluster.times[like];
+  if (!added.profile.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(times, TimesOf(added.profile, inputs));
+  }
+  cluster.times.push_back(std::move(times));
+  cluster.processor_shares.push_back(cluster.processor_shares[like]);
+  cluster.costs.push_back(cluster.costs[like]);
+  cluster.on_host.push_back(cluster.on_host[like]);
+  LinkRates& rates = cluster.rates;
+  if (rates.empty()) return absl::OkStatus();
+  // Between the two of a kind: as from the one to whom both reach, central's host.
+  for (std::vector<WayFigures>& row : rates) row.push_back(row[like]);
+  rates.push_back(rates[like]);
+  if (like == 0) return absl::OkStatus();
+  rates[like].back() = rates[like][0];
+  rates.back()[like] = rates[0][like];
+  rates.back().back() = {};
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
@@ -70,6 +126,23 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
   if (parts.size() == 2 && parts[0] == "leave") {
     RUNNEL_ASSIGN_OR_RETURN(assumption.leaves, Find(text, devices, parts[1]));
     if (assumption.leaves == 0) return Wrong(text, "the first device has the data and stays");
+    return assumption;
+  }
+  if (parts.size() == 2 && parts[0] == "add") {
+    const std::vector<std::string> sides = absl::StrSplit(parts[1], absl::MaxSplits('=', 1));
+    if (sides.size() != 2) return Wrong(text, "says nothing of how fast it is");
+    RUNNEL_RETURN_IF_ERROR(CheckWorkerName("--what-if add", sides[0]));
+    if (std::any_of(devices.begin(), devices.end(),
+                    [&](const JournalDevice& device) { return device.name == sides[0]; })) {
+      return Wrong(text, absl::StrCat("device '", sides[0], "' is there already"));
+    }
+    Assumption::Added added{sides[0], static_cast<int>(devices.size()) - 1};
+    if (absl::EndsWith(sides[1], ".profile")) {
+      added.profile = sides[1];
+    } else {
+      RUNNEL_ASSIGN_OR_RETURN(added.like, Find(text, devices, sides[1]));
+    }
+    assumption.added = std::move(added);
     return assumption;
   }
   if (parts.size() == 2 && parts[0] == "mbps") {
@@ -98,17 +171,20 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
   PlanningInputs assumed = inputs;
   assumed.links.assumed = assumption.links;
   for (AssumedLink& link : assumed.links.assumed) link.rate = link.rate * inputs.links.frame_share;
+  const size_t there = cluster.times.size();
   // Caps that the user gave are for the devices that are there.
-  if (assumption.leaves.has_value()) assumed.caps.clear();
+  if (assumption.leaves.has_value() || assumption.added.has_value()) assumed.caps.clear();
+  MeasuredCluster then = cluster;
+  if (assumption.added.has_value()) RUNNEL_RETURN_IF_ERROR(Add(*assumption.added, inputs, then));
   std::vector<int> devices;
-  for (int i = 0; i < static_cast<int>(cluster.times.size()); ++i) {
+  for (int i = 0; i < static_cast<int>(then.times.size()); ++i) {
     if (i != assumption.leaves) devices.push_back(i);
   }
   const PlanMaker as_it_is(inputs);
   const PlanMaker as_assumed(std::move(assumed));
   RUNNEL_ASSIGN_OR_RETURN(const double now_s, as_it_is.PeriodSeconds(decided.plan, cluster));
-  RUNNEL_ASSIGN_OR_RETURN(const Plan plan, as_assumed.MakePlan(devices, cluster));
-  RUNNEL_ASSIGN_OR_RETURN(const double then_s, as_assumed.PeriodSeconds(plan, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const Plan plan, as_assumed.MakePlan(devices, then));
+  RUNNEL_ASSIGN_OR_RETURN(const double then_s, as_assumed.PeriodSeconds(plan, then));
   const double samples =
       static_cast<double>(inputs.batch_size) / static_cast<double>(inputs.micro_batches);
   std::string line = absl::StrFormat(
@@ -119,12 +195,17 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
                     decided.devices[static_cast<size_t>(*assumption.leaves)].name,
                     " it would be faster: leave it out, or take --policy runnel, which chooses\n");
   }
-  if (!assumption.leaves.has_value()) {
+  if (assumption.added.has_value() && then_s > now_s * (1 - kAlike)) {
+    absl::StrAppend(&line, assumption.added->name, " would bring nothing",
+                    plan.Uses(static_cast<int>(there)) ? "" : ": the plan leaves it out", "\n");
+  }
+  if (!assumption.links.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(const double kept_s, as_assumed.PeriodSeconds(decided.plan, cluster));
     absl::StrAppendFormat(&line, "with the plan as it is: %.4f s a micro-batch\n", kept_s);
   }
   std::vector<std::string> names;
   for (const JournalDevice& device : decided.devices) names.push_back(device.name);
+  if (assumption.added.has_value()) names.push_back(assumption.added->name);
   return absl::StrCat(line, ToString(plan, inputs.model, names));
 }
 

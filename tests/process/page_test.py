@@ -159,7 +159,7 @@ class Page(unittest.TestCase):
         self.assertEqual(json.loads(self.run_.ask("status", "--json").stdout)["model"], "lenet")
         why = self.run_.ask("why")
         self.assertEqual(why.returncode, 0, why.stderr)
-        self.assertIn("nothing is known yet", why.stdout, "policy uniform measures nothing")
+        self.assertIn("whose devices were not measured", why.stdout, "policy uniform measures nothing")
         devices = json.loads(self.run_.ask("devices", "--json").stdout)
         self.assertEqual(len(devices["devices"]), 3)
         metrics = self.run_.get("/metrics")[0]

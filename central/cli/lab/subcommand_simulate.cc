@@ -119,16 +119,16 @@ void PrintCells(const Outcome& outcome, bool show_ours, const CommandContext& co
   for (const ScenarioProfile& profile : outcome.scenario.profiles) {
     context.print(absl::StrFormat("layer times \"%s\": %s", profile.name, profile.about));
   }
-  context.print(absl::StrFormat("%-12s %8s %11s %11s %9s %9s  %s", "method", "Mbps", "s/batch",
-                                "samples/s", "speedup", "bound/t", "plan"));
+  context.print(absl::StrFormat("%-12s %8s %11s %11s %9s %9s %8s  %s", "method", "Mbps", "s/batch",
+                                "samples/s", "speedup", "bound/t", "noise, %", "plan"));
   for (const SimulatedCell& cell : outcome.cells) {
     if (gated && !IsPublished(outcome.scenario, cell.method)) continue;
     const double speedup = gated ? std::nan("") : SpeedupOver(outcome, "ftpipehd", cell);
-    context.print(absl::StrFormat("%-12s %8s %11.4f %11.1f %9s %9.3f  %s", cell.method,
-                                  cell.mbps > 0 ? absl::StrFormat("%g", cell.mbps) : "links",
-                                  cell.seconds_per_batch, cell.samples_per_s,
-                                  std::isnan(speedup) ? "-" : absl::StrFormat("%.2f", speedup),
-                                  cell.efficiency, PlanText(outcome.scenario, cell.plan)));
+    context.print(absl::StrFormat(
+        "%-12s %8s %11.4f %11.1f %9s %9.3f %8.2g  %s", cell.method,
+        cell.mbps > 0 ? absl::StrFormat("%g", cell.mbps) : "links", cell.seconds_per_batch,
+        cell.samples_per_s, std::isnan(speedup) ? "-" : absl::StrFormat("%.2f", speedup),
+        cell.efficiency, 100 * cell.noise, PlanText(outcome.scenario, cell.plan)));
     if (cell.plans_in_turn > 1) {
       context.print(absl::StrFormat("%12s takes turns with %d other plans; times are their mean",
                                     "", cell.plans_in_turn - 1));
@@ -146,6 +146,7 @@ Json CellJson(const Outcome& outcome, const SimulatedCell& cell, bool show_ours)
             {"seconds_per_batch", cell.seconds_per_batch},
             {"samples_per_s", cell.samples_per_s},
             {"efficiency", cell.efficiency},
+            {"added_noise", cell.noise},
             {"busy_share", cell.busy_share},
             {"link_share", cell.link_share}};
   const double speedup = SpeedupOver(outcome, "ftpipehd", cell);

@@ -3,6 +3,7 @@
 #include "central/display/state_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel::status_text_test {
 namespace {
@@ -27,6 +28,22 @@ TEST(WhyText, SaysNothingIsKnownBeforeAMeasurement) {
   ShownRun run = MeasuredRun();
   run.view.period = {};
   EXPECT_THAT(WhyText(StateJson(run)).value(), HasSubstr("training: nothing is known yet"));
+}
+
+// Of a run that measures nothing the shares are known all the same.
+TEST(WhyText, ABadCutShowsWithoutAMeasurement) {
+  Json state = ParseJson(StateJson(MeasuredRun())).value();
+  state.erase("parts");
+  const auto share = [](const char* device, double busy) {
+    return Json{{"device", device}, {"busy_share", busy}, {"wait_share", 0.9 - busy}};
+  };
+  state["stages"] = {share("local", 0.3), share("pi-1", 0.85), share("pi-2", 0.4)};
+  std::string text = WhyText(DumpJson(state)).value();
+  EXPECT_THAT(text, HasSubstr("\n  pi-1: computes 85 % of the time, waits 5 %"));
+  EXPECT_THAT(text, HasSubstr("\npi-1 computes much longer than the others"));
+  state["stages"] = {share("local", 0.7), share("pi-1", 0.85), share("pi-2", 0.6)};
+  text = WhyText(DumpJson(state)).value();
+  EXPECT_THAT(text, HasSubstr("nothing stands out"));
 }
 
 TEST(WhyText, PartsAndWhatHelps) {

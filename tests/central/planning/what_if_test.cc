@@ -2,12 +2,14 @@
 
 #include "central/planning/what_if.h"
 
+#include <fstream>
 #include <string>
 
 #include "central/planning/plan_maker.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "predictor/profiles/profile_file.h"
 
 namespace runnel::what_if_test {
 namespace {
@@ -44,6 +46,43 @@ class WhatIfTest : public ::testing::Test {
   PlanDecided decided_;
   LinkRates rates_;
 };
+
+TEST_F(WhatIfTest, OneMoreDeviceLikeAnother) {
+  const std::string answer = Ask("add:d=b");
+  EXPECT_THAT(answer, StartsWith("what if add:d=b: 0."));
+  EXPECT_THAT(answer, HasSubstr(": d, layers "));
+  EXPECT_THAT(Ask("add:b=c"), HasSubstr("device 'b' is there already"));
+  EXPECT_THAT(Ask("add:d=e"), HasSubstr("device 'e' is not there, there are a, b, c"));
+  EXPECT_THAT(Ask("add:d"), HasSubstr("says nothing of how fast it is"));
+  EXPECT_THAT(Ask("add:../x=b"), HasSubstr("--what-if add"));
+  EXPECT_THAT(Ask("add:d=/nowhere.profile"), HasSubstr("/nowhere.profile"));
+}
+
+// A second one like b is behind a link of its own: at 1 Mbps it brings nothing.
+TEST_F(WhatIfTest, OneMoreBehindASlowLinkBringsNothing) {
+  inputs_.policy = FindPolicy("runnel").value();
+  inputs_.caps.clear();
+  rates_.assign(3, std::vector<WayFigures>(3, {LinkRate::Mbps(1000), 0.0}));
+  for (int i : {0, 1}) rates_[i][2] = rates_[2][i] = {LinkRate::Mbps(0.01), 0.0};
+  EXPECT_THAT(Ask("add:d=c"), HasSubstr("d would bring nothing: the plan leaves it out"));
+  EXPECT_THAT(Ask("add:d=b"), testing::Not(HasSubstr("would bring nothing")));
+}
+
+TEST_F(WhatIfTest, OneMoreByAProfile) {
+  DeviceProfile profile;
+  profile.name = profile.family = "board";
+  profile.batch = 8;
+  for (int layer = 0; layer < 6; ++layer)
+    profile.sub_models.push_back({"lenet", {layer, layer}, 8, 0.002, 0.01, 0, 0});
+  const std::string path = testing::TempDir() + "/what_if_board.profile";
+  std::ofstream(path) << FormatProfile(profile);
+  // Twice the samples take twice the time: as fast as the others.
+  std::string answer = Ask("add:d=" + path), like = Ask("add:d=c");
+  EXPECT_EQ(answer.substr(answer.find(": 0.")), like.substr(like.find(": 0.")));
+  for (SubModelTime& time : profile.sub_models) time.model = "vgg11";
+  std::ofstream(path) << FormatProfile(profile);
+  EXPECT_THAT(Ask("add:d=" + path), HasSubstr("has no times of lenet"));
+}
 
 TEST_F(WhatIfTest, TheSameBandwidthChangesNothing) {
   const std::string answer = Ask("mbps:20");
