@@ -79,12 +79,19 @@ absl::StatusOr<std::string> CurrentRun::Trace(int64_t window_ms) {
   return trainer_->Trace(window_ms);
 }
 
+absl::StatusOr<std::string> CurrentRun::WhatIf(const std::string& assumption) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (trainer_ == nullptr) return NoRun();
+  return trainer_->WhatIf(assumption);
+}
+
 MemberCalls CurrentRun::Calls(std::function<absl::StatusOr<std::string>()> state) {
   return {[this] { return Members(); },
           [this](const std::string& name) { return Drain(name); },
           [this](bool paused) { return Pause(paused); },
           std::move(state),
           [this] { return GiveWay(); },
+          [this](const std::string& assumption) { return WhatIf(assumption); },
           [this](int64_t window_ms) { return Trace(window_ms); }};
 }
 

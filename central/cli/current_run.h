@@ -39,6 +39,7 @@ class CurrentRun {
   absl::Status Pause(bool paused);
   absl::Status GiveWay();
   absl::StatusOr<std::string> Trace(int64_t window_ms);
+  absl::StatusOr<std::string> WhatIf(const std::string& assumption);
 
   std::mutex mutex_;
   Trainer* trainer_ = nullptr;    // guarded by mutex_

@@ -7,10 +7,10 @@ int main(int argc, char** argv) {
   return RunProgram(
       {.name = "runnel-central",
        .about = "Runnel trains one deep network across the devices that you own.",
-       .commands = {AddTrain,     AddServe,   AddPlan,   AddShow,   AddCheck,   AddLearn,
-                    AddPrecision, AddResume,  AddReplay, AddEval,   AddPredict, AddQuantize,
-                    AddExport,    AddInit,    AddToken,  AddRevoke, AddStatus,  AddWhy,
-                    AddTrace,     AddDevices, AddDrain,  AddPause,  AddContinue},
+       .commands = {AddTrain,     AddServe,  AddPlan,    AddShow,   AddCheck,   AddLearn,
+                    AddPrecision, AddResume, AddReplay,  AddEval,   AddPredict, AddQuantize,
+                    AddExport,    AddInit,   AddToken,   AddRevoke, AddStatus,  AddWhy,
+                    AddTrace,     AddWhatIf, AddDevices, AddDrain,  AddPause,   AddContinue},
        .moved = {"simulate", "profile", "predictor-report", "codecs"}},
       argc, argv);
 }

@@ -39,6 +39,7 @@ Subcommand AddToken(const Command& program);
 Subcommand AddRevoke(const Command& program);
 Subcommand AddStatus(const Command& program);
 Subcommand AddWhy(const Command& program);
+Subcommand AddWhatIf(const Command& program);
 Subcommand AddTrace(const Command& program);
 Subcommand AddDevices(const Command& program);
 Subcommand AddDrain(const Command& program);
@@ -46,6 +47,9 @@ Subcommand AddPause(const Command& program);
 Subcommand AddContinue(const Command& program);
 
 // What several commands say about a flag.
+inline constexpr char kAssumptionHelp[] =
+    "leave:NAME (a device leaves), add:NAME=DEVICE or add:NAME=FILE.profile (one more, as fast as "
+    "that), mbps:X (all links), link:NAME,NAME:X (one link)";
 inline constexpr char kSummaryHelp[] = "JSON file with the result; -: standard output";
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-// status, why, trace, devices, drain, pause and continue: questions and orders to a central that trains.
+// status, why, what-if, trace, devices, drain, pause and continue: questions and orders to a central that trains.
 
 #include <algorithm>
 #include <chrono>
@@ -24,6 +24,10 @@ Examples:
     runnel-central status
   what its time goes into, and what would make it faster
     runnel-central why
+  whether it would be faster without a device, with one more, or over faster links
+    runnel-central what-if leave:pi-2
+    runnel-central what-if add:pi-4=pi-2
+    runnel-central what-if mbps:100
   what each device did in two seconds, to look at in Perfetto
     runnel-central trace
   who takes part in it
@@ -184,6 +188,20 @@ Subcommand AddDevices(const Command& program) {
             } else {
               Print(list, context);
             }
+            return absl::OkStatus();
+          }};
+}
+
+Subcommand AddWhatIf(const Command& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  const Command app =
+      AddOrder(program, "what-if",
+               "Say how fast a run would be with other devices or links, and how cut", flags);
+  app.Add("assumption", flags->name, kAssumptionHelp).Required();
+  return {app, [flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
+            RUNNEL_ASSIGN_OR_RETURN(const std::string answer, calls.what_if(flags->name));
+            context.print(answer);
             return absl::OkStatus();
           }};
 }

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "central/cli/subcommand.h"
 #include "central/cli/subcommand_run_flags.h"
 #include "proto/base/status_macros.h"
@@ -32,9 +33,7 @@ Subcommand AddPlan(const Command& program) {
   AddRunFlags(app, flags->run);
   app.Footer(kPlanExamples);
   app.Add("--what-if", flags->what_if,
-          "also the plan for a change that is not made: leave:NAME (a device leaves), "
-          "add:NAME=DEVICE or add:NAME=FILE.profile (one more, as fast as that), mbps:X (all "
-          "links), link:NAME,NAME:X (one link)");
+          absl::StrCat("also the plan for a change that is not made: ", kAssumptionHelp));
   app.AddSwitch(
       "--program", flags->program,
       "also each stage's instructions, as its worker lists them: instruction, processor, cost, "

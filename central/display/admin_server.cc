@@ -135,8 +135,9 @@ struct AdminServer::Impl {
   }
 
   void RouteOrders() {
-    const auto order = [this](const char* name,
-                              std::function<absl::Status(const httplib::Request&)> carry_out) {
+    using TextOr = absl::StatusOr<std::string>;
+    const auto answer = [this](const char* name,
+                               std::function<TextOr(const httplib::Request&)> carry_out) {
       server.Post(absl::StrCat("/orders/", name),
                   [this, carry_out](const httplib::Request& request, httplib::Response& response) {
                     if (!EqualSecrets(request.get_header_value(kTokenHeader), token)) {
@@ -146,11 +147,23 @@ struct AdminServer::Impl {
                           "behind #\n",
                           "text/plain");
                     }
-                    Answer(carry_out(request), response);
+                    const TextOr text = carry_out(request);
+                    if (!text.ok() || text->empty()) return Answer(text.status(), response);
+                    response.set_content(*text, "text/plain; charset=utf-8");
                   });
     };
+    const auto order = [&answer](const char* name,
+                                 std::function<absl::Status(const httplib::Request&)> carry_out) {
+      answer(name, [carry_out](const httplib::Request& request) -> TextOr {
+        const absl::Status status = carry_out(request);
+        return status.ok() ? TextOr(std::string()) : TextOr(status);
+      });
+    };
     const MemberCalls& orders = callbacks.orders;
-    if (orders.drain == nullptr || orders.pause == nullptr || orders.trace == nullptr) return;
+    if (orders.drain == nullptr || orders.pause == nullptr || orders.trace == nullptr ||
+        orders.what_if == nullptr) {
+      return;
+    }
     order("drain", [&orders](const httplib::Request& request) {
       const std::string name = request.get_param_value("name");
       const absl::Status valid = CheckWorkerName("name", name);
@@ -166,6 +179,9 @@ struct AdminServer::Impl {
             absl::StrCat("seconds: a window takes ", kLeastTraceS, " to ", kMostTraceS));
       }
       return orders.trace(static_cast<int64_t>(seconds * 1e3)).status();
+    });
+    answer("what-if", [&orders](const httplib::Request& request) {
+      return orders.what_if(request.get_param_value("assumption"));
     });
     server.Get("/trace", [&orders](const httplib::Request&, httplib::Response& response) {
       const absl::StatusOr<std::string> trace = orders.trace(0);

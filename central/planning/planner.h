@@ -103,6 +103,13 @@ class Planner {
   // Comparison of the last report.
   virtual PeriodComparison period() const { return {}; }
   virtual PlanSearches searches() const { return {}; }
+  // Lines about the plan that would be made under an assumption (what_if.h) in place of `decided`,
+  // which holds. FailedPrecondition: this planner measures nothing that it could tell from.
+  virtual absl::StatusOr<std::string> WhatIf(const std::string& /*assumption*/,
+                                             const PlanDecided& /*decided*/) const {
+    return absl::FailedPreconditionError(
+        "nothing was measured that this could be told from: --policy runnel measures");
+  }
   // Prediction of the first plan, by simulation; 0: nothing was measured, or the plan came from
   // elsewhere.
   virtual double predicted_samples_per_s() const = 0;

@@ -11,6 +11,7 @@
 #include "central/planning/live/given_links.h"
 #include "central/planning/measured/codec_timing.h"
 #include "central/planning/predicted_cost.h"
+#include "central/planning/what_if.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -148,6 +149,12 @@ void RunPlanner::SetNoise(const NoiseMeasured& noise) {
   if (noise.by_table <= 0 || !std::isfinite(noise.added)) return;
   cluster_.noise_ratio =
       std::clamp(noise.added / noise.by_table, kLeastNoiseRatio, 1 / kLeastNoiseRatio);
+}
+
+absl::StatusOr<std::string> RunPlanner::WhatIf(const std::string& assumption,
+                                               const PlanDecided& decided) const {
+  RUNNEL_ASSIGN_OR_RETURN(const Assumption parsed, ParseAssumption(assumption, decided.devices));
+  return runnel::WhatIf(inputs(), decided, cluster_.rates, parsed);
 }
 
 std::string RunPlanner::Explanation() const {

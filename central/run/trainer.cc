@@ -311,6 +311,15 @@ absl::StatusOr<std::string> Trainer::Impl::Trace(int64_t window_ms) {
   return trace.has_value() ? ChromeTrace(*trace) : std::string();
 }
 
+absl::StatusOr<std::string> Trainer::Impl::WhatIf(const std::string& assumption) {
+  return Ask<absl::StatusOr<std::string>>(
+      [this, assumption](Coordinator&) -> absl::StatusOr<std::string> {
+        if (record_ == nullptr || record_->plans().empty())
+          return absl::FailedPreconditionError("no plan holds yet");
+        return job_.planner->WhatIf(assumption, record_->plans().back());
+      });
+}
+
 Trainer::Trainer(TrainingJob job, TrainerParts parts)
     : impl_(std::make_unique<Impl>(std::move(job), parts)) {}
 Trainer::~Trainer() = default;
@@ -323,6 +332,10 @@ bool Trainer::LosesWeights() const { return impl_->LosesWeights(); }
 absl::StatusOr<MemberList> Trainer::Members() { return impl_->Members(); }
 
 absl::StatusOr<std::string> Trainer::Trace(int64_t window_ms) { return impl_->Trace(window_ms); }
+
+absl::StatusOr<std::string> Trainer::WhatIf(const std::string& assumption) {
+  return impl_->WhatIf(assumption);
+}
 
 absl::Status Trainer::Drain(const std::string& name) {
   return impl_->Ask<absl::Status>(

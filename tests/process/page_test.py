@@ -175,6 +175,9 @@ class Page(unittest.TestCase):
         self.wait_drawn("Paused")
         self.press("pause", "/orders/continue")
         wait_for("training again", lambda: self.run_.state()["phase"] == "training")
+        with self.assertRaises(urllib.error.HTTPError) as nothing:
+            self.run_.order("/orders/what-if?assumption=leave:pi-1")
+        self.assertEqual(nothing.exception.code, 409, "policy uniform measures nothing")
         self.press("trace", "/orders/trace?seconds=0.5")
         trace = json.loads(wait_for("the trace", lambda: self.run_.get("/trace")[0]))
         self.assertEqual(len([e for e in trace["traceEvents"] if e["name"] == "process_name"]), 3)

@@ -198,13 +198,15 @@ function showOrders(state) {
   by("pause").textContent = state.phase === "paused" ? "Continue" : "Pause at the next barrier";
   by("pause").dataset.order = state.phase === "paused" ? "continue" : "pause";
   const names = state.workers.filter(worker => worker.here).map(worker => worker.name);
-  if (names.join() !== [...by("drained").options].map(option => option.value).join())
-    by("drained").replaceChildren(...names.map(name => make("option", {}, name)));
+  if (names.join() === [...by("drained").options].map(option => option.value).join()) return;
+  by("drained").replaceChildren(...names.map(name => make("option", {}, name)));
+  const changes = [...names.slice(1).map(name => "leave:" + name), ...names.map(name => `add:one-more=${name}`), "mbps:10", "mbps:100"];
+  by("assumptions").replaceChildren(...changes.map(value => make("option", {value})));
 }
 
 async function give(order) {
   const answer = await fetch("/orders/" + order, {method: "POST", headers: {"X-Runnel-Token": token}});
-  by("order-answer").textContent = answer.ok ? "" : (await answer.text()).trim();
+  by("order-answer").textContent = (await answer.text()).trim();
   return answer.ok;
 }
 
@@ -235,7 +237,7 @@ async function openInPerfetto() {
 }
 
 const orders = {pause: () => give(by("pause").dataset.order), drain: () => give("drain?name=" + encodeURIComponent(by("drained").value)),
-                trace: takeTrace, perfetto: openInPerfetto};
+                ask: () => give("what-if?assumption=" + encodeURIComponent(by("assumption").value.trim())), trace: takeTrace, perfetto: openInPerfetto};
 for (const [id, carryOut] of Object.entries(orders))
   by(id).addEventListener("click", () => carryOut().catch(error => { by("order-answer").textContent = "Central does not answer."; }));
 

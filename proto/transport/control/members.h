@@ -47,6 +47,9 @@ struct MemberCalls {
   // Leaves the port to a run that begins, and comes back when it is over. Unavailable: this central
   // does not wait for one.
   std::function<absl::Status()> give_way = nullptr;
+  // What plan there would be, and how fast, under an assumption as `plan --what-if` takes it;
+  // nothing is done. FailedPrecondition: nothing was measured; InvalidArgument: no such assumption.
+  std::function<absl::StatusOr<std::string>(const std::string& assumption)> what_if = nullptr;
   // Above 0: all devices note from now on what they do, for so long; FailedPrecondition: they are
   // at it already, or have no stages yet. 0: the last trace, as central/display/chrome_trace.h
   // says; empty while it is under way, NotFound: none was begun.

@@ -72,6 +72,10 @@ struct Running {
       carried_out.push_back(paused ? "pause" : "continue");
       return absl::OkStatus();
     };
+    callbacks.orders.what_if = [](const std::string& assumption) -> absl::StatusOr<std::string> {
+      if (assumption != "leave:pi-1") return absl::InvalidArgumentError("is not understood");
+      return "what if leave:pi-1: slower\n";
+    };
     callbacks.orders.trace = [this](int64_t window_ms) -> absl::StatusOr<std::string> {
       if (window_ms > 0) carried_out.push_back(absl::StrCat("trace ", window_ms));
       if (!is_tracing) return absl::NotFoundError("no trace was begun");
@@ -157,6 +161,9 @@ TEST(AdminServer, TakesOrdersOfWhoHasTheToken) {
     EXPECT_THAT(Post(running, path, token), StartsWith("HTTP/1.1 204")) << path;
   EXPECT_THAT(running.carried_out,
               ::testing::ElementsAre("pause", "continue", "drain pi-1", "trace 500"));
+  EXPECT_THAT(Post(running, "/orders/what-if?assumption=leave%3Api-1", token),
+              HasSubstr("\r\n\r\nwhat if leave:pi-1: slower\n"));
+  EXPECT_THAT(Post(running, "/orders/what-if?assumption=x", token), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(Post(running, "/orders/drain?name=nobody", token), StartsWith("HTTP/1.1 404"));
   for (const char* path : {"/orders/drain?name=../x", "/orders/drain", "/orders/trace",
                            "/orders/trace?seconds=61", "/orders/trace?seconds=nan"})

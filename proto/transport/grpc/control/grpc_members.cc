@@ -86,6 +86,13 @@ class Calls {
     RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::Trace, request, reply));
     return reply.trace_json();
   }
+  absl::StatusOr<std::string> WhatIf(const std::string& assumption) {
+    proto::WhatIfRequest request;
+    request.set_assumption(assumption);
+    proto::WhatIfReply reply;
+    RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::WhatIf, request, reply));
+    return reply.answer();
+  }
   absl::Status GiveWay() {
     proto::GiveWayReply reply;
     return Call(&proto::Members::Stub::GiveWay, proto::GiveWayRequest(), reply);
@@ -126,6 +133,7 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
                      [calls](bool paused) { return calls->Pause(paused); },
                      [calls] { return calls->Status(); },
                      [calls] { return calls->GiveWay(); },
+                     [calls](const std::string& assumption) { return calls->WhatIf(assumption); },
                      [calls](int64_t window_ms) { return calls->Trace(window_ms); }};
 }
 

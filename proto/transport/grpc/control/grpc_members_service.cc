@@ -12,10 +12,10 @@ namespace {
 absl::Status NoRun() { return absl::UnavailableError("this central takes no such orders"); }
 
 class MembersService final
-    : public proto::Members::WithCallbackMethod_List<
-          proto::Members::WithCallbackMethod_Drain<proto::Members::WithCallbackMethod_Pause<
-              proto::Members::WithCallbackMethod_Status<proto::Members::WithCallbackMethod_GiveWay<
-                  proto::Members::WithCallbackMethod_Trace<proto::Members::Service>>>>>> {
+    : public proto::Members::WithCallbackMethod_List<proto::Members::WithCallbackMethod_Drain<
+          proto::Members::WithCallbackMethod_Pause<proto::Members::WithCallbackMethod_Status<
+              proto::Members::WithCallbackMethod_GiveWay<proto::Members::WithCallbackMethod_Trace<
+                  proto::Members::WithCallbackMethod_WhatIf<proto::Members::Service>>>>>>> {
  public:
   explicit MembersService(Streams* streams) : streams_(streams) {}
 
@@ -68,6 +68,17 @@ class MembersService final
       absl::StatusOr<std::string> trace = calls().trace(request->window_ms());
       if (trace.ok()) reply->set_trace_json(*std::move(trace));
       return trace.status();
+    });
+  }
+
+  grpc::ServerUnaryReactor* WhatIf(grpc::CallbackServerContext* context,
+                                   const proto::WhatIfRequest* request,
+                                   proto::WhatIfReply* reply) override {
+    return Answer(context, [&] {
+      if (calls().what_if == nullptr) return NoRun();
+      absl::StatusOr<std::string> answer = calls().what_if(request->assumption());
+      if (answer.ok()) reply->set_answer(*std::move(answer));
+      return answer.status();
     });
   }
 
