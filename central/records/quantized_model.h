@@ -53,6 +53,9 @@ struct QuantizedModel {
   QuantizeMethod method;
   std::string graph;               // a serialized runnel.proto.QuantizedGraph
   std::vector<LayerError> errors;  // by node; or none
+  // Of files of until 2026-11-27: without layers, and empty.
+  ModelSpec model;
+  std::string data_text;  // what it was trained on (central/data/data_description.h)
 
   friend bool operator==(const QuantizedModel&, const QuantizedModel&) = default;
 };
