@@ -143,6 +143,17 @@ absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::stri
   return Serialized(job);
 }
 
+absl::StatusOr<std::string> FitJob(const ModelSpec& model, const std::string& recipe,
+                                   const std::string& optimizer, bool accumulates) {
+  proto::InferenceJob job;
+  proto::FitBackends& asked = *job.mutable_fit();
+  *asked.mutable_model() = ToProto(model);
+  asked.set_recipe(recipe);
+  asked.set_optimizer(optimizer);
+  asked.set_accumulates(accumulates);
+  return Serialized(job);
+}
+
 namespace {
 
 // The loss is part of the last layer, whose output stays in the worker: one more stands behind it,
@@ -197,6 +208,8 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   reply.outputs = std::move(*message.mutable_outputs());
   reply.samples = message.samples();
   reply.correct = message.correct();
+  for (const proto::BackendFit& fit : message.fits())
+    reply.fits.push_back({fit.backend(), fit.why_not()});
   return reply;
 }
 
