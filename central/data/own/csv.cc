@@ -15,6 +15,7 @@
 #include "central/data/loaders.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -36,7 +37,8 @@ struct Table {
   std::vector<size_t> lines;  // of the file, by row
 
   absl::Status Wrong(size_t line, absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": line ", line, ": ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Printable(path), ": line ", line, ": ", Printable(what)));
   }
 };
 
@@ -136,8 +138,8 @@ absl::StatusOr<Table> ReadTable(const std::string& path) {
 absl::StatusOr<size_t> FindColumn(const Table& table, absl::string_view name) {
   const auto found = std::find(table.columns.begin(), table.columns.end(), name);
   if (found != table.columns.end()) return static_cast<size_t>(found - table.columns.begin());
-  return absl::InvalidArgumentError(absl::StrCat(table.path, ": has no column '", name,
-                                                 "'; it has ", absl::StrJoin(table.columns, ", ")));
+  return absl::InvalidArgumentError(Printable(absl::StrCat(
+      table.path, ": has no column '", name, "'; it has ", absl::StrJoin(table.columns, ", "))));
 }
 
 absl::StatusOr<size_t> LabelColumn(const Table& table, const std::string& given) {
@@ -287,7 +289,8 @@ absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
                                                       "') is missing"));
     }
   }
-  return ClassesOf(labels, absl::StrCat(table.path, ": column '", table.columns[label], "'"));
+  return ClassesOf(labels,
+                   Printable(absl::StrCat(table.path, ": column '", table.columns[label], "'")));
 }
 
 // The columns of `form` in a table of samples without classes; a table without names has them in the

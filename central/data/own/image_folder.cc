@@ -12,6 +12,7 @@
 #include "central/data/own/picture.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -83,7 +84,8 @@ absl::StatusOr<std::vector<uint8_t>> ReadPicture(const std::string& path, const 
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint8_t> file, reader.Read(bytes));
   absl::StatusOr<Picture> picture = DecodePicture(file);
   if (!picture.ok())
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", picture.status().message()));
+    return absl::InvalidArgumentError(
+        Printable(absl::StrCat(path, ": ", picture.status().message())));
   std::vector<uint8_t> planes = Fitted(*picture, shape[1], shape[2]);
   return shape[0] == 1 ? Grey(planes) : std::move(planes);
 }

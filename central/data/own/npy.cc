@@ -19,6 +19,7 @@
 #include "central/data/loaders.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -69,6 +70,8 @@ class NpyFile {
   const std::vector<int64_t>& sample_dims() const { return dims_; }
   int64_t count() const { return count_; }
   bool holds_bytes() const { return type_->name == "u1"; }
+  bool holds_floats() const { return type_->name[0] == 'f'; }
+  int64_t data_bytes() const { return lseek(file_, 0, SEEK_END) - begin_; }
 
   // The row's numbers. DataLoss: the file cannot be read any more.
   absl::Status Read(int64_t row, absl::Span<double> out) const {
@@ -85,7 +88,7 @@ class NpyFile {
   explicit NpyFile(std::string path) : path_(std::move(path)) {}
 
   absl::Status Wrong(absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what));
+    return absl::InvalidArgumentError(Printable(absl::StrCat(path_, ": ", what)));
   }
 
   // \x93NUMPY, the version, the header's length, then a dictionary as Python writes it.
@@ -265,6 +268,21 @@ class NpyDataset final : public Dataset {
   std::vector<ChannelScale> scales_;
 };
 
+// Files of floats up to here are looked through when they are loaded; of larger ones the samples that
+// scales are measured on.
+constexpr int64_t kMostLookedThrough = int64_t{256} << 20;
+
+// InvalidArgument names a sample with a number that is not finite.
+absl::Status CheckAllFinite(const NpyFile& file, const Shape& shape) {
+  if (!file.holds_floats() || file.data_bytes() > kMostLookedThrough) return absl::OkStatus();
+  std::vector<double> row(static_cast<size_t>(shape.elements()));
+  for (int64_t i = 0; i < file.count(); ++i) {
+    RUNNEL_RETURN_IF_ERROR(file.Read(i, absl::MakeSpan(row)));
+    RUNNEL_RETURN_IF_ERROR(CheckFinite(file, i, row));
+  }
+  return absl::OkStatus();
+}
+
 // One integer a sample.
 absl::Status ReadLabels(const NpyFile& file, std::vector<int64_t>& labels) {
   const std::vector<int64_t>& dims = file.sample_dims();
@@ -349,6 +367,8 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
   RUNNEL_ASSIGN_OR_RETURN(Arrays all, ReadArrays(place.paths[0], place.paths[1]));
   RUNNEL_ASSIGN_OR_RETURN(const Shape shape, SampleShape(*all.samples));
   RUNNEL_ASSIGN_OR_RETURN(Arrays test, ReadTest(place, *all.samples));
+  RUNNEL_RETURN_IF_ERROR(CheckAllFinite(*all.samples, shape));
+  if (test.samples != nullptr) RUNNEL_RETURN_IF_ERROR(CheckAllFinite(*test.samples, shape));
   // One numbering of both files' classes.
   const auto first_test = std::ssize(all.labels);
   all.labels.insert(all.labels.end(), test.labels.begin(), test.labels.end());

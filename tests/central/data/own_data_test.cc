@@ -179,6 +179,13 @@ TEST_F(NpyData, BadArrays) {
               HasSubstr("2 samples"));
   EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, 1)", {1, 2, NAN, NAN}), labels_)),
               HasSubstr("holds nan"));
+  // Whichever it is, also one of the test.
+  for (int64_t i = 0; i < 4; ++i) {
+    std::vector<float> values = {1, 2, 3, 4};
+    values[static_cast<size_t>(i)] = INFINITY;
+    EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, 1)", values), labels_)),
+                HasSubstr(absl::StrCat("sample ", i, " holds inf")));
+  }
   EXPECT_THAT(Refusal(Load(x, Npy<float>("<f4", "(4,)", {1, 2, 1, 2.5f}))),
               HasSubstr("which is no integer"));
   EXPECT_THAT(Refusal(data::LoadNpy("x.npy", 1)), HasSubstr("a path is missing"));
