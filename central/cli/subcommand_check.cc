@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/cli/subcommand.h"
+#include "central/run/inference/backend_report.h"
 #include "central/run/model_check.h"
 #include "central/run/own_model.h"
 #include "central/run/sessions/latent_layer.h"
@@ -13,7 +14,8 @@ namespace runnel {
 Subcommand AddCheck(const Command& program) {
   const Command app = program.AddCommand(
       "check",
-      "Print what a model's training takes before anything starts: recipes, memory, links");
+      "Print what a model's training takes before anything starts: recipes, backends, memory, "
+      "links");
   const auto model = std::make_shared<std::string>();
   const auto training = std::make_shared<CheckedTraining>();
   app.Add("MODEL", *model, "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
@@ -35,6 +37,8 @@ Examples:
             RUNNEL_ASSIGN_OR_RETURN(const std::string table, LayerTable(spec));
             RUNNEL_ASSIGN_OR_RETURN(const std::string report, TrainingReport(spec, *training));
             context.print(absl::StrCat(table, "\n", report));
+            RUNNEL_ASSIGN_OR_RETURN(const std::string backends, BackendReport(spec, *training));
+            context.print(backends);
             return absl::OkStatus();
           }};
 }

@@ -8,27 +8,33 @@ namespace {
 
 constexpr char kPredictExamples[] = R"(
 Examples:
-  the class of each picture in a folder, by a model that was trained on images:
-    runnel-central predict --checkpoint-dir run1 --data images:new --out classes.csv
+  what is on pictures, by a model that was trained on images
+    runnel-central predict cat.jpg new/ --checkpoint-dir run1
+  the class of each picture in a folder
+    runnel-central predict new --checkpoint-dir run1 --out classes.csv
   all outputs of a model in integers, for numpy.load
-    runnel-central predict --quantized model.q8 --data npy:new.npy --out outputs.npy)";
+    runnel-central predict new.npy --quantized model.q8 --out outputs.npy)";
 
 }  // namespace
 
 Subcommand AddPredict(const Command& program) {
   const Command app = program.AddCommand(
-      "predict", "Write what a trained model says of samples: their classes, or all its outputs");
+      "predict", "Say what a trained model says of samples: their classes, or all its outputs");
   const auto arguments = std::make_shared<PredictArguments>();
+  app.Add("FILE", arguments->files,
+          "samples without labels, of the kind that the model was trained on: pictures and folders "
+          "of them, tables (.csv), arrays (.npy) (default: the data set's test)");
   app.Add("--checkpoint-dir", arguments->checkpoint_dir, "folder with check-points");
   app.Add("--quantized", arguments->quantized, "INT8 model, written by runnel-central quantize");
   app.Add("--data", arguments->data,
-          "samples without labels, of the kind that the model was trained on: npy:FILE, "
-          "images:FOLDER, csv:FILE (default: the data set's test)");
+          "in place of FILE, one with its kind: npy:FILE, images:FOLDER, csv:FILE");
   app.Add("--data-dir", arguments->data_dir, "folder with the data set (default: as in training)");
   app.Add("--out", arguments->out,
-          "file to write: .csv has a class and its probability a line, .npy all outputs")
-      .Required()
+          "file to write: .csv has a class and its probability a line, .npy all outputs (default: "
+          "a line a sample on the screen)")
       .ValueNamed("FILE");
+  app.Add("--backend", arguments->backend,
+          "what computes, of runnel-worker --check (default: as in training)");
   app.Footer(kPredictExamples);
   return {app, [arguments](const CommandContext& context) {
             return PredictCommand(*arguments, context);

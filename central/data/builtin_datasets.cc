@@ -24,10 +24,12 @@ absl::Span<const DatasetRow> BuiltinDatasets() {
        data::LoadWikitext2},
       {"wikitext2_words", "WikiText-2 as words; 128 words a sample", true, "off",
        data::LoadWikitext2Words},
-      {"csv", "a table, a line a sample", false, "off", data::LoadCsv, "FILE[,label=COLUMN]"},
-      {"npy", "two arrays of NumPy", false, "off", data::LoadNpy, "SAMPLES,LABELS"},
+      {"csv", "a table, a line a sample", false, "off", data::LoadCsv, "FILE[,label=COLUMN]",
+       data::DescribedCsv},
+      {"npy", "two arrays of NumPy", false, "off", data::LoadNpy, "SAMPLES,LABELS",
+       data::DescribedNpy},
       {"images", "JPEG and PNG files, a folder a class", false, "crop,flip", data::LoadImageFolder,
-       "FOLDER[,size=SIDE]"},
+       "FOLDER[,size=SIDE]", data::DescribedImages},
       {"latents", "what the frozen front of a model gave, written by learn", false, "off",
        data::LoadLatents, "FILE"},
   };
@@ -48,11 +50,19 @@ absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view text) {
                                                  absl::StrJoin(DatasetNames(), ", ")));
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Unlabelled(absl::string_view place) const {
+absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Unlabelled(const std::string& path) const {
+  absl::StatusOr<std::unique_ptr<Dataset>> described = DescribedDataset(Describe());
+  if (described.ok()) return (*described)->Unlabelled(path);
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", described.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedDataset(const DataDescription& description) {
+  for (const DatasetRow& row : BuiltinDatasets()) {
+    if (row.name == description.kind && row.described != nullptr) return row.described(description);
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("--data ", place,
-                   ": models that were trained on csv:, npy: or images: take it; the "
-                   "others predict their data set's test without it"));
+      absl::StrCat("the model's data (", description.kind.empty() ? "latents" : description.kind,
+                   ") are no pictures, tables or arrays: only its data set's test is predicted"));
 }
 
 std::vector<std::string> DatasetNames() {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "central/data/data_description.h"
 #include "proto/base/tensor/shape.h"
 
 namespace runnel {
@@ -44,10 +45,14 @@ class Dataset {
   virtual int32_t label(int64_t index) const = 0;
   // The class's name, where the data have names; else its number.
   virtual std::string class_name(int64_t label) const { return std::to_string(label); }
-  // Samples without labels that lie at `place` ("npy:FILE"), read and normalised as these are; their
-  // labels are 0. NotFound, InvalidArgument, one line: they are of another kind, shape or type, damaged,
-  // or this data set has no such samples.
-  virtual absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const;
+  // What a sample is called where its prediction is printed: a picture's path, a table's line.
+  virtual std::string sample_name(int64_t index) const { return std::to_string(index); }
+  // What stays of the set with models that are trained on it; without a kind: nothing.
+  virtual DataDescription Describe() const { return {}; }
+  // Samples without labels of the file or folder, read and normalised as these are; their labels are
+  // 0. NotFound, InvalidArgument, one line: they are of another shape or type, damaged, or this data
+  // set has no such samples.
+  virtual absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(const std::string& path) const;
 
   // Whole numbers up to here are exact in FP32.
   static constexpr int64_t kMostTokens = int64_t{1} << 24;
@@ -74,6 +79,10 @@ struct DatasetRow {
   // Empty: a set that everybody has, whose place is --data-dir. A model takes the shape and the
   // classes of the user's own data; the others must fit the model as it is.
   absl::string_view own_place = "";
+  // A data set without samples whose Unlabelled reads files of this kind as `description` says.
+  // Null: the row reads none. InvalidArgument: no description that a set of this kind gives.
+  absl::StatusOr<std::unique_ptr<Dataset>> (*described)(const DataDescription& description) =
+      nullptr;
 
   bool is_own() const { return !own_place.empty(); }
 };
@@ -87,5 +96,8 @@ std::vector<std::string> DatasetNames();
 // Loads the set that `text` names. InvalidArgument: it needs a data_dir; else as DatasetRow::load.
 absl::StatusOr<DatasetSplits> LoadDataset(absl::string_view text, absl::string_view data_dir,
                                           uint64_t seed);
+// As DatasetRow::described of the row that the description's kind names. InvalidArgument: there is no
+// such row, or it reads no samples without labels.
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedDataset(const DataDescription& description);
 
 }  // namespace runnel

@@ -4,6 +4,7 @@
 // contract of each, errors included.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -73,6 +74,12 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view place, uint64_t seed);
 // around the centre (32): (3, height, width). Files that cannot be read are left out and counted,
 // up to one in a hundred.
 absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view place, uint64_t seed);
+
+// Readers of samples without labels, of a description that the three sets above gave, or others of
+// their kind: DatasetRow::described.
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedCsv(const DataDescription& description);
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedNpy(const DataDescription& description);
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedImages(const DataDescription& description);
 
 // FILE that `learn` wrote (central/data/latents/latent_set.h). Both splits are all of it.
 absl::StatusOr<DatasetSplits> LoadLatents(absl::string_view path, uint64_t seed);

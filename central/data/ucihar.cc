@@ -169,7 +169,7 @@ std::unique_ptr<Dataset> Standardise(Split split, const std::vector<ChannelScale
     split.values[i] = static_cast<float>((split.values[i] - scale.mean) / scale.deviation);
   }
   return std::make_unique<SignalDataset>(Shape{kChannels, kLength}, kClasses,
-                                         std::move(split.values), std::move(split.labels));
+                                         std::move(split.values), std::move(split.labels), scales);
 }
 
 absl::Status NothingThere(absl::Span<const fs::path> folders) {

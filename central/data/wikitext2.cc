@@ -27,7 +27,8 @@ constexpr int64_t kPositions = 128;  // of a sample
 // Windows of a text one behind the other; the labels of a window are the tokens behind its own.
 class TextDataset final : public Dataset {
  public:
-  TextDataset(std::vector<Token> text, int64_t tokens) : text_(std::move(text)), tokens_(tokens) {}
+  TextDataset(std::vector<Token> text, int64_t tokens, absl::string_view unit)
+      : text_(std::move(text)), tokens_(tokens), unit_(unit) {}
 
   int64_t size() const override { return (static_cast<int64_t>(text_.size()) - 1) / kPositions; }
   const Shape& sample_shape() const override { return shape_; }
@@ -38,11 +39,15 @@ class TextDataset final : public Dataset {
     std::copy_n(text_.begin() + index * kPositions, kPositions, out.begin());
   }
   int32_t label(int64_t index) const override { return text_[static_cast<size_t>(index + 1)]; }
+  DataDescription Describe() const override {
+    return {.kind = "wikitext2", .sample = shape_, .vocabulary = unit_};
+  }
 
  private:
   const Shape shape_ = {kPositions};
   const std::vector<Token> text_;
-  const int64_t tokens_;  // what a token can be
+  const int64_t tokens_;    // what a token can be
+  const std::string unit_;  // what a token is
 };
 
 // Numbers of the words of the training text, in the order in which they come first.
@@ -131,7 +136,7 @@ absl::StatusOr<DatasetSplits> Load(
                                                      "; fetch the file again"));
     }
     (is_training ? splits.train : splits.test) =
-        std::make_unique<TextDataset>(*std::move(tokens), token_count());
+        std::make_unique<TextDataset>(*std::move(tokens), token_count(), unit);
   }
   return splits;
 }

@@ -43,6 +43,7 @@ proto::Checkpoint ToMessage(const Checkpoint& checkpoint) {
   for (const std::string& name : checkpoint.device_names) message.add_device_names(name);
   *message.mutable_state() = ToProto(checkpoint.state);
   message.set_journal(checkpoint.journal);
+  message.set_data_text(checkpoint.data_text);
   return message;
 }
 
@@ -91,6 +92,7 @@ absl::StatusOr<Checkpoint> FromMessage(proto::Checkpoint message) {
   checkpoint.step = message.step();
   checkpoint.resumable = message.resumable();
   checkpoint.journal = message.journal();
+  checkpoint.data_text = std::move(*message.mutable_data_text());
   checkpoint.device_names.assign(message.device_names().begin(), message.device_names().end());
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.settings, SettingsFromJson(message.settings_json()));
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.model, FromProto(message.model()));

@@ -38,6 +38,8 @@ struct Checkpoint {
   std::vector<std::string> device_names;     // by device number of the plan
   ModelState state;                          // all layers
   std::string journal;                       // path, for people
+  // What it was trained on (central/data/data_description.h); empty: written before 2026-11-27.
+  std::string data_text;
 
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };

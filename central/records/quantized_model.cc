@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "central/records/checkpoint.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/sealed_file.h"
 #include "proto/inference.pb.h"
@@ -68,6 +69,15 @@ absl::StatusOr<QuantizedModel> Decode(absl::string_view content) {
   model.method = FromMessage(message.method());
   model.graph = std::move(*message.mutable_graph());
   model.errors = ErrorsOf(message.errors());
+  model.data_text = std::move(*message.mutable_data_text());
+  if (!message.has_model()) return model;
+  absl::StatusOr<ModelSpec> spec = FromProto(message.model());
+  if (!spec.ok()) {
+    return absl::DataLossError(absl::StrCat("does not fit itself: ", spec.status().message()));
+  }
+  model.model = *std::move(spec);
+  if (ModelSha256(model.model) != model.model_sha256)
+    return absl::DataLossError("does not fit itself: its model is another one");
   return model;
 }
 
@@ -90,6 +100,8 @@ absl::Status WriteQuantizedModel(const QuantizedModel& model, const std::string&
   message.set_step(model.step);
   *message.mutable_method() = ToMessage(model.method);
   message.set_graph(model.graph);
+  if (!model.model.layers.empty()) *message.mutable_model() = ToProto(model.model);
+  message.set_data_text(model.data_text);
   for (const LayerError& error : model.errors) {
     proto::LayerError& added = *message.add_errors();
     added.set_snr_db(error.snr_db);
@@ -128,6 +140,17 @@ absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::stri
   proto::InferenceJob job;
   job.mutable_profile()->set_graph(graph);
   job.mutable_profile()->set_backend(backend);
+  return Serialized(job);
+}
+
+absl::StatusOr<std::string> FitJob(const ModelSpec& model, const std::string& recipe,
+                                   const std::string& optimizer, bool accumulates) {
+  proto::InferenceJob job;
+  proto::FitBackends& asked = *job.mutable_fit();
+  *asked.mutable_model() = ToProto(model);
+  asked.set_recipe(recipe);
+  asked.set_optimizer(optimizer);
+  asked.set_accumulates(accumulates);
   return Serialized(job);
 }
 
@@ -185,6 +208,8 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   reply.outputs = std::move(*message.mutable_outputs());
   reply.samples = message.samples();
   reply.correct = message.correct();
+  for (const proto::BackendFit& fit : message.fits())
+    reply.fits.push_back({fit.backend(), fit.why_not()});
   return reply;
 }
 

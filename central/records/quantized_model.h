@@ -53,6 +53,9 @@ struct QuantizedModel {
   QuantizeMethod method;
   std::string graph;               // a serialized runnel.proto.QuantizedGraph
   std::vector<LayerError> errors;  // by node; or none
+  // Of files of until 2026-11-27: without layers, and empty.
+  ModelSpec model;
+  std::string data_text;  // what it was trained on (central/data/data_description.h)
 
   friend bool operator==(const QuantizedModel&, const QuantizedModel&) = default;
 };
@@ -71,6 +74,9 @@ absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, cons
                                         ModelState state, const QuantizeMethod& method,
                                         bool report);
 absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::string& backend);
+// accumulates: a step has several micro-batches.
+absl::StatusOr<std::string> FitJob(const ModelSpec& model, const std::string& recipe,
+                                   const std::string& optimizer, bool accumulates);
 
 // The first layers of a model on samples, whose model and weights are a check-point's.
 struct FrontJobOptions {
@@ -94,6 +100,12 @@ struct LayerFigures {
   double fp32_seconds = 0;  // of convolutions and linear layers on the processor; 0: not timed
 };
 
+// Whether a backend can train a model.
+struct BackendFit {
+  std::string backend;
+  std::string why_not;  // one line; empty: it can
+};
+
 // Its answer.
 struct InferenceReply {
   // Of QuantizeJob.
@@ -109,9 +121,10 @@ struct InferenceReply {
   double peak = 0;                   // operations a second of one thread
   int64_t threads = 0;
   // Of FrontJob.
-  std::string outputs;  // FP32, sample by sample; empty where all layers ran
-  int64_t samples = 0;  // that went through
-  int64_t correct = 0;  // of them, where all layers ran
+  std::string outputs;           // FP32, sample by sample; empty where all layers ran
+  int64_t samples = 0;           // that went through
+  int64_t correct = 0;           // of them, where all layers ran
+  std::vector<BackendFit> fits;  // of FitJob, best first
 };
 // The error that the worker answered with, or Internal for bytes that are no answer.
 absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes);

@@ -364,6 +364,7 @@ absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {
     RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings)));
     RUNNEL_ASSIGN_OR_RETURN(run.data, LoadData(run.setup));
   }
+  run.setup.data_text = DescriptionText(run.data.train->Describe());
   RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(run.data.train->size(), run.setup));
   return run;
 }

@@ -28,6 +28,7 @@ struct RunSetup {
   NumberFormat format;        // of the recipe
   Augmentation augmentation;  // of the training samples
   std::string note;           // settings that the recipe does not look at; empty: none
+  std::string data_text;      // DescriptionText of the data, once they are loaded
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   int workers = 1;  // local and dialling ones

@@ -271,4 +271,12 @@ absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState
   return Serialized(onnx_model);
 }
 
+std::string OnnxMetadata(const std::string& key, const std::string& value) {
+  onnx::ModelProto model;
+  onnx::StringStringEntryProto& property = *model.add_metadata_props();
+  property.set_key(key);
+  property.set_value(value);
+  return model.SerializeAsString();
+}
+
 }  // namespace runnel

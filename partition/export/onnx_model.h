@@ -22,4 +22,8 @@ namespace runnel {
 absl::StatusOr<std::string> ModelToOnnx(const ModelSpec& model, const ModelState& state,
                                         int64_t batch = 0);
 
+// A property of a model's metadata, to stand behind a serialized model: messages of protobuf that
+// follow one another are one.
+std::string OnnxMetadata(const std::string& key, const std::string& value);
+
 }  // namespace runnel

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 #include "proto/json/json_fields.h"
 
@@ -185,9 +186,7 @@ Json OpJson(const OpSpec& op, size_t index) {
   return json;
 }
 
-}  // namespace
-
-absl::StatusOr<ModelSpec> ModelFromJson(absl::string_view text) {
+absl::StatusOr<ModelSpec> ReadModelJson(absl::string_view text) {
   if (text.size() > kMaxModelJsonBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("model: over the limit of ", kMaxModelJsonBytes, " bytes"));
@@ -210,6 +209,15 @@ absl::StatusOr<ModelSpec> ModelFromJson(absl::string_view text) {
   RUNNEL_ASSIGN_OR_RETURN(model.input, Shape::Create(input));
   RUNNEL_RETURN_IF_ERROR(InferShapes(model, 1).status());
   return model;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSpec> ModelFromJson(absl::string_view json) {
+  absl::StatusOr<ModelSpec> model = ReadModelJson(json);
+  if (model.ok()) return model;
+  // Names of layers may hold line ends.
+  return OneLine(model.status());
 }
 
 std::string ModelToJson(const ModelSpec& model) {

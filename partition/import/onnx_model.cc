@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "partition/import/onnx_graph.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -109,14 +110,19 @@ absl::StatusOr<LayerState> StateOf(absl::Span<const FlatOp> ops, const LayerSpec
   return state;
 }
 
-}  // namespace
-
-absl::StatusOr<OnnxModel> ModelFromOnnx(absl::string_view bytes) {
+absl::StatusOr<OnnxModel> ReadOnnxModel(absl::string_view bytes) {
   onnx::ModelProto file;
   if (bytes.size() > kMaxOnnxBytes ||
       !file.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || !file.has_graph() ||
       file.graph().node_size() == 0) {
     return absl::InvalidArgumentError("is no ONNX model");
+  }
+  for (const onnx::OperatorSetIdProto& opset : file.opset_import()) {
+    const bool is_own = opset.domain().empty() || opset.domain() == "ai.onnx";
+    if (!is_own || opset.version() <= kNewestOnnxOpset) continue;
+    return absl::InvalidArgumentError(absl::StrCat("is of opset ", opset.version(), "; up to ",
+                                                   kNewestOnnxOpset,
+                                                   " is read: export it with opset_version=17"));
   }
   RUNNEL_ASSIGN_OR_RETURN(const FlatGraph graph, import::FlattenGraph(file.graph()));
   if (graph.ops.empty()) return absl::InvalidArgumentError("has no operators");
@@ -145,6 +151,15 @@ absl::StatusOr<OnnxModel> ModelFromOnnx(absl::string_view bytes) {
                             StateOf(pieces[i], model.layers[i], infos[i], static_cast<int>(i)));
   }
   return result;
+}
+
+}  // namespace
+
+absl::StatusOr<OnnxModel> ModelFromOnnx(absl::string_view bytes) {
+  absl::StatusOr<OnnxModel> model = ReadOnnxModel(bytes);
+  if (model.ok()) return model;
+  // Names of nodes and tensors may hold line ends.
+  return OneLine(model.status());
 }
 
 }  // namespace runnel

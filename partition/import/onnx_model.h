@@ -18,6 +18,7 @@
 // whole.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,8 @@
 namespace runnel {
 
 inline constexpr size_t kMaxOnnxBytes = (size_t{1} << 31) - 1;
+// In later ones operators may mean something else.
+inline constexpr int64_t kNewestOnnxOpset = 23;
 
 struct OnnxModel {
   ModelSpec model;
@@ -35,7 +38,7 @@ struct OnnxModel {
   ModelState state;
 };
 
-// Checks bytes from outside. InvalidArgument: no ONNX, a graph with several inputs, weights in
+// Checks bytes from outside. InvalidArgument: no ONNX, an opset over kNewestOnnxOpset, a graph with several inputs, weights in
 // another file, or, all of them in one line, what is not supported: node, operator, attribute.
 absl::StatusOr<OnnxModel> ModelFromOnnx(absl::string_view bytes);
 

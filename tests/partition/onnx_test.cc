@@ -194,6 +194,11 @@ TEST(Onnx, WhatIsNotSupportedIsNamed) {
   EXPECT_THAT(wrong.Refusal(), HasSubstr("has not as many numbers as its shape"));
   EXPECT_THAT(std::string(ModelFromOnnx("hello").status().message()),
               HasSubstr("is no ONNX model"));
+  onnx::ModelProto newer;
+  ASSERT_TRUE(newer.ParseFromString(Small().bytes()));
+  newer.add_opset_import()->set_version(kNewestOnnxOpset + 1);
+  EXPECT_THAT(std::string(ModelFromOnnx(newer.SerializeAsString()).status().message()),
+              HasSubstr("is of opset 24; up to 23 is read"));
 }
 
 TEST(Onnx, DamageNeverCrashes) {

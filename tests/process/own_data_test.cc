@@ -14,6 +14,7 @@ namespace runnel::own_data_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 // Three kinds of flowers around three places of a plane, one column more that says nothing.
@@ -218,6 +219,26 @@ TEST_F(OwnData, PredictionsAreWhatEvalCounts) {
   ASSERT_EQ(eval.Wait(), 0) << eval.err();
   Predict({"--quantized", dir_ / "m.q8", "--out", dir_ / "q.csv"});
   EXPECT_NEAR(Accuracy(dir_ / "q.csv", 90, 1), Summary(dir_ / "e")["accuracy"], 1e-9);
+  // Where the data set is not, by a file alone; on the screen; on another backend.
+  const std::string in_integers = Bytes(dir_ / "q.csv"), moved = dir_ / "elsewhere";
+  std::filesystem::create_directory(moved);
+  for (const char* name : {"x.npy", "y.npy"}) std::filesystem::remove(dir_ / name);
+  std::filesystem::rename(dir_ / "c", absl::StrCat(moved, "/c"));
+  std::filesystem::rename(dir_ / "m.q8", absl::StrCat(moved, "/m.q8"));
+  const Words trained_there = {dir_ / "new.npy", "--checkpoint-dir", absl::StrCat(moved, "/c")};
+  Predict(With(trained_there, {"--out", dir_ / "there.csv"}));
+  EXPECT_EQ(Bytes(dir_ / "there.csv"), classes);
+  Predict(
+      {dir_ / "new.npy", "--quantized", absl::StrCat(moved, "/m.q8"), "--out", dir_ / "there.csv"});
+  EXPECT_EQ(Bytes(dir_ / "there.csv"), in_integers);
+  const std::string screen = Predict(With(trained_there, {"--backend", "ref"}));
+  EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), 90);
+  EXPECT_THAT(screen, ContainsRegex("new.npy.89.: [012] [0-9.]+ %"));
+  ExpectRefused(With({"predict"}, With(trained_there, {"--backend", "none"})),
+                "backend 'none' is not known; there is auto, cpu");
+  ExpectRefused({"predict", "--checkpoint-dir", absl::StrCat(moved, "/c")},
+                "x.npy: cannot be read");
+  std::filesystem::rename(absl::StrCat(moved, "/c"), dir_ / "c");
   // What is wrong is one line, and no file.
   const auto refused = [this](const std::string& samples, const std::string& message) {
     ExpectRefused(

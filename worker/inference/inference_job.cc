@@ -17,6 +17,7 @@
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
 #include "proto/transport/control/model_convert.h"
+#include "worker/inference/backend_fit.h"
 #include "worker/inference/front_run.h"
 #include "worker/inference/graph_convert.h"
 #include "worker/measure/backend_verdicts.h"
@@ -223,6 +224,7 @@ absl::Status Answer(absl::string_view bytes, const BackendSettings& settings,
   if (job.has_quantize()) return Quantize(*job.mutable_quantize(), settings, reply);
   if (job.has_profile()) return Profile(job.profile(), settings, reply);
   if (job.has_front()) return RunFrontJob(*job.mutable_front(), settings, reply);
+  if (job.has_fit()) return FitBackendsJob(job.fit(), settings, reply);
   return absl::InvalidArgumentError("the job asks for nothing");
 }
 

@@ -2,8 +2,8 @@
 
 // What `runnel-worker infer` does: central starts it on its own host, hands it one InferenceJob
 // (proto/inference.proto) as a file and reads one InferenceReply. It quantises a trained model from
-// calibration samples, times the layers of a quantised one, or runs the first layers of a trained one
-// (front_run.h).
+// calibration samples, times the layers of a quantised one, runs the first layers of a trained one
+// (front_run.h), or says which backends can train one (backend_fit.h).
 
 #include <string>
 

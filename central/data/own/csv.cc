@@ -15,6 +15,7 @@
 #include "central/data/loaders.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -36,7 +37,8 @@ struct Table {
   std::vector<size_t> lines;  // of the file, by row
 
   absl::Status Wrong(size_t line, absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": line ", line, ": ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Printable(path), ": line ", line, ": ", Printable(what)));
   }
 };
 
@@ -136,8 +138,8 @@ absl::StatusOr<Table> ReadTable(const std::string& path) {
 absl::StatusOr<size_t> FindColumn(const Table& table, absl::string_view name) {
   const auto found = std::find(table.columns.begin(), table.columns.end(), name);
   if (found != table.columns.end()) return static_cast<size_t>(found - table.columns.begin());
-  return absl::InvalidArgumentError(absl::StrCat(table.path, ": has no column '", name,
-                                                 "'; it has ", absl::StrJoin(table.columns, ", ")));
+  return absl::InvalidArgumentError(Printable(absl::StrCat(
+      table.path, ": has no column '", name, "'; it has ", absl::StrJoin(table.columns, ", "))));
 }
 
 absl::StatusOr<size_t> LabelColumn(const Table& table, const std::string& given) {
@@ -150,16 +152,8 @@ absl::StatusOr<size_t> LabelColumn(const Table& table, const std::string& given)
   return table.columns.size() - 1;
 }
 
-// A column of the file as features: its number, or one for each of its texts.
-struct Column {
-  size_t index = 0;
-  std::vector<std::string> categories;  // empty: numbers
-
-  int64_t features() const { return std::max<int64_t>(1, std::ssize(categories)); }
-};
-
-absl::StatusOr<Column> MakeColumn(const Table& table, size_t index) {
-  Column column{index, {}};
+absl::StatusOr<TableColumn> MakeColumn(const Table& table, size_t index) {
+  TableColumn column{table.columns[index], {}};
   std::set<std::string> texts;
   size_t first_text = table.rows.size();
   for (size_t r = 0; r < table.rows.size(); ++r) {
@@ -188,7 +182,7 @@ absl::StatusOr<Column> MakeColumn(const Table& table, size_t index) {
 }
 
 // Fills the column's features of one sample; a number that is missing is NaN until it is scaled.
-void Fill(const Column& column, const std::string& text, float* out) {
+void Fill(const TableColumn& column, const std::string& text, float* out) {
   if (column.categories.empty()) {
     double value = std::numeric_limits<double>::quiet_NaN();
     if (!IsMissing(text)) (void)absl::SimpleAtod(text, &value);
@@ -200,8 +194,7 @@ void Fill(const Column& column, const std::string& text, float* out) {
 
 // How a line of a table becomes the features of a sample.
 struct TableForm {
-  std::vector<std::string> names;  // by column
-  std::vector<Column> columns;
+  std::vector<TableColumn> columns;
   int64_t features = 0;
   std::vector<ChannelScale> scales;  // by feature
 
@@ -217,11 +210,15 @@ struct TableForm {
 
 class TableDataset final : public Dataset {
  public:
-  TableDataset(TableForm form, Classes classes, std::vector<float> values)
+  // path, lines: where each sample stands.
+  TableDataset(TableForm form, Classes classes, std::vector<float> values, std::string path,
+               std::vector<size_t> lines)
       : shape_({form.features}),
         form_(std::move(form)),
         classes_(std::move(classes)),
-        values_(std::move(values)) {}
+        values_(std::move(values)),
+        path_(std::move(path)),
+        lines_(std::move(lines)) {}
 
   int64_t size() const override { return std::ssize(classes_.labels); }
   const Shape& sample_shape() const override { return shape_; }
@@ -235,34 +232,52 @@ class TableDataset final : public Dataset {
   std::string class_name(int64_t label) const override {
     return classes_.names[static_cast<size_t>(label)];
   }
-  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override;
+  std::string sample_name(int64_t index) const override {
+    return absl::StrCat(path_, ":", lines_[static_cast<size_t>(index)]);
+  }
+  DataDescription Describe() const override {
+    return {.kind = "csv",
+            .sample = shape_,
+            .classes = classes_.names,
+            .scales = form_.scales,
+            .columns = form_.columns};
+  }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(const std::string& path) const override;
 
  private:
   Shape shape_;
   TableForm form_;
   Classes classes_;
   std::vector<float> values_;
+  std::string path_;
+  std::vector<size_t> lines_;
 };
 
-absl::StatusOr<std::vector<Column>> FeatureColumns(const Table& table, size_t label,
-                                                   const std::string& skip) {
+// The features of a table, and by feature's column its place in the file.
+struct Columns {
+  std::vector<TableColumn> columns;
+  std::vector<size_t> places;
+  int64_t features = 0;
+};
+
+absl::StatusOr<Columns> FeatureColumns(const Table& table, size_t label, const std::string& skip) {
   std::set<size_t> left_out = {label};
   for (absl::string_view name : absl::StrSplit(skip, ';', absl::SkipEmpty())) {
     RUNNEL_ASSIGN_OR_RETURN(const size_t column, FindColumn(table, name));
     left_out.insert(column);
   }
-  std::vector<Column> columns;
-  int64_t features = 0;
+  Columns found;
   for (size_t i = 0; i < table.columns.size(); ++i) {
     if (left_out.count(i) > 0) continue;
-    RUNNEL_ASSIGN_OR_RETURN(columns.emplace_back(), MakeColumn(table, i));
-    features += columns.back().features();
+    RUNNEL_ASSIGN_OR_RETURN(found.columns.emplace_back(), MakeColumn(table, i));
+    found.places.push_back(i);
+    found.features += found.columns.back().features();
   }
-  if (features == 0 || features > kMaxFeatures) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(table.path, ": ", features, " features; 1 to ", kMaxFeatures, " can be"));
+  if (found.features == 0 || found.features > kMaxFeatures) {
+    return absl::InvalidArgumentError(absl::StrCat(table.path, ": ", found.features,
+                                                   " features; 1 to ", kMaxFeatures, " can be"));
   }
-  return columns;
+  return found;
 }
 
 absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
@@ -274,7 +289,8 @@ absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
                                                       "') is missing"));
     }
   }
-  return ClassesOf(labels, absl::StrCat(table.path, ": column '", table.columns[label], "'"));
+  return ClassesOf(labels,
+                   Printable(absl::StrCat(table.path, ": column '", table.columns[label], "'")));
 }
 
 // The columns of `form` in a table of samples without classes; a table without names has them in the
@@ -283,18 +299,18 @@ absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
 absl::StatusOr<std::vector<float>> ValuesOf(const Table& table, const TableForm& form) {
   std::vector<float> values(table.rows.size() * static_cast<size_t>(form.features));
   std::vector<size_t> at;
-  for (const std::string& name : form.names) {
-    RUNNEL_ASSIGN_OR_RETURN(at.emplace_back(), FindColumn(table, name));
+  for (const TableColumn& column : form.columns) {
+    RUNNEL_ASSIGN_OR_RETURN(at.emplace_back(), FindColumn(table, column.name));
   }
   float* out = values.data();
   for (size_t r = 0; r < table.rows.size(); ++r) {
     for (size_t c = 0; c < form.columns.size(); ++c) {
-      const Column& column = form.columns[c];
+      const TableColumn& column = form.columns[c];
       const std::string& text = table.rows[r][at[c]];
       double value = 0;
       if (column.categories.empty() && !IsMissing(text) && !IsNumber(text, &value)) {
         return table.Wrong(table.lines[r],
-                           absl::StrCat("column '", form.names[c], "' holds '", text.substr(0, 40),
+                           absl::StrCat("column '", column.name, "' holds '", text.substr(0, 40),
                                         "', which is no number"));
       }
       Fill(column, text, out);
@@ -305,34 +321,30 @@ absl::StatusOr<std::vector<float>> ValuesOf(const Table& table, const TableForm&
   return values;
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> TableDataset::Unlabelled(absl::string_view place) const {
-  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view path, UnlabelledPlace(place, "csv"));
-  RUNNEL_ASSIGN_OR_RETURN(const Table table, ReadTable(std::string(path)));
+absl::StatusOr<std::unique_ptr<Dataset>> TableDataset::Unlabelled(const std::string& path) const {
+  RUNNEL_ASSIGN_OR_RETURN(Table table, ReadTable(path));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<float> values, ValuesOf(table, form_));
   Classes classes{classes_.names, std::vector<int32_t>(table.rows.size())};
-  return std::make_unique<TableDataset>(form_, std::move(classes), std::move(values));
+  return std::make_unique<TableDataset>(form_, std::move(classes), std::move(values), path,
+                                        std::move(table.lines));
 }
 
 }  // namespace
 
 absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view text, uint64_t seed) {
   RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 1, {"label", "skip"}, kUsage));
-  RUNNEL_ASSIGN_OR_RETURN(const Table table, ReadTable(place.paths[0]));
+  RUNNEL_ASSIGN_OR_RETURN(Table table, ReadTable(place.paths[0]));
   RUNNEL_ASSIGN_OR_RETURN(const size_t label, LabelColumn(table, place.Option("label")));
-  TableForm form;
-  RUNNEL_ASSIGN_OR_RETURN(form.columns, FeatureColumns(table, label, place.Option("skip")));
+  RUNNEL_ASSIGN_OR_RETURN(Columns found, FeatureColumns(table, label, place.Option("skip")));
   RUNNEL_ASSIGN_OR_RETURN(Classes classes, TableClasses(table, label));
-  for (const Column& column : form.columns) {
-    form.names.push_back(table.columns[column.index]);
-    form.features += column.features();
-  }
-  const int64_t features = form.features;
+  const int64_t features = found.features;
+  TableForm form{std::move(found.columns), features, {}};
   std::vector<float> values(table.rows.size() * static_cast<size_t>(features));
   float* out = values.data();
   for (const Row& row : table.rows) {
-    for (const Column& column : form.columns) {
-      Fill(column, row[column.index], out);
-      out += column.features();
+    for (size_t c = 0; c < form.columns.size(); ++c) {
+      Fill(form.columns[c], row[found.places[c]], out);
+      out += form.columns[c].features();
     }
   }
   SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
@@ -343,8 +355,17 @@ absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view text, uint64_t seed) {
   RUNNEL_ASSIGN_OR_RETURN(form.scales, MeasureScales(split.train, features, 1, read));
   form.Scale(values);
   return SplitsOf(
-      std::make_shared<TableDataset>(std::move(form), std::move(classes), std::move(values)),
+      std::make_shared<TableDataset>(std::move(form), std::move(classes), std::move(values),
+                                     std::move(table.path), std::move(table.lines)),
       std::move(split));
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedCsv(const DataDescription& description) {
+  if (description.columns.empty())
+    return absl::InvalidArgumentError("the data's description: a table without columns");
+  TableForm form{description.columns, description.sample[0], description.scales};
+  return std::make_unique<TableDataset>(std::move(form), Classes{description.classes, {}},
+                                        std::vector<float>(), "", std::vector<size_t>());
 }
 
 }  // namespace runnel::data

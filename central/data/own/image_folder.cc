@@ -12,6 +12,7 @@
 #include "central/data/own/picture.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -64,6 +65,16 @@ absl::StatusOr<Files> FindFiles(const std::string& folder) {
   return files;
 }
 
+// The luma of ITU-R BT.601 of three planes.
+std::vector<uint8_t> Grey(absl::Span<const uint8_t> planes) {
+  const size_t plane = planes.size() / 3;
+  std::vector<uint8_t> grey(plane);
+  for (size_t i = 0; i < plane; ++i)
+    grey[i] = static_cast<uint8_t>(
+        (299 * planes[i] + 587 * planes[plane + i] + 114 * planes[2 * plane + i] + 500) / 1000);
+  return grey;
+}
+
 absl::StatusOr<std::vector<uint8_t>> ReadPicture(const std::string& path, const Shape& shape) {
   std::error_code error;
   const uint64_t bytes = fs::file_size(path, error);
@@ -73,8 +84,10 @@ absl::StatusOr<std::vector<uint8_t>> ReadPicture(const std::string& path, const 
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint8_t> file, reader.Read(bytes));
   absl::StatusOr<Picture> picture = DecodePicture(file);
   if (!picture.ok())
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", picture.status().message()));
-  return Fitted(*picture, shape[1], shape[2]);
+    return absl::InvalidArgumentError(
+        Printable(absl::StrCat(path, ": ", picture.status().message())));
+  std::vector<uint8_t> planes = Fitted(*picture, shape[1], shape[2]);
+  return shape[0] == 1 ? Grey(planes) : std::move(planes);
 }
 
 // Pictures by bytes; normalised on the way out.
@@ -99,7 +112,7 @@ class PictureDataset final : public Dataset {
   void CopySample(int64_t index, absl::Span<float> out) const override {
     std::vector<uint8_t> read;
     const absl::Span<const uint8_t> pixels = Pixels(index, read);
-    const size_t plane = out.size() / 3;
+    const size_t plane = out.size() / scales_.size();
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = Scaled(pixels[i], static_cast<int64_t>(i / plane));
   }
@@ -115,7 +128,13 @@ class PictureDataset final : public Dataset {
   std::string class_name(int64_t label) const override {
     return classes_.names[static_cast<size_t>(label)];
   }
-  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override;
+  std::string sample_name(int64_t index) const override {
+    return paths_[static_cast<size_t>(index)];
+  }
+  DataDescription Describe() const override {
+    return {.kind = "images", .sample = shape_, .classes = classes_.names, .scales = scales_};
+  }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(const std::string& path) const override;
 
  private:
   float Scaled(uint8_t pixel, int64_t channel) const {
@@ -173,20 +192,28 @@ absl::StatusOr<Readable> ReadAll(const Files& files, const Shape& shape) {
       broken, " of ", files.paths.size(), " pictures are broken, the first: ", first_broken));
 }
 
-// The pictures that lie in the folder, in the order of their names. Each must be readable: it has a
-// prediction.
-absl::StatusOr<std::unique_ptr<Dataset>> PictureDataset::Unlabelled(absl::string_view place) const {
-  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view folder, UnlabelledPlace(place, "images"));
+// The file itself, or the pictures that lie in the folder, in the order of their names.
+absl::StatusOr<std::vector<std::string>> PicturesAt(const std::string& place) {
   std::error_code error;
+  if (!fs::is_directory(place, error)) {
+    if (fs::exists(place, error)) return std::vector<std::string>{place};
+    return absl::NotFoundError(absl::StrCat(place, ": does not exist"));
+  }
   std::vector<std::string> paths;
-  for (fs::directory_iterator entry(std::string(folder), error), end; !error && entry != end;
+  for (fs::directory_iterator entry(place, error), end; !error && entry != end;
        entry.increment(error)) {
     if (IsPictureName(entry->path().filename().string())) paths.push_back(entry->path().string());
   }
-  if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
+  if (error) return absl::NotFoundError(absl::StrCat(place, ": ", error.message()));
   if (paths.empty())
-    return absl::NotFoundError(absl::StrCat(folder, ": holds no .png or .jpg files"));
+    return absl::NotFoundError(absl::StrCat(place, ": holds no .png or .jpg files"));
   std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Each picture must be readable: it has a prediction.
+absl::StatusOr<std::unique_ptr<Dataset>> PictureDataset::Unlabelled(const std::string& path) const {
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<std::string> paths, PicturesAt(path));
   std::vector<uint8_t> kept;
   for (size_t i = 0; i < paths.size(); ++i) {
     RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint8_t> pixels, ReadPicture(paths[i], shape_));
@@ -233,6 +260,20 @@ absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view text, uint64_t s
   DatasetSplits splits = SplitsOf(std::move(all), std::move(split));
   splits.note = std::move(readable.note);
   return splits;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedImages(const DataDescription& description) {
+  const Shape& shape = description.sample;
+  const bool is_picture = shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3) &&
+                          shape[1] <= kMaxSide && shape[2] <= kMaxSide;
+  if (!is_picture) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data's description: ", shape.ToString(), " is no picture"));
+  }
+  auto pictures = std::make_unique<PictureDataset>(
+      shape, std::vector<std::string>(), Classes{description.classes, {}}, std::vector<uint8_t>());
+  pictures->set_scales(description.scales);
+  return pictures;
 }
 
 }  // namespace runnel::data

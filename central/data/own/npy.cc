@@ -19,6 +19,7 @@
 #include "central/data/loaders.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -69,6 +70,8 @@ class NpyFile {
   const std::vector<int64_t>& sample_dims() const { return dims_; }
   int64_t count() const { return count_; }
   bool holds_bytes() const { return type_->name == "u1"; }
+  bool holds_floats() const { return type_->name[0] == 'f'; }
+  int64_t data_bytes() const { return lseek(file_, 0, SEEK_END) - begin_; }
 
   // The row's numbers. DataLoss: the file cannot be read any more.
   absl::Status Read(int64_t row, absl::Span<double> out) const {
@@ -85,7 +88,7 @@ class NpyFile {
   explicit NpyFile(std::string path) : path_(std::move(path)) {}
 
   absl::Status Wrong(absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what));
+    return absl::InvalidArgumentError(Printable(absl::StrCat(path_, ": ", what)));
   }
 
   // \x93NUMPY, the version, the header's length, then a dictionary as Python writes it.
@@ -192,14 +195,16 @@ absl::StatusOr<Shape> SampleShape(const NpyFile& file) {
 
 class NpyDataset final : public Dataset {
  public:
-  NpyDataset(std::unique_ptr<NpyFile> file, Shape shape, Classes classes,
+  // file: null without samples.
+  NpyDataset(std::unique_ptr<NpyFile> file, Shape shape, bool holds_bytes, Classes classes,
              std::vector<ChannelScale> scales)
       : file_(std::move(file)),
         shape_(std::move(shape)),
+        holds_bytes_(holds_bytes),
         classes_(std::move(classes)),
         scales_(std::move(scales)) {}
 
-  int64_t size() const override { return file_->count(); }
+  int64_t size() const override { return file_ == nullptr ? 0 : file_->count(); }
   const Shape& sample_shape() const override { return shape_; }
   int64_t classes() const override { return std::ssize(classes_.names); }
   // A sample that cannot be read any more, or a value that is not finite, is the mean: 0.
@@ -218,7 +223,7 @@ class NpyDataset final : public Dataset {
   }
   float outside(int64_t channel) const override {
     const ChannelScale& scale = scales_[static_cast<size_t>(channel)];
-    return file_->holds_bytes() ? static_cast<float>(-scale.mean / scale.deviation) : 0;
+    return holds_bytes_ ? static_cast<float>(-scale.mean / scale.deviation) : 0;
   }
   int32_t label(int64_t index) const override {
     return classes_.labels[static_cast<size_t>(index)];
@@ -226,13 +231,24 @@ class NpyDataset final : public Dataset {
   std::string class_name(int64_t label) const override {
     return classes_.names[static_cast<size_t>(label)];
   }
-  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override {
-    RUNNEL_ASSIGN_OR_RETURN(const absl::string_view path, UnlabelledPlace(place, "npy"));
-    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<NpyFile> file, NpyFile::Open(std::string(path)));
+  std::string sample_name(int64_t index) const override {
+    return absl::StrCat(file_->path(), "[", index, "]");
+  }
+  DataDescription Describe() const override {
+    return {.kind = "npy",
+            .sample = shape_,
+            .classes = classes_.names,
+            .scales = scales_,
+            .holds_bytes = holds_bytes_};
+  }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(const std::string& path) const override {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<NpyFile> file, NpyFile::Open(path));
     RUNNEL_ASSIGN_OR_RETURN(const Shape shape, SampleShape(*file));
-    if (!(shape == shape_) || file->holds_bytes() != file_->holds_bytes()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": its samples are of another shape or type than ", file_->path(), "'s"));
+    if (!(shape == shape_) || file->holds_bytes() != holds_bytes_) {
+      const auto kind = [](bool holds_bytes) { return holds_bytes ? "bytes " : "numbers "; };
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": its samples are ", kind(file->holds_bytes()), shape.ToString(),
+                       ", the model was trained on ", kind(holds_bytes_), shape_.ToString()));
     }
     std::vector<double> row(static_cast<size_t>(shape.elements()));
     for (int64_t i = 0; i < file->count(); ++i) {
@@ -240,15 +256,32 @@ class NpyDataset final : public Dataset {
       RUNNEL_RETURN_IF_ERROR(CheckFinite(*file, i, row));
     }
     Classes classes{classes_.names, std::vector<int32_t>(static_cast<size_t>(file->count()))};
-    return std::make_unique<NpyDataset>(std::move(file), shape_, std::move(classes), scales_);
+    return std::make_unique<NpyDataset>(std::move(file), shape_, holds_bytes_, std::move(classes),
+                                        scales_);
   }
 
  private:
   std::unique_ptr<NpyFile> file_;
   Shape shape_;
+  bool holds_bytes_;
   Classes classes_;
   std::vector<ChannelScale> scales_;
 };
+
+// Files of floats up to here are looked through when they are loaded; of larger ones the samples that
+// scales are measured on.
+constexpr int64_t kMostLookedThrough = int64_t{256} << 20;
+
+// InvalidArgument names a sample with a number that is not finite.
+absl::Status CheckAllFinite(const NpyFile& file, const Shape& shape) {
+  if (!file.holds_floats() || file.data_bytes() > kMostLookedThrough) return absl::OkStatus();
+  std::vector<double> row(static_cast<size_t>(shape.elements()));
+  for (int64_t i = 0; i < file.count(); ++i) {
+    RUNNEL_RETURN_IF_ERROR(file.Read(i, absl::MakeSpan(row)));
+    RUNNEL_RETURN_IF_ERROR(CheckFinite(file, i, row));
+  }
+  return absl::OkStatus();
+}
 
 // One integer a sample.
 absl::Status ReadLabels(const NpyFile& file, std::vector<int64_t>& labels) {
@@ -334,6 +367,8 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
   RUNNEL_ASSIGN_OR_RETURN(Arrays all, ReadArrays(place.paths[0], place.paths[1]));
   RUNNEL_ASSIGN_OR_RETURN(const Shape shape, SampleShape(*all.samples));
   RUNNEL_ASSIGN_OR_RETURN(Arrays test, ReadTest(place, *all.samples));
+  RUNNEL_RETURN_IF_ERROR(CheckAllFinite(*all.samples, shape));
+  if (test.samples != nullptr) RUNNEL_RETURN_IF_ERROR(CheckAllFinite(*test.samples, shape));
   // One numbering of both files' classes.
   const auto first_test = std::ssize(all.labels);
   all.labels.insert(all.labels.end(), test.labels.begin(), test.labels.end());
@@ -350,14 +385,24 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
   }
   RUNNEL_ASSIGN_OR_RETURN(std::vector<ChannelScale> scales,
                           Scales(place, *all.samples, shape, split.train));
-  auto train =
-      std::make_shared<NpyDataset>(std::move(all.samples), shape, std::move(classes), scales);
+  const bool holds_bytes = all.samples->holds_bytes();
+  auto train = std::make_shared<NpyDataset>(std::move(all.samples), shape, holds_bytes,
+                                            std::move(classes), scales);
   DatasetSplits splits = SplitsOf(std::move(train), std::move(split));
   if (test.samples != nullptr) {
-    splits.test = std::make_unique<NpyDataset>(std::move(test.samples), shape,
+    splits.test = std::make_unique<NpyDataset>(std::move(test.samples), shape, holds_bytes,
                                                std::move(test_classes), std::move(scales));
   }
   return splits;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> DescribedNpy(const DataDescription& description) {
+  if (description.sample.rank() > 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the data's description: ", description.sample.ToString(), " is no sample of an array"));
+  }
+  return std::make_unique<NpyDataset>(nullptr, description.sample, description.holds_bytes,
+                                      Classes{description.classes, {}}, description.scales);
 }
 
 }  // namespace runnel::data

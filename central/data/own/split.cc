@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/random.h"
@@ -83,13 +82,6 @@ absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::st
 }
 absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string_view where) {
   return ClassesBy<int64_t, std::less<>>(labels, where);
-}
-
-absl::StatusOr<absl::string_view> UnlabelledPlace(absl::string_view place, absl::string_view kind) {
-  const std::string start = absl::StrCat(kind, ":");
-  if (absl::StartsWith(place, start)) return place.substr(start.size());
-  return absl::InvalidArgumentError(absl::StrCat("--data ", place, ": the model was trained on ",
-                                                 start, "..., and takes samples of that kind"));
 }
 
 absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t> indices,

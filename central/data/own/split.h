@@ -46,8 +46,12 @@ class Subset final : public Dataset {
     return all_->label(indices_[static_cast<size_t>(index / each)] * each + index % each);
   }
   std::string class_name(int64_t label) const override { return all_->class_name(label); }
-  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(absl::string_view place) const override {
-    return all_->Unlabelled(place);
+  std::string sample_name(int64_t index) const override {
+    return all_->sample_name(indices_[static_cast<size_t>(index)]);
+  }
+  DataDescription Describe() const override { return all_->Describe(); }
+  absl::StatusOr<std::unique_ptr<Dataset>> Unlabelled(const std::string& path) const override {
+    return all_->Unlabelled(path);
   }
 
  private:
@@ -67,9 +71,6 @@ inline constexpr size_t kMaxClasses = 10'000;
 absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::string_view where);
 // The same of integers, without a text a sample.
 absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string_view where);
-// What stands behind "KIND:" of a place of samples without labels. InvalidArgument: it is of another
-// kind.
-absl::StatusOr<absl::string_view> UnlabelledPlace(absl::string_view place, absl::string_view kind);
 
 // Mean and deviation of each channel over at most kMostScaled of the samples; values that are no
 // number do not count. A channel without deviation has 1. read: copies one sample as it lies in

@@ -36,6 +36,7 @@ Checkpoint MakeCheckpoint(const RunSetup& setup, const std::string& control_addr
   if (std::optional<int64_t>& at_least = checkpoint.settings.at_least; at_least.has_value())
     at_least = std::min(*at_least, dialling);
   checkpoint.model = setup.model;
+  checkpoint.data_text = setup.data_text;
   checkpoint.plan = run.plan();
   checkpoint.training = setup.training;
   checkpoint.changes = run.ChangesAt(collected.step);

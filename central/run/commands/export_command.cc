@@ -21,6 +21,11 @@ absl::Status Write(const std::string& path, const std::string& bytes,
   return absl::OkStatus();
 }
 
+// What engines and people find of the data set in the file; empty: nothing is known.
+std::string DataProperty(const std::string& data_text) {
+  return data_text.empty() ? "" : OnnxMetadata("runnel.data", data_text);
+}
+
 absl::Status InFile(const std::string& what, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
@@ -35,7 +40,7 @@ absl::Status ExportIntegers(const ExportArguments& arguments, const CommandConte
   const absl::StatusOr<std::string> bytes =
       QuantizedToOnnx(setup.model.name, setup.model.input, *nodes, arguments.batch);
   if (!bytes.ok()) return InFile(where, bytes.status());
-  return Write(arguments.onnx, *bytes, context);
+  return Write(arguments.onnx, *bytes + DataProperty(quantized.data_text), context);
 }
 
 absl::Status ExportCheckpoint(const ExportArguments& arguments, const CommandContext& context) {
@@ -50,7 +55,8 @@ absl::Status ExportCheckpoint(const ExportArguments& arguments, const CommandCon
           absl::StrCat("--onnx ", arguments.onnx, ": recipe ", checkpoint.settings.recipe),
           bytes.status());
     }
-    RUNNEL_RETURN_IF_ERROR(Write(arguments.onnx, *bytes, context));
+    RUNNEL_RETURN_IF_ERROR(
+        Write(arguments.onnx, *bytes + DataProperty(checkpoint.data_text), context));
   }
   if (arguments.npz.empty()) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const std::string bytes, StateToNpz(checkpoint.model, checkpoint.state));

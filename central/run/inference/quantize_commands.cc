@@ -107,6 +107,8 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
   quantized.model_sha256 = ModelSha256(checkpoint.model);
   quantized.weights_sha256 = WeightsSha256(checkpoint.state);
   quantized.settings = settings;
+  quantized.model = checkpoint.model;
+  quantized.data_text = run.setup.data_text;
   quantized.step = checkpoint.step;
   quantized.method = arguments.method;
   quantized.method.samples = std::min(arguments.method.samples, run.data.train->size());

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "central/data/dataset.h"
+#include "central/data/joined_dataset.h"
 #include "central/records/quantized_model.h"
 #include "central/records/quantized_stages.h"
 #include "central/run/run_setup.h"
@@ -22,10 +27,14 @@
 namespace runnel {
 namespace {
 
-// A model and the data that it was trained on, which know how samples are normalised.
+// Classes of a sample on the screen: so many at most, the others with at least such a share.
+constexpr size_t kShownClasses = 3;
+constexpr double kLeastShown = 0.001;
+
+// A model, and what is predicted with it.
 struct Predictor {
   Checkpoint model;  // of integers: as ComputeOutputs wants it
-  LoadedRun run;
+  std::unique_ptr<Dataset> samples;
 };
 
 // One class a sample, of a recipe that a worker process evaluates without a run.
@@ -55,30 +64,91 @@ RunSettings SettingsOf(RunSettings settings, const PredictArguments& arguments) 
   return settings;
 }
 
+// Samples of `kind` that lie in the arguments' files.
+absl::StatusOr<std::unique_ptr<Dataset>> GivenSamples(const Dataset& kind,
+                                                      const PredictArguments& arguments) {
+  if (!arguments.data.empty()) {
+    const std::string start = absl::StrCat(kind.Describe().kind, ":");
+    if (start.size() == 1) return kind.Unlabelled(arguments.data);
+    if (!absl::StartsWith(arguments.data, start)) {
+      return absl::InvalidArgumentError(absl::StrCat("--data ", arguments.data,
+                                                     ": the model was trained on ", start,
+                                                     "..., and takes samples of that kind"));
+    }
+    return kind.Unlabelled(arguments.data.substr(start.size()));
+  }
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (const std::string& file : arguments.files) {
+    RUNNEL_ASSIGN_OR_RETURN(parts.emplace_back(), kind.Unlabelled(file));
+  }
+  if (parts.size() == 1) return std::move(parts[0]);
+  return std::make_unique<data::JoinedDataset>(std::move(parts));
+}
+
+// The samples, and in `setup` the run's, where the data set had to be loaded. data_text: what the
+// model's file says of its data; empty: the data set has to be where it was.
+absl::StatusOr<std::unique_ptr<Dataset>> SamplesOf(const PredictArguments& arguments,
+                                                   const RunSettings& settings,
+                                                   const std::string& data_text,
+                                                   std::optional<RunSetup>& setup) {
+  const bool are_given = !arguments.files.empty() || !arguments.data.empty();
+  if (are_given && !data_text.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(const DataDescription description, ParseDescription(data_text));
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> kind, DescribedDataset(description));
+    return GivenSamples(*kind, arguments);
+  }
+  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(SettingsOf(settings, arguments)));
+  setup = std::move(run.setup);
+  if (!are_given) return std::move(run.data.test);
+  return GivenSamples(*run.data.train, arguments);
+}
+
+// InvalidArgument: samples that the model does not take.
+absl::Status CheckFits(const Dataset& samples, const ModelSpec& model, const std::string& where) {
+  if (samples.sample_shape() == model.input && samples.classes() == model.classes)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": its data are ", samples.sample_shape().ToString(), " of ", samples.classes(),
+      " classes, its model takes ", model.input.ToString(), " of ", model.classes));
+}
+
 absl::StatusOr<Predictor> Trained(const PredictArguments& arguments, Logger* logger) {
   const std::string where = absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir);
   Predictor predictor;
   RUNNEL_ASSIGN_OR_RETURN(predictor.model, NewestWeights(arguments.checkpoint_dir, logger));
   const Checkpoint& model = predictor.model;
   RUNNEL_RETURN_IF_ERROR(CheckPredicts(model.model, model.settings, where));
-  RUNNEL_ASSIGN_OR_RETURN(predictor.run, SetUpAndLoad(SettingsOf(model.settings, arguments)));
-  RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(model.model), predictor.run.setup, where));
+  std::optional<RunSetup> setup;
+  RUNNEL_ASSIGN_OR_RETURN(predictor.samples,
+                          SamplesOf(arguments, model.settings, model.data_text, setup));
+  if (setup.has_value())
+    RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(model.model), *setup, where));
+  RUNNEL_RETURN_IF_ERROR(CheckFits(*predictor.samples, model.model, where));
   return predictor;
 }
 
 absl::StatusOr<Predictor> InIntegers(const PredictArguments& arguments) {
   const std::string where = absl::StrCat("quantised model ", arguments.quantized);
-  RUNNEL_ASSIGN_OR_RETURN(const QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
+  RUNNEL_ASSIGN_OR_RETURN(QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
+  // Files that do not hold the model: it follows from the settings.
+  const bool has_model = !quantized.model.layers.empty();
   Predictor predictor;
-  RUNNEL_ASSIGN_OR_RETURN(predictor.run, SetUpAndLoad(SettingsOf(quantized.settings, arguments)));
-  RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, predictor.run.setup, where));
-  absl::StatusOr<QuantizedStages> stages = CutAtLayers(predictor.run.setup.model, quantized.graph);
+  std::optional<RunSetup> setup;
+  RUNNEL_ASSIGN_OR_RETURN(predictor.samples,
+                          SamplesOf(arguments, quantized.settings,
+                                    has_model ? quantized.data_text : std::string(), setup));
+  if (setup.has_value()) {
+    RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, *setup, where));
+    quantized.model = setup->model;
+  }
+  RUNNEL_RETURN_IF_ERROR(CheckFits(*predictor.samples, quantized.model, where));
+  absl::StatusOr<QuantizedStages> stages = CutAtLayers(quantized.model, quantized.graph);
   if (!stages.ok()) {
     return absl::Status(stages.status().code(),
                         absl::StrCat(where, ": ", stages.status().message()));
   }
   Checkpoint& model = predictor.model;
-  model.settings = predictor.run.setup.settings;
+  model.settings = std::move(quantized.settings);
   model.settings.recipe = std::string(kInt8Inference);
   model.step = quantized.step;
   model.model = std::move(stages->model);
@@ -102,21 +172,60 @@ std::string CsvLine(int64_t index, absl::Span<const float> outputs, const Datase
                          1 / sum);
 }
 
+// "NAME: CLASS 97.2 %, CLASS 1.9 %": the likeliest classes of a sample.
+std::string ScreenLine(int64_t index, absl::Span<const float> outputs, const Dataset& names) {
+  std::vector<size_t> order(outputs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return outputs[a] > outputs[b]; });
+  double sum = 0;
+  for (const float output : outputs)
+    sum += std::exp(static_cast<double>(output) - outputs[order[0]]);
+  std::string line = names.sample_name(index);
+  for (size_t i = 0; i < std::min(order.size(), kShownClasses); ++i) {
+    const double share = std::exp(static_cast<double>(outputs[order[i]]) - outputs[order[0]]) / sum;
+    if (i > 0 && share < kLeastShown) break;
+    absl::StrAppendFormat(&line, "%s %s %.1f %%", i == 0 ? ":" : ",",
+                          absl::Utf8SafeCEscape(names.class_name(static_cast<int64_t>(order[i]))),
+                          share * 100);
+  }
+  return line;
+}
+
+// Calls use(first, outputs) with outputs that are numbers. InvalidArgument names the first sample whose
+// are not.
+absl::Status Compute(const Predictor& predictor, const UseOutputsFn& use) {
+  const int64_t classes = predictor.model.model.classes;
+  return ComputeOutputs(
+      predictor.model, *predictor.samples,
+      [&](int64_t first, absl::Span<const float> outputs) -> absl::Status {
+        const auto bad =
+            std::find_if(outputs.begin(), outputs.end(), [](float v) { return !std::isfinite(v); });
+        if (bad == outputs.end()) return use(first, outputs);
+        return absl::InvalidArgumentError(absl::StrCat("the model gives ", *bad, " for sample ",
+                                                       first + (bad - outputs.begin()) / classes,
+                                                       ": its weights are no use"));
+      });
+}
+
+absl::Status Print(const Predictor& predictor, const CommandContext& context) {
+  const auto width = static_cast<size_t>(predictor.model.model.classes);
+  return Compute(predictor, [&](int64_t first, absl::Span<const float> outputs) {
+    for (size_t at = 0; at < outputs.size(); at += width)
+      context.print(ScreenLine(first++, outputs.subspan(at, width), *predictor.samples));
+    return absl::OkStatus();
+  });
+}
+
 // Streams the predictions to the file.
-absl::Status Write(const Predictor& predictor, const Dataset& samples, const std::string& path) {
+absl::Status Write(const Predictor& predictor, const std::string& path) {
   const bool is_table = absl::EndsWith(path, ".csv");
   const int64_t classes = predictor.model.model.classes;
+  const Dataset& samples = *predictor.samples;
   RUNNEL_ASSIGN_OR_RETURN(AtomicStream file, AtomicStream::Open(path));
   RUNNEL_RETURN_IF_ERROR(file.Append(is_table ? "index,class,probability\n"
                                               : NpyHeader("<f4", {samples.size(), classes})));
   const auto append = [&](int64_t first, absl::Span<const float> outputs) -> absl::Status {
-    const auto bad =
-        std::find_if(outputs.begin(), outputs.end(), [](float v) { return !std::isfinite(v); });
-    if (bad != outputs.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("the model gives ", *bad, " for sample ",
-                                                     first + (bad - outputs.begin()) / classes,
-                                                     ": its weights are no use"));
-    }
     if (!is_table) {
       return file.Append(
           {reinterpret_cast<const char*>(outputs.data()), outputs.size() * sizeof(float)});
@@ -127,33 +236,39 @@ absl::Status Write(const Predictor& predictor, const Dataset& samples, const std
       lines += CsvLine(first++, outputs.subspan(at, width), samples);
     return file.Append(lines);
   };
-  RUNNEL_RETURN_IF_ERROR(ComputeOutputs(predictor.model, samples, append));
+  RUNNEL_RETURN_IF_ERROR(Compute(predictor, append));
   return file.Commit();
+}
+
+absl::Status CheckArguments(const PredictArguments& arguments) {
+  if (arguments.checkpoint_dir.empty() == arguments.quantized.empty()) {
+    return absl::InvalidArgumentError(
+        "predict: give either --checkpoint-dir or --quantized, see runnel-central predict --help");
+  }
+  if (!arguments.files.empty() && !arguments.data.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--data ", arguments.data, ": leave it out, or ",
+                                                   arguments.files[0], " and all other files"));
+  }
+  const std::string& out = arguments.out;
+  if (out.empty() || absl::EndsWith(out, ".csv") || absl::EndsWith(out, ".npy"))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--out ", out, ": ends neither in .csv (classes) nor in .npy (all outputs)"));
 }
 
 }  // namespace
 
 absl::Status PredictCommand(const PredictArguments& arguments, const CommandContext& context) {
-  if (arguments.checkpoint_dir.empty() == arguments.quantized.empty()) {
-    return absl::InvalidArgumentError(
-        "predict: give either --checkpoint-dir or --quantized, see runnel-central predict --help");
-  }
-  if (!absl::EndsWith(arguments.out, ".csv") && !absl::EndsWith(arguments.out, ".npy")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--out ", arguments.out, ": ends neither in .csv (classes) nor in .npy (all outputs)"));
-  }
-  RUNNEL_ASSIGN_OR_RETURN(const Predictor predictor, arguments.quantized.empty()
-                                                         ? Trained(arguments, context.logger)
-                                                         : InIntegers(arguments));
-  std::unique_ptr<Dataset> given;
-  if (!arguments.data.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(given, predictor.run.data.train->Unlabelled(arguments.data));
-  }
-  const Dataset& samples = given == nullptr ? *predictor.run.data.test : *given;
-  RUNNEL_RETURN_IF_ERROR(Write(predictor, samples, arguments.out));
-  context.print(absl::StrCat("wrote ", arguments.out, ": ", samples.size(), " predictions of ",
-                             predictor.run.setup.model.name, " after ", predictor.model.step,
-                             " steps"));
+  RUNNEL_RETURN_IF_ERROR(CheckArguments(arguments));
+  RUNNEL_ASSIGN_OR_RETURN(Predictor predictor, arguments.quantized.empty()
+                                                   ? Trained(arguments, context.logger)
+                                                   : InIntegers(arguments));
+  if (!arguments.backend.empty()) predictor.model.settings.backend = arguments.backend;
+  if (arguments.out.empty()) return Print(predictor, context);
+  RUNNEL_RETURN_IF_ERROR(Write(predictor, arguments.out));
+  context.print(absl::StrCat("wrote ", arguments.out, ": ", predictor.samples->size(),
+                             " predictions of ", predictor.model.model.name, " after ",
+                             predictor.model.step, " steps"));
   return absl::OkStatus();
 }
 

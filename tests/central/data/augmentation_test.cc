@@ -161,6 +161,34 @@ TEST(Augmentation, GoldenErasureAndMix) {
   EXPECT_EQ(DrawErasure(shape, 1, 0, 0), Rectangle());
   EXPECT_EQ(DrawErasure(shape, 1, 0, 2), (Rectangle{16, 0, 4, 12}));
   EXPECT_EQ(DrawMix(50000, 1, 0, 0), (Mix{19910, 120}));
+  // tests/golden/augmentation.py prints these.
+  struct Case {
+    Shape shape;
+    uint64_t seed;
+    int64_t epoch, sample;
+    Rectangle hole;
+    Mix mix;
+  };
+  const int64_t large = int64_t{1} << 32;
+  const Case cases[] = {
+      {{1, 16, 40}, 3, 5, 10, {1, 27, 3, 13}, {5542, 215}},
+      {{3, 7, 9}, (uint64_t{1} << 40) + 5, 199, 50002, {0, 2, 2, 3}, {32498, 206}},
+      {{3, 224, 96}, 9, 2 * large, large + 4, {14, 27, 80, 47}, {41070, 496}},
+      {{1, 1, 1}, 4, 0, 4, {0, 0, 1, 1}, {41321, 75}},
+      {{2, 5, 3}, 4, 0, 9, {3, 2, 1, 1}, {2690, 227}},
+      {{1, 16, 40}, 3, 5, 7, {}, {45074, 389}},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(DrawErasure(one.shape, one.seed, one.epoch, one.sample), one.hole) << one.sample;
+    EXPECT_EQ(DrawMix(60000, one.seed, one.epoch, one.sample), one.mix) << one.sample;
+  }
+  // By hand: 128 of 512 parts are a quarter; the hole of two channels, each with its black.
+  std::vector<float> image = {0, 1, 2, 3, 4, 5, 6, 7};
+  MixInto(128, std::vector<float>{8, 8, 8, 8, 0, 0, 0, 0}, absl::MakeSpan(image));
+  EXPECT_THAT(image, ElementsAre(6, 6.25, 6.5, 6.75, 1, 1.25, 1.5, 1.75));
+  Erase({2, 2, 2}, {.top = 1, .left = 0, .height = 1, .width = 2}, std::vector<float>{-1, -2},
+        absl::MakeSpan(image));
+  EXPECT_THAT(image, ElementsAre(6, 6.25, -1, -1, 1, 1.25, -2, -2));
 }
 
 TEST(SamplePlacement, FavoursNothing) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "central/data/joined_dataset.h"
 #include "central/data/loaders.h"
 #include "central/data/own/picture.h"
 #include "central/data/own/split.h"
@@ -178,6 +179,13 @@ TEST_F(NpyData, BadArrays) {
               HasSubstr("2 samples"));
   EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, 1)", {1, 2, NAN, NAN}), labels_)),
               HasSubstr("holds nan"));
+  // Whichever it is, also one of the test.
+  for (int64_t i = 0; i < 4; ++i) {
+    std::vector<float> values = {1, 2, 3, 4};
+    values[static_cast<size_t>(i)] = INFINITY;
+    EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, 1)", values), labels_)),
+                HasSubstr(absl::StrCat("sample ", i, " holds inf")));
+  }
   EXPECT_THAT(Refusal(Load(x, Npy<float>("<f4", "(4,)", {1, 2, 1, 2.5f}))),
               HasSubstr("which is no integer"));
   EXPECT_THAT(Refusal(data::LoadNpy("x.npy", 1)), HasSubstr("a path is missing"));
@@ -321,7 +329,7 @@ TEST_F(OwnData, UnlabelledSamplesAreNormalisedAsTheTrainingWas) {
   const Dataset& train = *table->train;
   EXPECT_EQ(train.class_name(1), "b");
   folder_.Write("new.csv", "garden,x\nwest,3\nnorth,3\nsouth,\n");
-  const auto rows = train.Unlabelled(absl::StrCat("csv:", At("new.csv")));
+  const auto rows = train.Unlabelled(At("new.csv"));
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_EQ((*rows)->size(), 3);
   // A sample of the training that has x = 3 or garden = north.
@@ -341,12 +349,39 @@ TEST_F(OwnData, UnlabelledSamplesAreNormalisedAsTheTrainingWas) {
     return std::string(data.Unlabelled(place).status().message());
   };
   folder_.Write("new.csv", "garden,x\nnorth,three\n");
-  EXPECT_THAT(refusal(train, absl::StrCat("csv:", At("new.csv"))),
+  EXPECT_THAT(refusal(train, At("new.csv")),
               HasSubstr("new.csv: line 2: column 'x' holds 'three', which is no number"));
   folder_.Write("new.csv", "garden,y\nnorth,3\n");
-  EXPECT_THAT(refusal(train, absl::StrCat("csv:", At("new.csv"))), HasSubstr("no column 'x'"));
-  EXPECT_THAT(refusal(train, "npy:x.npy"), HasSubstr("was trained on csv:"));
+  EXPECT_THAT(refusal(train, At("new.csv")), HasSubstr("no column 'x'"));
+}
 
+// The description alone reads the same, also columns that the training had not; a blank, a line's end
+// and bytes that are no UTF-8 in names come back.
+TEST_F(OwnData, ADescriptionReadsWhatItsDataSetDoes) {
+  const auto table = Csv("x,garden,label\n1,north,a\n2,south,b\n3,north,a\n6,north,b\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  const Dataset& train = *table->train;
+  folder_.Write("new.csv", "more,garden,x,label\n?,west,3,a\n7,north,3,\n7,south,,b\n");
+  const absl::StatusOr<DataDescription> kept = ParseDescription(DescriptionText(train.Describe()));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(*kept, train.Describe());
+  const auto elsewhere = DescribedDataset(*kept);
+  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status();
+  EXPECT_EQ((*elsewhere)->size(), 0);
+  EXPECT_EQ((*elsewhere)->class_name(1), "b");
+  const auto rows = train.Unlabelled(At("new.csv"));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const auto again = (*elsewhere)->Unlabelled(At("new.csv"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(Sample(**again, i), Sample(**rows, i));
+  EXPECT_EQ((*again)->sample_name(2), At("new.csv:4"));
+  DataDescription odd = *kept;
+  odd.classes = {" a\nb ", "\xff\"\\"};
+  odd.columns[1].categories = {"", "x\ty"};
+  EXPECT_EQ(*ParseDescription(DescriptionText(odd)), odd);
+}
+
+TEST_F(OwnData, UnlabelledPicturesAreFittedAsTheTrainingWas) {
   for (int i = 0; i < 4; ++i) {
     folder_.Write(absl::StrCat("p/", i % 2 == 0 ? "cat" : "dog", "/", i, ".png"),
                   Png(8, 8, static_cast<uint8_t>(60 * i), 0, 9));
@@ -354,7 +389,7 @@ TEST_F(OwnData, UnlabelledSamplesAreNormalisedAsTheTrainingWas) {
   }
   const auto pictures = data::LoadImageFolder(absl::StrCat(At("p"), ",size=8"), 1);
   ASSERT_TRUE(pictures.ok()) << pictures.status();
-  const auto fresh = pictures->train->Unlabelled(absl::StrCat("images:", At("new")));
+  const auto fresh = pictures->train->Unlabelled(At("new"));
   ASSERT_TRUE(fresh.ok()) << fresh.status();
   std::set<std::vector<float>> known, given;
   for (int64_t i = 0; i < (*fresh)->size(); ++i) given.insert(Sample(**fresh, i));
@@ -362,10 +397,31 @@ TEST_F(OwnData, UnlabelledSamplesAreNormalisedAsTheTrainingWas) {
     for (int64_t i = 0; i < split->size(); ++i) known.insert(Sample(*split, i));
   EXPECT_EQ(given, known);
   EXPECT_EQ((*fresh)->class_name(1), "dog");
+  // By the description, a file at a time, in any size.
+  const auto described = DescribedDataset(pictures->train->Describe());
+  ASSERT_TRUE(described.ok()) << described.status();
+  const auto one = (*described)->Unlabelled(At("new/3.png"));
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ((*one)->size(), 1);
+  EXPECT_EQ(Sample(**one, 0), Sample(**fresh, 3));
+  folder_.Write("new-large.png", Png(16, 24, 180, 0, 9));
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (const std::string name : {"new", "new-large.png"}) {
+    auto part = (*described)->Unlabelled(At(name));
+    ASSERT_TRUE(part.ok()) << part.status();
+    parts.push_back(*std::move(part));
+  }
+  const data::JoinedDataset joined(std::move(parts));
+  ASSERT_EQ(joined.size(), 5);
+  EXPECT_EQ(Sample(joined, 4), Sample(**fresh, 3)) << "one colour in any size";
+  EXPECT_EQ(joined.sample_name(4), At("new-large.png"));
+  EXPECT_EQ(joined.sample_name(1), At("new/1.png"));
   folder_.Write("new/5.png", "no picture");
-  EXPECT_THAT(refusal(*pictures->train, absl::StrCat("images:", At("new"))), HasSubstr("5.png"));
-  EXPECT_THAT(refusal(*pictures->train, absl::StrCat("images:", At("p"))),
-              HasSubstr("holds no .png"));
+  const auto refusal = [](const Dataset& data, const std::string& place) {
+    return std::string(data.Unlabelled(place).status().message());
+  };
+  EXPECT_THAT(refusal(*pictures->train, At("new")), HasSubstr("5.png"));
+  EXPECT_THAT(refusal(*pictures->train, At("p")), HasSubstr("holds no .png"));
 }
 
 // Weights of the triangle, by hand: 4 pixels to 2, each two pixels wide.

@@ -40,6 +40,7 @@ Checkpoint Sample(int64_t step, bool resumable = true) {
   c.state = *InitialState(c.model, 5);
   c.state.encoders = {{0, Direction::kForward, "mbq:4", std::string("\0state", 6)}};
   c.journal = "/var/j";
+  c.data_text = "runnel-data 1\nkind \xff\n";
   return c;
 }
 
