@@ -31,6 +31,12 @@ class GraphDraft final : public GraphFacts {
   const Shape* ShapeOf(const std::string& value) override { return shapes_.Find(Resolved(value)); }
   const std::vector<const onnx::NodeProto*>& Readers(const std::string& value) const override;
 
+  Layout LayoutOf(const std::string& value) const override {
+    const auto found = layouts_.find(value);
+    return found == layouts_.end() ? Layout::kAsHere : found->second;
+  }
+  void SetLayout(const std::string& value, Layout layout) { layouts_[value] = layout; }
+
   // Null: the node has no such input, or it is no constant.
   const Constant* ConstantOf(const onnx::NodeProto& node, int input) const {
     return FindConstant(constants_, node, input);
@@ -93,6 +99,7 @@ class GraphDraft final : public GraphFacts {
   std::map<std::string, Pads> padded_;  // outputs of Pad nodes; they are aliases too
   std::map<std::pair<std::string, std::string>, std::string> joined_;  // two values, and both
   std::map<std::string, std::string> aliases_;  // values that are other values
+  std::map<std::string, Layout> layouts_;
   ChannelShuffles shuffles_;
   KnownShapes shapes_{flat_.ops};
 };

@@ -8,6 +8,7 @@
 #include "partition/import/onnx_draft.h"
 #include "partition/import/onnx_folding.h"
 #include "partition/import/onnx_gelu.h"
+#include "partition/import/onnx_layouts.h"
 #include "partition/import/onnx_norms.h"
 #include "partition/import/onnx_operators.h"
 #include "proto/base/status_macros.h"
@@ -60,6 +61,8 @@ class Flattener final {
     const std::string& output = graph_.output(0).name();
     if (draft_.IsPadded(output) || draft_.shuffles().Has(output) || IsInside(output))
       return NotFlat("its output is padding, channels in groups, or inside of an operator");
+    if (draft_.LayoutOf(output) != Layout::kAsHere)
+      return NotFlat("its output has the positions in front of the batch");
     return draft_.Take(draft_.Resolved(output));
   }
 
@@ -96,6 +99,7 @@ class Flattener final {
         draft_.SetConstant(node.output(0), Constant(*constant));
       } else {
         draft_.Alias(node);
+        draft_.SetLayout(node.output(0), draft_.LayoutOf(node.input(0)));
       }
       return absl::OkStatus();
     }
@@ -106,13 +110,25 @@ class Flattener final {
       draft_.SetConstant(node.output(0), std::move(folded));
       return absl::OkStatus();
     }
+    RUNNEL_ASSIGN_OR_RETURN(const Layout layout, InputLayout(node, draft_));
+    for (const std::string& output : node.output()) draft_.SetLayout(output, layout);
     RUNNEL_ASSIGN_OR_RETURN(const bool is_taken, AddForms(node));
-    if (is_taken) return absl::OkStatus();
+    if (is_taken || TakeLayoutChange(node, draft_)) return absl::OkStatus();
+    RUNNEL_RETURN_IF_ERROR(CheckLayout(node, layout));
     if ((type == "Softmax" || type == "LogSoftmax") && is_last) {
       draft_.Alias(node);
       return absl::OkStatus();
     }
     return AddOperator(node, draft_);
+  }
+
+  // Exporters ask for those of queries, keys and values.
+  void SetPartShapes(const onnx::NodeProto& node) {
+    const Shape* of_all = draft_.ShapeOf(node.input(0));
+    for (const std::string& output : node.output()) {
+      if (of_all == nullptr || !attentions_.IsPart(output)) continue;
+      draft_.SetShape(output, Shape({(*of_all)[0], (*of_all)[1], (*of_all)[2] / 3}));
+    }
   }
 
   // Operators that exporters write as several nodes.
@@ -125,8 +141,11 @@ class Flattener final {
     if (!taken.is_taken) {
       RUNNEL_ASSIGN_OR_RETURN(taken, attentions_.Take(node, draft_));
     }
-    if (taken.complaint.empty() && !taken.op.has_value()) return taken.is_taken;
-    if (!taken.complaint.empty()) Complain(node, 0, taken.complaint);
+    if (taken.layout.has_value()) draft_.SetLayout(node.output(0), *taken.layout);
+    if (!taken.op.has_value()) {
+      SetPartShapes(node);
+      return taken.is_taken;
+    }
     if (attentions_.merges().size() > merges) {
       // They become one when the graph is whole.
       const AttentionForms::Merge& merge = attentions_.merges().back();

@@ -80,8 +80,14 @@ absl::Status AddSum(const onnx::NodeProto& node, GraphDraft& draft) {
     const Constant* added = draft.ConstantOf(node, constant);
     if (added == nullptr) continue;
     const std::string input = draft.Resolved(node.input(1 - constant));
+    Constant placed = *added;
+    if (draft.LayoutOf(node.input(1 - constant)) != Layout::kAsHere && placed.dims.size() > 1) {
+      if (placed.dims.size() != 3 || placed.dims[1] != 1)
+        return NotJoined("a constant that is not (positions, 1, features)");
+      placed.dims.erase(placed.dims.begin() + 1);
+    }
     FlatOp* const op = draft.Newest(input);
-    if (op == nullptr || !AddConstantTo(*op, *added))
+    if (op == nullptr || !AddConstantTo(*op, placed))
       return NotJoined("a constant that is no bias");
     draft.Alias(node.output(0), input);
     return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "partition/import/onnx_joins.h"
+#include "partition/import/onnx_layouts.h"
 #include "partition/import/onnx_norms.h"
 #include "partition/import/onnx_pointwise.h"
 #include "proto/base/status_macros.h"
@@ -52,6 +53,11 @@ absl::Status AddPlain(const onnx::NodeProto& node, GraphDraft& draft) {
     draft.Add(node, OpKind::kSigmoid);
   } else if (type == "LeakyRelu") {
     draft.Add(node, OpKind::kLeakyRelu).spec.rate = Attributes(node).Real("alpha", 0.01);
+  } else if (type == "Gelu") {
+    const std::string form = Attributes(node).Text("approximate");
+    if (form != "" && form != "none" && form != "tanh")
+      return NoOperator(absl::StrCat("attribute approximate ", form.substr(0, 40)));
+    draft.Add(node, OpKind::kGelu).spec.exact = form != "tanh";
   } else if (type == "GlobalAveragePool") {
     draft.Add(node, OpKind::kGlobalAvgPool);
   } else {
@@ -187,7 +193,7 @@ absl::Status AddShape(const onnx::NodeProto& node, GraphDraft& draft) {
   const Attributes attributes(node);
   if (attributes.Has("start") || attributes.Has("end"))
     return NoOperator("attributes start and end");
-  draft.SetConstant(node.output(0), ListOf(shape.dims()));
+  draft.SetConstant(node.output(0), ListOf(SizesAs(draft.LayoutOf(node.input(0)), shape)));
   return absl::OkStatus();
 }
 
