@@ -35,9 +35,39 @@ def _check_kind(path, part):
         raise InputError(f"{path} (MultiheadAttention) has kdim, vdim or add_bias_kv; self-attention of one size can be trained")
 
 
-def embeddings(module):
-    """Whether samples of integers are tokens for it."""
-    return [part for part in module.modules() if isinstance(part, torch.nn.Embedding)]
+def _computed(module, sample, hook_of):
+    """Computes the sample with a forward hook on each submodule for which hook_of(path, part) gives one."""
+    hooks = []
+    for path, part in module.named_modules():
+        hook = hook_of(path, part)
+        if hook is not None:
+            hooks.append(part.register_forward_hook(hook))
+    try:
+        with torch.enable_grad():  # without, torch may take ways that are not exported
+            module(sample)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise InputError(f"the module does not compute samples of shape {tuple(sample.shape[1:])}: {error}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _is_of_positions(value, positions):
+    """Of an embedding's input, where the samples are all zeros."""
+    return positions > 1 and torch.equal(value.flatten(), torch.arange(positions))
+
+
+def tokens_of(module, sample_shape):
+    """Rows of the embedding that reads the samples; 0: none does, samples are numbers."""
+    if not any(isinstance(part, torch.nn.Embedding) for part in module.modules()):
+        return 0
+    rows = []
+
+    def hook_of(_, part):
+        return (lambda part, inputs, __: rows.append((part.num_embeddings, inputs[0]))) if isinstance(part, torch.nn.Embedding) else None
+
+    _computed(copy.deepcopy(module).cpu().eval(), torch.zeros(1, *sample_shape, dtype=torch.long), hook_of)
+    return next((count for count, value in rows if not _is_of_positions(value, sample_shape[-1])), 0)
 
 
 def _operators(calls, sample):
@@ -45,9 +75,7 @@ def _operators(calls, sample):
     operators, positions = [], None
     for path, part, value in calls:
         if isinstance(part, torch.nn.Embedding):
-            places = torch.arange(sample.shape[-1])
-            # The sample is all zeros.
-            if value.numel() == places.numel() and value.numel() > 1 and torch.equal(value.flatten(), places):
+            if _is_of_positions(value, sample.shape[-1]):
                 positions = f"{path}.weight"
                 continue
         for tensors in _OPERATORS[_kind(part)]:
@@ -75,27 +103,19 @@ def _check_projections(calls):
 def operators_in_order(module, sample):
     """What holds tensors, as [(path, {name there: name in the state_dict})] in the order of its computation on `sample`, all zeros,
     which is the order of the exported graph. InputError: one is used twice, or tensors lie in a module of another kind."""
-    calls, kept, hooks = [], [], []
+    calls = []  # with inputs, which stay alive, so that no later value has the same address
 
-    def note(path, part, inputs):
-        # Kept alive, so that no later value has the same address.
-        kept.append(inputs[0])
-        calls.append((path, part, inputs[0]))
+    def hook_of(path, part):
+        if not list(part.named_parameters(recurse=False)):
+            return None
+        return lambda _, inputs, __: calls.append((path, part, inputs[0]))
 
     for path, part in module.named_modules():
         if isinstance(part, torch.nn.LayerNorm) and not part.elementwise_affine:
             raise InputError(f"{path} (LayerNorm) has no weights; with elementwise_affine it can be trained")
         if list(part.named_parameters(recurse=False)):
             _check_kind(path, part)
-            hooks.append(part.register_forward_hook(lambda _, inputs, __, path=path, part=part: note(path, part, inputs)))
-    try:
-        with torch.enable_grad():  # without, torch may take ways that are not exported
-            module(sample)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise InputError(f"the module does not compute samples of shape {tuple(sample.shape[1:])}: {error}") from error
-    finally:
-        for hook in hooks:
-            hook.remove()
+    _computed(module, sample, hook_of)
     seen = set()
     for path, part, _ in calls:
         if id(part) in seen:

@@ -69,11 +69,10 @@ def _check(x, y, what, by_position=False):
         raise InputError(f"{what}: labels are one integer a sample" + (", or one a position" if by_position else ""))
 
 
-def _data(folder, x, y, validation, tables):
-    """Writes the arrays; returns (--data, what modules.export is told of them). tables: the module's embeddings."""
+def _data(folder, x, y, validation, module):
+    """Writes the arrays; returns (--data, what modules.export is told of them)."""
     x, y = _array(x, "x"), _array(y, "y")
-    # The first embedding is of the samples.
-    tokens = tables[0].num_embeddings if tables and np.issubdtype(x.dtype, np.integer) else 0
+    tokens = modules.tokens_of(module, x.shape[1:]) if np.issubdtype(x.dtype, np.integer) else 0
     _check(x, y, "x and y", tokens > 0)
     by_position = y.ndim > 1
     classes = tokens if by_position else int(y.max()) + 1
@@ -99,7 +98,7 @@ def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, 
     """Trains `module` in place on samples `x` (N, ...) and class labels `y` (N), and returns a Run.
 
     x, y        arrays of NumPy, tensors, or paths of .npy files. The module gets samples as they are here, in float32; integers, if
-                its first nn.Embedding reads them, as tokens (N, positions), with labels (N) or, tokens too, (N, positions).
+                an nn.Embedding of the module reads them, as tokens (N, positions), with labels (N) or, tokens too, (N, positions).
     validation  (x, y) of the test; None: one sample in five of each class, by the seed.
     workers     worker processes on this host; 0: one process without a pipeline.
     cluster     a runnel.Cluster in place of local workers.
@@ -113,7 +112,7 @@ def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, 
     if not own:
         _free(folder)
     try:
-        data, facts = _data(folder, x, y, validation, modules.embeddings(module))
+        data, facts = _data(folder, x, y, validation, module)
         onnx, operators = modules.export(module, **facts)
         model = folder / "module.onnx"
         model.write_bytes(onnx)
