@@ -325,11 +325,11 @@ Graph PositionsFirst(bool causal) {
   g.Node("MatMul", {"shares", "v.turned"}, "mixed");
   g.Ints(g.Node("Transpose", {"mixed"}, "back"), "perm", {1, 0, 2});
   g.Numbers("rows", {kPositions, kFeatures});
-  g.Numbers("places", {kPositions, 1, kFeatures});
+  g.Numbers("by_place", {kPositions, 1, kFeatures});
   g.Node("Reshape", {"back", "rows"}, "attended");
   g.Weight("out", {kFeatures, kFeatures});
   g.Node("MatMul", {"attended", "out"}, "projected");
-  g.Node("Reshape", {"projected", "places"}, "placed");
+  g.Node("Reshape", {"projected", "by_place"}, "placed");
   g.Node("Add", {"turned", "placed"}, "sum");
   g.Ints(g.Node("Transpose", {"sum"}, "forth"), "perm", {1, 0, 2});
   g.Weight("head", {kFeatures, kTokens});

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import warnings
 
 import numpy as np
 import torch
@@ -142,7 +143,11 @@ def export(module, sample_shape, classes, tokens=0, by_position=False):
         part.training = not isinstance(part, torch.nn.modules.batchnorm._BatchNorm)
     file = io.BytesIO()
     try:
-        torch.onnx.export(twin, sample, file, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False, opset_version=13)
+        with warnings.catch_warnings():
+            # Of torch's own checks of shapes, which hold for the file too: its samples have this shape.
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+            torch.onnx.export(twin, sample, file, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
+                              opset_version=13)
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         raise InputError(f"torch cannot write the module as ONNX: {str(error).splitlines()[0]}") from error
     return file.getvalue(), order
