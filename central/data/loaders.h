@@ -65,9 +65,9 @@ absl::StatusOr<DatasetSplits> LoadUciHar(absl::string_view data_dir, uint64_t se
 // one of texts a feature for each text. Samples are (features).
 absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view place, uint64_t seed);
 
-// SAMPLES,LABELS[,test=SAMPLES;LABELS][,scale=off]: two .npy files, and two of the test in place of
+// SAMPLES,LABELS[,test=SAMPLES;LABELS][,scale=off][,tokens=COUNT]: two .npy files, and two of the test in place of
 // one sample in five. scale=off leaves the numbers as they are. Samples of bytes are pixels. They
-// are read from the file one by one, so that it may be larger than memory.
+// are read from the file one by one, so that it may be larger than memory. tokens: npy_tokens.h.
 absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view place, uint64_t seed);
 
 // FOLDER[,size=SIDE|HEIGHTxWIDTH]: a folder for each class with JPEG and PNG files, cut to the size

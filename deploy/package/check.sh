@@ -4,13 +4,10 @@
 set -euo pipefail
 # shellcheck source=deploy/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+# shellcheck source=deploy/package/root.sh
+. "$(dirname "${BASH_SOURCE[0]}")/root.sh"
 
 folder=$(realpath "$1")
-[ "$(id -u)" -eq 0 ] || die "needs root: a Debian root is made with chroot"
-root=$(mktemp -d /var/tmp/runnel-root.XXXXXX)
-trap 'umount "$root/proc" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
-
-inside() { chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 
 train() {
   inside runnel-central train --model lenet --dataset synthetic_digits --quick --local-workers 3 --max-batches 20 \
@@ -30,23 +27,10 @@ raise_version() {
 }
 
 say "a fresh Debian root"
-mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' \
-  /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1 || true)
-debootstrap --variant=minbase bookworm "$root" "${mirror:-http://deb.debian.org/debian}" >"$root.log" 2>&1 ||
-  die "debootstrap failed: $(tail -n 3 "$root.log")"
-rm -f "$root.log"
-# This host's mirrors and proxies.
-rm -f "$root/etc/apt/sources.list"
-cp -r /etc/apt/. "$root/etc/apt/"
-echo 'APT::Sandbox::User "root";' >"$root/etc/apt/apt.conf.d/00runnel-check"
-mount -t proc proc "$root/proc"
-inside apt-get -q update >/dev/null
+make_root
 
 say "install"
-mkdir "$root/packages"
-cp "$folder"/*.deb "$root/packages/"
-inside sh -c 'apt-get -q install -y --no-install-recommends /packages/runnel-*.deb' >"$root/tmp/install.log" 2>&1 ||
-  die "installing failed: $(tail -n 5 "$root/tmp/install.log")"
+install_packages "$folder"
 inside runnel-worker --version
 for user in runnel runnel-central; do
   inside getent passwd "$user" >/dev/null || die "a service has no user: $user"

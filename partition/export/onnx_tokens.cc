@@ -28,6 +28,17 @@ std::string Project(const std::string& name, const std::vector<std::string>& inp
   return inputs.size() < 3 ? product : nodes.Value("Add", name, {product, inputs[2]});
 }
 
+// x / 2 * (1 + erf(x / sqrt(2))).
+std::string ExactGelu(const std::string& name, const std::string& x, NodeWriter& nodes) {
+  const auto part = [&](const char* suffix) { return absl::StrCat(name, ".", suffix); };
+  const std::string inner =
+      nodes.Value("Mul", part("inner"), {x, nodes.Scalar(part("s"), std::sqrt(0.5))});
+  const std::string erf = nodes.Value("Erf", part("erf"), {inner});
+  const std::string above = nodes.Value("Add", part("above"), {erf, nodes.Scalar(part("one"), 1)});
+  const std::string half = nodes.Value("Mul", part("half"), {x, nodes.Scalar(part("h"), 0.5)});
+  return nodes.Value("Mul", name, {half, above});
+}
+
 // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
 std::string Gelu(const std::string& name, const std::string& x, NodeWriter& nodes) {
   const auto part = [&](const char* suffix) { return absl::StrCat(name, ".", suffix); };
@@ -87,7 +98,8 @@ std::string Attend(const OpSpec& op, const Shape& read, const std::string& name,
   const std::string scaled =
       nodes.Value("Mul", part("scaled"), {scores, nodes.Scalar(part("scale"), scale)});
   const std::string masked =
-      nodes.Value("Add", part("masked"), {scaled, CausalMask(positions, nodes)});
+      op.bidirectional ? scaled
+                       : nodes.Value("Add", part("masked"), {scaled, CausalMask(positions, nodes)});
   onnx::NodeProto& shares = nodes.Add("Softmax", part("shares"), {masked});
   SetInt(shares, "axis", 3);
   const std::string mixed = nodes.Value("MatMul", part("mixed"), {shares.output(0), values});
@@ -117,7 +129,7 @@ std::string AddTokenOp(const OpSpec& op, const Shape& read, const std::string& n
       return node.output(0);
     }
     case OpKind::kGelu:
-      return Gelu(name, inputs.front(), nodes);
+      return op.exact ? ExactGelu(name, inputs.front(), nodes) : Gelu(name, inputs.front(), nodes);
     case OpKind::kAttention:
       return Attend(op, read, name, inputs.front(), nodes);
     default:

@@ -34,6 +34,7 @@ bool IsMean(OpKind kind) { return kind == OpKind::kAvgPool; }
 bool HasOut(OpKind kind) { return HasWeights(kind) || IsSlice(kind); }
 bool HasGroups(OpKind kind) { return IsConv(kind) || kind == OpKind::kShuffle; }
 bool IsAttention(OpKind kind) { return kind == OpKind::kAttention; }
+bool IsGelu(OpKind kind) { return kind == OpKind::kGelu; }
 bool IsNorm(OpKind kind) { return kind == OpKind::kBatchNorm; }
 bool Normalises(OpKind kind) { return IsNorm(kind) || kind == OpKind::kLayerNorm; }
 bool HasRate(OpKind kind) { return kind == OpKind::kDropout || kind == OpKind::kLeakyRelu; }
@@ -52,6 +53,8 @@ constexpr OpField kOpFields[] = {
     {"rows", IsTable, &OpSpec::rows},
     {"positions", IsTable, nullptr, nullptr, &OpSpec::positions},
     {"heads", IsAttention, &OpSpec::heads},
+    {"bidirectional", IsAttention, nullptr, nullptr, &OpSpec::bidirectional},
+    {"exact", IsGelu, nullptr, nullptr, &OpSpec::exact},
     {"out", HasOut, &OpSpec::out_channels},
     {"begin", IsSlice, &OpSpec::begin},
     {"kernel", HasWindow, nullptr, &OpSpec::kernel},

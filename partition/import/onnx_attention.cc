@@ -22,12 +22,19 @@ constexpr float kMostMasked = -1e4f;
 
 absl::Status NoAttention(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
+// Whether the axes lie in this order, or in it without the batch.
+bool IsIn(const Order& order, const Order& expected) {
+  return order == expected ||
+         (order.size() == 3 && std::equal(order.begin(), order.end(), expected.begin() + 1));
+}
+
 // Sizes of a Reshape with the one that is left open; none: they hold another number of values.
-std::vector<int64_t> Filled(absl::Span<const float> to, int64_t elements) {
+// first: what a 0 in front stands for, a size that stays.
+std::vector<int64_t> Filled(absl::Span<const float> to, int64_t elements, int64_t first) {
   std::vector<int64_t> sizes;
   int64_t known = 1;
   for (size_t i = 0; i < to.size(); ++i) {
-    const float size = i == 0 && to[i] == 0 ? 1 : to[i];  // the batch, as it is
+    const float size = i == 0 && to[i] == 0 ? static_cast<float>(first) : to[i];
     if (!(size == -1 || (size >= 1 && size <= static_cast<float>(elements)))) return {};
     sizes.push_back(static_cast<int64_t>(size));
     if (size != -1) known *= sizes.back();
@@ -88,22 +95,51 @@ bool AttentionForms::BeginsParts(const onnx::NodeProto& node, GraphFacts& facts)
   return true;
 }
 
-// A Reshape of (batch, positions, features), or of a part, to (batch, positions, heads, width).
+// A Slice of (batch, positions, 3 features) that takes one of three.
+bool AttentionForms::BeginsPart(const onnx::NodeProto& node, GraphFacts& facts) {
+  const Shape* shape = facts.ShapeOf(node.input(0));
+  if (shape == nullptr || shape->rank() != 3 || (*shape)[2] % 3 != 0 || node.input_size() < 4)
+    return false;
+  std::array<double, 4> numbers = {0, 0, 0, 1};  // begin, end, axis, step
+  for (int i = 1; i < node.input_size(); ++i) {
+    const std::optional<double> number = NumberOf(facts, node.input(i));
+    if (!number.has_value()) return false;
+    numbers.at(static_cast<size_t>(i - 1)) = *number;
+  }
+  const auto& [begin, end, axis, step] = numbers;
+  const auto all = static_cast<double>((*shape)[2]), features = all / 3;
+  if ((axis != 2 && axis != -1) || step != 1) return false;
+  for (int part = 0; part < 3; ++part) {
+    if (begin != part * features || std::min(end, all) != (part + 1) * features) continue;
+    Open& open = open_[node.output(0)];
+    open.sources[0] = {facts.Resolved(node.input(0)), part};
+    open.features = (*shape)[2] / 3;
+    return true;
+  }
+  return false;
+}
+
+// A Reshape of (batch, positions, features), or of a part, to (batch, positions, heads, width); of
+// (positions, batch, features) to (positions, batch * heads, width).
 bool AttentionForms::BeginsHeads(const onnx::NodeProto& node, GraphFacts& facts) {
   const Open* part = Find(node.input(0), Step::kPart);
   const Shape* shape = facts.ShapeOf(part == nullptr ? node.input(0) : part->sources[0].value);
   const Constant* to = FindConstant(facts.constants(), node, 1);
-  if (shape == nullptr || shape->rank() != 3 || to == nullptr || to->values.size() != 4)
+  const Layout layout = facts.LayoutOf(node.input(0));
+  const size_t axes = layout == Layout::kAsHere ? 4 : 3;
+  if (shape == nullptr || shape->rank() != 3 || to == nullptr || to->values.size() != axes ||
+      layout == Layout::kRows)
     return false;
   const int64_t features = part == nullptr ? (*shape)[2] : part->features;
-  const std::vector<int64_t> sizes = Filled(to->values, (*shape)[1] * features);
-  if (sizes.empty() || sizes[0] != 1 || sizes[1] != (*shape)[1]) return false;
+  const std::vector<int64_t> sizes =
+      Filled(to->values, (*shape)[1] * features, axes == 4 ? 1 : (*shape)[1]);
+  if (sizes.empty() || (axes == 4 && sizes[0] != 1) || sizes[axes - 3] != (*shape)[1]) return false;
   Open open = part == nullptr ? Open() : *part;
   if (part == nullptr) open.sources[0] = {facts.Resolved(node.input(0)), -1};
   open.step = Step::kHeads;
   open.features = features;
-  open.heads = sizes[2];
-  open.order = kAsReshaped;
+  open.heads = sizes[axes - 2];
+  open.order.assign(kAsReshaped.end() - static_cast<int64_t>(axes), kAsReshaped.end());
   open_[node.output(0)] = std::move(open);
   return true;
 }
@@ -112,8 +148,9 @@ bool AttentionForms::BeginsHeads(const onnx::NodeProto& node, GraphFacts& facts)
 absl::StatusOr<AttentionForms::Open> AttentionForms::Product(const onnx::NodeProto& node) const {
   const Open* right = Find(node.input(1), Step::kHeads);
   if (const Open* queries = Find(node.input(0), Step::kHeads)) {
-    if (right == nullptr || queries->order != kByHead || right->order != kByHeadTurned ||
-        queries->heads != right->heads || queries->features != right->features)
+    if (right == nullptr || !IsIn(queries->order, kByHead) || !IsIn(right->order, kByHeadTurned) ||
+        queries->order.size() != right->order.size() || queries->heads != right->heads ||
+        queries->features != right->features)
       return NoAttention("no product of queries and keys by head");
     Open scores = *queries;
     scores.step = Step::kScores;
@@ -122,13 +159,14 @@ absl::StatusOr<AttentionForms::Open> AttentionForms::Product(const onnx::NodePro
     return scores;
   }
   const Open* shares = Find(node.input(0), Step::kShares);
-  if (shares == nullptr || right == nullptr || right->order != kByHead || right->scale != 1 ||
-      shares->heads != right->heads || shares->features != right->features)
+  if (shares == nullptr || right == nullptr || !IsIn(right->order, kByHead) || right->scale != 1 ||
+      shares->order.size() != right->order.size() || shares->heads != right->heads ||
+      shares->features != right->features)
     return NoAttention("no product of shares and values by head");
   Open mixed = *shares;
   mixed.step = Step::kMixed;
   mixed.sources[2] = right->sources[0];
-  mixed.order = kByHead;
+  mixed.order = right->order;
   return mixed;
 }
 
@@ -187,11 +225,12 @@ absl::StatusOr<AttentionForms::Open> AttentionForms::Stepped(const onnx::NodePro
   Open open = found->second;
   if (type == "Transpose" && (open.step == Step::kHeads || open.step == Step::kMixed)) {
     const Order perm = Attributes(node).Ints("perm", {3, 2, 1, 0});
-    const bool fits = perm.size() == 4 && std::all_of(perm.begin(), perm.end(), [](int64_t axis) {
-                        return axis >= 0 && axis < 4;
-                      });
+    const auto axes = static_cast<int64_t>(open.order.size());
+    const bool fits = perm.size() == open.order.size() &&
+                      std::all_of(perm.begin(), perm.end(),
+                                  [&](int64_t axis) { return axis >= 0 && axis < axes; });
     if (!fits) return NoAttention(absl::StrCat("attribute perm ", absl::StrJoin(perm, ",")));
-    for (size_t i = 0; i < 4; ++i)
+    for (size_t i = 0; i < open.order.size(); ++i)
       open.order[i] = found->second.order[static_cast<size_t>(perm[i])];
     return open;
   }
@@ -202,9 +241,10 @@ absl::StatusOr<AttentionForms::Open> AttentionForms::Stepped(const onnx::NodePro
     return NoAttention(absl::StrCat("shares with dropout ", rate, "; 0 is read"));
   }
   if (type != "Softmax") return NoAttention("of a value inside an attention");
-  if (open.step == Step::kScores) return NoAttention("attention without a causal mask");
+  open.sees_all = open.step == Step::kScores;
   const int64_t axis = Attributes(node).Int("axis", -1);
-  if (open.step != Step::kMasked || (axis != 3 && axis != -1))
+  if ((open.step != Step::kMasked && !open.sees_all) ||
+      (axis != static_cast<int64_t>(open.order.size()) - 1 && axis != -1))
     return NoAttention(absl::StrCat("attribute axis ", axis, ", not that of the keys"));
   const double scale =
       std::sqrt(static_cast<double>(open.heads) / static_cast<double>(open.features));
@@ -215,23 +255,34 @@ absl::StatusOr<AttentionForms::Open> AttentionForms::Stepped(const onnx::NodePro
 }
 
 // Heads together again: the operator.
-absl::StatusOr<FlatOp> AttentionForms::Whole(const onnx::NodeProto& node, const Open& mixed,
-                                             GraphFacts& facts) {
+absl::StatusOr<Taken> AttentionForms::Whole(const onnx::NodeProto& node, const Open& mixed,
+                                            GraphFacts& facts) {
   const Shape* shape = facts.ShapeOf(mixed.sources[0].value);
   const Constant* to = FindConstant(facts.constants(), node, 1);
-  if (shape == nullptr || to == nullptr || mixed.order != kAsReshaped ||
-      Filled(to->values, (*shape)[1] * mixed.features) != Order({1, (*shape)[1], mixed.features}))
-    return NoAttention("heads that are not put side by side");
-  FlatOp op;
+  const absl::Status apart = NoAttention("heads that are not put side by side");
+  if (shape == nullptr || to == nullptr || !IsIn(mixed.order, kAsReshaped)) return apart;
+  const int64_t positions = (*shape)[1], features = mixed.features;
+  Taken taken{true, FlatOp(), Layout::kAsHere};
+  if (mixed.order.size() == 4) {
+    if (Filled(to->values, positions * features, 1) != Order({1, positions, features}))
+      return apart;
+  } else {
+    const Order sizes = Filled(to->values, positions * features, positions);
+    if (sizes != Order({positions, features}) && sizes != Order({positions, 1, features}))
+      return apart;
+    taken.layout = sizes.size() == 2 ? Layout::kRows : Layout::kPositionsFirst;
+  }
+  FlatOp& op = *taken.op;
   op.spec.kind = OpKind::kAttention;
   op.spec.heads = mixed.heads;
+  op.spec.bidirectional = mixed.sees_all;
   op.output = node.output(0);
   op.name = node.name();
   const auto& [queries, keys, values] = mixed.sources;
   if (queries.part == 0 && keys.part == 1 && values.part == 2 && queries.value == keys.value &&
       keys.value == values.value) {
     op.inputs = {queries.value};
-    return op;
+    return taken;
   }
   if (queries.part != -1 || keys.part != -1 || values.part != -1)
     return NoAttention("queries, keys and values in another order, or of several values");
@@ -239,25 +290,22 @@ absl::StatusOr<FlatOp> AttentionForms::Whole(const onnx::NodeProto& node, const 
                        absl::StrCat(queries.value, ".with_keys_and_values")};
   merges_.push_back(merge);
   op.inputs = {merge.to};
-  return op;
+  return taken;
 }
 
 absl::StatusOr<Taken> AttentionForms::Take(const onnx::NodeProto& node, GraphFacts& facts) {
   const std::string& type = node.op_type();
   bool is_open = false;
   for (const std::string& input : node.input()) is_open = is_open || Has(input);
-  if (type == "Split" && !is_open && BeginsParts(node, facts)) return Taken{true, std::nullopt, ""};
+  if (type == "Split" && !is_open && BeginsParts(node, facts)) return Taken{true, std::nullopt};
+  if (type == "Slice" && !is_open && BeginsPart(node, facts)) return Taken{true, std::nullopt};
   const bool may_begin = !is_open || Find(node.input(0), Step::kPart) != nullptr;
-  if (type == "Reshape" && may_begin && BeginsHeads(node, facts))
-    return Taken{true, std::nullopt, ""};
+  if (type == "Reshape" && may_begin && BeginsHeads(node, facts)) return Taken{true, std::nullopt};
   if (!is_open) return Taken();
-  if (const Open* mixed = Find(node.input(0), Step::kMixed);
-      mixed != nullptr && type == "Reshape") {
-    RUNNEL_ASSIGN_OR_RETURN(FlatOp op, Whole(node, *mixed, facts));
-    return Taken{true, std::move(op), ""};
-  }
+  if (const Open* mixed = Find(node.input(0), Step::kMixed); mixed != nullptr && type == "Reshape")
+    return Whole(node, *mixed, facts);
   RUNNEL_ASSIGN_OR_RETURN(open_[node.output(0)], Stepped(node, facts));
-  return Taken{true, std::nullopt, ""};
+  return Taken{true, std::nullopt};
 }
 
 absl::StatusOr<FlatOp> MergedLinear(const std::vector<FlatOp>& ops,

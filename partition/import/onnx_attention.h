@@ -1,7 +1,7 @@
 #pragma once
 
-// Causal self-attention, which exporters write as some fifteen nodes: three parts of a value, or
-// three linear operators; heads apart; products, a scale, a mask, a softmax; heads together. For
+// Self-attention, causal or not, which exporters write as some fifteen nodes: three parts of a value,
+// or three linear operators; heads apart; products, a scale, a mask, a softmax; heads together. For
 // onnx_graph.cc.
 
 #include <array>
@@ -24,6 +24,8 @@ class AttentionForms {
 
   // Whether the value lies between these nodes.
   bool Has(const std::string& value) const { return open_.count(value) > 0; }
+  // Whether it is the queries, keys or values of all heads, a part of another value.
+  bool IsPart(const std::string& value) const { return Find(value, Step::kPart) != nullptr; }
   // Of a node that is one of them; the last one makes the operator. InvalidArgument: what it does to
   // a value that lies between is not what attention does.
   absl::StatusOr<Taken> Take(const onnx::NodeProto& node, GraphFacts& facts);
@@ -41,16 +43,20 @@ class AttentionForms {
     Step step = Step::kPart;
     std::array<Source, 3> sources;  // one until scores, two until it is mixed
     int64_t features = 0, heads = 0;
-    std::vector<int64_t> order;  // of (batch, positions, heads, width)
+    // Of (batch, positions, heads, width): by their places. Without the batch, which stands with the
+    // heads then, where the file has the positions in front of it.
+    std::vector<int64_t> order;
     double scale = 1;
+    bool sees_all = false;
   };
   const Open* Find(const std::string& value, Step step) const;
   bool BeginsParts(const onnx::NodeProto& node, GraphFacts& facts);
+  bool BeginsPart(const onnx::NodeProto& node, GraphFacts& facts);
   bool BeginsHeads(const onnx::NodeProto& node, GraphFacts& facts);
   absl::StatusOr<Open> Stepped(const onnx::NodeProto& node, GraphFacts& facts) const;
   absl::StatusOr<Open> Product(const onnx::NodeProto& node) const;
   absl::StatusOr<Open> Masked(const onnx::NodeProto& node, GraphFacts& facts) const;
-  absl::StatusOr<FlatOp> Whole(const onnx::NodeProto& node, const Open& mixed, GraphFacts& facts);
+  absl::StatusOr<Taken> Whole(const onnx::NodeProto& node, const Open& mixed, GraphFacts& facts);
 
   std::map<std::string, Open> open_;
   std::vector<Merge> merges_;

@@ -14,6 +14,13 @@
 
 namespace runnel::import {
 
+// How a value of the file lies that is (batch, positions, features) here.
+enum class Layout {
+  kAsHere,
+  kPositionsFirst,  // (positions, batch, features); samples of tokens: (positions, batch)
+  kRows,            // (positions * batch, features)
+};
+
 class GraphFacts {
  public:
   virtual ~GraphFacts() = default;
@@ -22,15 +29,17 @@ class GraphFacts {
   virtual std::string Resolved(const std::string& value) const = 0;
   // With a batch of 1; null: not known.
   virtual const Shape* ShapeOf(const std::string& value) = 0;
+  // Of the value by this name, which may be another name of one that lies otherwise.
+  virtual Layout LayoutOf(const std::string& value) const = 0;
   // The nodes that read it, by this name.
   virtual const std::vector<const onnx::NodeProto*>& Readers(const std::string& value) const = 0;
 };
 
 // What such a part makes of a node.
 struct Taken {
-  bool is_taken = false;     // else the node is read as one of its own
-  std::optional<FlatOp> op;  // the operator that is whole with it
-  std::string complaint;     // why that is not what the node says; empty: it is
+  bool is_taken = false;                        // else the node is read as one of its own
+  std::optional<FlatOp> op;                     // the operator that is whole with it
+  std::optional<Layout> layout = std::nullopt;  // of its output, if not the input's
 };
 
 // A constant with one number.

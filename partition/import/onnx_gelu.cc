@@ -149,22 +149,21 @@ absl::StatusOr<Taken> GeluForms::Take(const onnx::NodeProto& node, GraphFacts& f
   if (!reads_open && around_.count(node.output(0)) == 0) return Taken();
   if (IsBend(node)) {
     RUNNEL_ASSIGN_OR_RETURN(open_[node.output(0)], Bent(node));
-    return Taken{true, std::nullopt, ""};
+    return Taken{true, std::nullopt};
   }
   absl::StatusOr<Open> sum = Combined(node, facts);
   if (!sum.ok()) return reads_open ? absl::StatusOr<Taken>(sum.status()) : Taken();
   if (!Is(sum->terms, Terms{{{1, 0}, 0.5}, {{1, 1}, 0.5}})) {
     open_[node.output(0)] = *std::move(sum);
-    return Taken{true, std::nullopt, ""};
+    return Taken{true, std::nullopt};
   }
   FlatOp op;
   op.spec.kind = OpKind::kGelu;
   op.inputs = {sum->x};
   op.output = node.output(0);
   op.name = node.name();
-  return Taken{
-      true, std::move(op),
-      sum->is_erf ? "a GELU by erf; the one by tanh is: nn.GELU(approximate=\"tanh\")" : ""};
+  op.spec.exact = sum->is_erf;
+  return Taken{true, std::move(op)};
 }
 
 }  // namespace runnel::import

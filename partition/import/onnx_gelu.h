@@ -1,7 +1,7 @@
 #pragma once
 
-// GELUs, which exporters write as sums and products: x / 2 * (1 + tanh(...)) in any order. For
-// onnx_graph.cc.
+// GELUs, which exporters write as sums and products: x / 2 * (1 + tanh(...)), or
+// erf(...), in any order. For onnx_graph.cc.
 
 #include <map>
 #include <set>
@@ -19,8 +19,7 @@ class GeluForms {
   bool Has(const std::string& value) const { return open_.count(value) > 0; }
   // The nodes of the graph that may be part of one: those around each Tanh and Erf.
   void Begin(const onnx::GraphProto& graph);
-  // Of a node that is one of them; the last one makes the operator, with a complaint if
-  // it is the GELU by erf. InvalidArgument: a value that lies between becomes something else.
+  // Of a node that is one of them; the last one makes the operator. InvalidArgument: a value that lies between becomes something else.
   absl::StatusOr<Taken> Take(const onnx::NodeProto& node, GraphFacts& facts);
 
  private:

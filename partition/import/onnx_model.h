@@ -8,14 +8,14 @@
 // over the spatial axes, Add of two tensors, Mul of two tensors or by a channel's factor, Concat,
 // Split and Slice of channels, Reshape - Transpose - Reshape that shuffles channels, Sigmoid,
 // HardSigmoid, HardSwish, LeakyRelu, Gather of a table's rows by tokens with positions added,
-// LayerNormalization or the nodes that exporters wrote before it, GELU by tanh in any order of its
-// sums and products, causal self-attention of one projection or of three, Flatten, Reshape and Squeeze that only flatten, Dropout,
-// Identity, Constant and Shape and what is computed of them, and a Softmax at the end, which the
-// loss has. Windows: dilation of convolutions, pads that differ by side, auto_pad, ceil_mode,
-// count_include_pad, and a Pad with zeros in front of a Conv or an AveragePool. A 1x1 Conv of means
-// over the plane becomes linear. A layer begins at a
-// convolution, a linear operator or an embedding wherever one tensor crosses, so that blocks with branches stay
-// whole.
+// LayerNormalization or the nodes that exporters wrote before it, Gelu, or GELU by tanh or erf in any
+// order of its sums and products, self-attention of one projection or of three, with a causal mask or
+// none, also with the positions in front of the batch, Flatten, Reshape and Squeeze that only
+// flatten, Dropout, Identity, Constant and Shape and what is computed of them, and a Softmax at the
+// end, which the loss has. Windows: dilation of convolutions, pads that differ by side, auto_pad,
+// ceil_mode, count_include_pad, and a Pad with zeros in front of a Conv or an AveragePool. A 1x1 Conv
+// of means over the plane becomes linear. A layer begins at a convolution, a linear operator or an
+// embedding wherever one tensor crosses, so that blocks with branches stay whole.
 
 #include <cstddef>
 #include <cstdint>

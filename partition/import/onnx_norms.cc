@@ -95,7 +95,7 @@ absl::StatusOr<Taken> NormForms::Take(const onnx::NodeProto& node, GraphFacts& f
   const std::string& type = node.op_type();
   const auto opens = [&](Step step, std::string value, double epsilon = 0) {
     open_[node.output(0)] = {step, std::move(value), epsilon};
-    return Taken{true, std::nullopt, ""};
+    return Taken{true, std::nullopt};
   };
   if (type == "ReduceMean" && !Has(node.input(0)) && BeginsMean(node, facts))
     return opens(Step::kMean, facts.Resolved(node.input(0)));
@@ -115,7 +115,7 @@ absl::StatusOr<Taken> NormForms::Take(const onnx::NodeProto& node, GraphFacts& f
     if (is_square) return opens(Step::kSquare, centered->value);
     if (type == "Div" && node.input_size() == 2) {
       RUNNEL_ASSIGN_OR_RETURN(FlatOp op, Whole(node, facts));
-      return Taken{true, std::move(op), ""};
+      return Taken{true, std::move(op)};
     }
   }
   if (const Open* square = Find(first, Step::kSquare); square != nullptr && type == "ReduceMean") {

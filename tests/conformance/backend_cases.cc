@@ -514,10 +514,13 @@ std::optional<Case> Maker::Make() {
     case OpCode::kBatchNormWeightGradient:
       BatchNormGradient();
       break;
-    case OpCode::kReluForward:
-    case OpCode::kRelu6Forward:
     case OpCode::kGeluForward:
     case OpCode::kGeluInputGradient:
+      case_.attributes.exact = Pick(0, 1) == 1;
+      Elementwise(TraitsOf(case_.code).min_inputs);
+      break;
+    case OpCode::kReluForward:
+    case OpCode::kRelu6Forward:
     case OpCode::kCopy:
     case OpCode::kAddForward:
     case OpCode::kAccumulate:

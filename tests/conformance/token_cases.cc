@@ -63,6 +63,7 @@ void Maker::Attention() {
   OpSpec& op = case_.attributes;
   op.kind = OpKind::kAttention;
   op.heads = Pick(1, 4);
+  op.bidirectional = Pick(0, 2) == 0;
   const int64_t features = op.heads * Pick(4, 40);
   const Shape x = {Pick(1, 3), Pick(1, 70), 3 * features}, y = {x[0], x[1], features};
   const Shape sums = {x[0] * op.heads * x[1]};

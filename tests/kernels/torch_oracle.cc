@@ -102,7 +102,8 @@ at::Tensor TorchOracle::Impl::Attention(const at::Tensor& x, const OpSpec& op) {
   const std::vector<at::Tensor> parts = x.chunk(3, 2);
   const at::Tensor q = heads(parts[0]), k = heads(parts[1]), v = heads(parts[2]);
   const at::Tensor scores = q.matmul(k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
-  const at::Tensor later = at::ones({x.size(1), x.size(1)}, at::kBool).triu(1);
+  const at::Tensor ones = at::ones({x.size(1), x.size(1)}, at::kBool);
+  const at::Tensor later = op.bidirectional ? ones.logical_not() : ones.triu(1);
   const at::Tensor shares =
       scores.masked_fill(later, -std::numeric_limits<double>::infinity()).softmax(-1);
   return shares.matmul(v).transpose(1, 2).flatten(2);
@@ -166,7 +167,7 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
       return at::layer_norm(x, {x.size(-1)}, Of(layer, index, "scale"), Of(layer, index, "shift"),
                             op.epsilon);
     case OpKind::kGelu:
-      return at::gelu(x, "tanh");
+      return at::gelu(x, op.exact ? "none" : "tanh");
     case OpKind::kAttention:
       return Attention(x, op);
   }

@@ -100,6 +100,19 @@ TEST(ModelJson, WindowsAndChannels) {
   EXPECT_EQ(ModelFromJson(ModelToJson(*model)).value(), *model);
 }
 
+TEST(ModelJson, FormsOfTokenOperators) {
+  ModelSpec model = MakeModel("transformer_tiny").value();
+  for (LayerSpec& layer : model.layers) {
+    for (OpSpec& op : layer.ops) {
+      op.exact = op.kind == OpKind::kGelu;
+      op.bidirectional = op.kind == OpKind::kAttention;
+    }
+  }
+  const absl::StatusOr<ModelSpec> read = ModelFromJson(ModelToJson(model));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, model);
+}
+
 TEST(ModelJson, DamageNeverCrashes) {
   constexpr uint32_t kSeed = 99;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);

@@ -222,8 +222,6 @@ TEST(OnnxDecoder, WhatIsAnotherOperatorIsNamed) {
     }
     return g.Refusal();
   };
-  EXPECT_THAT(refusal(false, "attended.shares", [](auto& n) { n.set_input(0, "attended.scaled"); }),
-              HasSubstr("(Softmax): attention without a causal mask"));
   EXPECT_THAT(refusal(false, "attended.mixed", [](auto& n) { n.set_input(1, "k.turned"); }),
               HasSubstr("queries, keys and values in another order"));
   EXPECT_THAT(refusal(true, "v.product", [](auto& n) { n.set_input(0, "a"); }),
@@ -242,23 +240,139 @@ TEST(OnnxDecoder, WhatIsAnotherOperatorIsNamed) {
               HasSubstr("node n_ln1.plain (Div): of parts of two layer norms"));
 }
 
-// A GELU by erf is another function: x / 2 * (1 + erf(x / sqrt(2))).
-TEST(OnnxDecoder, AGeluByErfSaysWhatIsRead) {
+// As one node (opset 20), or as x / 2 * (1 + erf(x / sqrt(2))).
+TEST(OnnxDecoder, GelusByErfAreExact) {
+  const auto read = [](auto add) {
+    Graph g = Tokens();
+    add(g);
+    g.Weight("head", {kFeatures, kTokens});
+    g.Node("MatMul", {"gelu", "head"}, "y");
+    g.Output("y");
+    return g.Read();
+  };
+  const auto node = [](const char* approximate) {
+    return [approximate](Graph& g) {
+      onnx::NodeProto& gelu = g.Node("Gelu", {"a"}, "gelu");
+      if (approximate[0] == 0) return;
+      onnx::AttributeProto& attribute = *gelu.add_attribute();
+      attribute.set_name("approximate");
+      attribute.set_s(approximate);
+    };
+  };
+  const auto by_erf = [](Graph& g) {
+    Number(g, "root", std::sqrt(2.0f));
+    Number(g, "one", 1);
+    Number(g, "half", 0.5f);
+    g.Node("Div", {"a", "root"}, "inner");
+    g.Node("Erf", {"inner"}, "erf");
+    g.Node("Add", {"erf", "one"}, "above");
+    g.Node("Mul", {"a", "above"}, "product");
+    g.Node("Mul", {"product", "half"}, "gelu");
+  };
+  for (const absl::StatusOr<OnnxModel>& model :
+       {read(by_erf), read(node("")), read(node("none")), read(node("tanh"))}) {
+    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_THAT(Kinds(model->model), ElementsAre("embedding", "gelu", "linear"));
+  }
+  const auto is_exact = [](const absl::StatusOr<OnnxModel>& model) {
+    const ModelSpec& spec = model->model;
+    return spec.layers[0].ops.size() > 1 ? spec.layers[0].ops[1].exact
+                                         : spec.layers[1].ops[0].exact;
+  };
+  EXPECT_TRUE(is_exact(read(by_erf)));
+  EXPECT_TRUE(is_exact(read(node(""))));
+  EXPECT_FALSE(is_exact(read(node("tanh"))));
+  EXPECT_THAT(read(node("sigmoid")).status().message(),
+              HasSubstr("node n_gelu (Gelu): attribute approximate sigmoid"));
+  // Written and read again.
+  const absl::StatusOr<OnnxModel> ours = read(by_erf);
+  EXPECT_TRUE(is_exact(ModelFromOnnx(ModelToOnnx(ours->model, ours->state).value())));
+}
+
+// As torch.nn.MultiheadAttention computes: positions in front of the batch, one product of all
+// heads of all samples, three slices of one linear operator.
+Graph PositionsFirst(bool causal) {
   Graph g = Tokens();
-  Number(g, "root", std::sqrt(2.0f));
-  Number(g, "one", 1);
-  Number(g, "half", 0.5f);
-  g.Node("Div", {"a", "root"}, "inner");
-  g.Node("Erf", {"inner"}, "erf");
-  g.Node("Add", {"erf", "one"}, "above");
-  g.Node("Mul", {"a", "above"}, "product");
-  g.Node("Mul", {"product", "half"}, "gelu");
+  g.Ints(g.Node("Transpose", {"a"}, "turned"), "perm", {1, 0, 2});
+  const std::string all = Linear(g, "turned", "qkv", kFeatures, 3 * kFeatures);
+  g.Numbers("two", {2});
+  g.Numbers("one_by_one", {1});
+  g.Numbers("by_head", {kPositions, kHeads, kFeatures / kHeads});
+  int64_t at = 0;
+  for (const char* part : {"q", "k", "v"}) {
+    const std::string name = part;
+    g.Numbers(name + ".begin", {at * kFeatures});
+    g.Numbers(name + ".end", {++at * kFeatures});
+    g.Node("Slice", {all, name + ".begin", name + ".end", "two", "one_by_one"}, name);
+    g.Node("Reshape", {name, "by_head"}, name + ".heads");
+    g.Ints(g.Node("Transpose", {name + ".heads"}, name + ".turned"), "perm",
+           name == "k" ? std::vector<int64_t>{1, 2, 0} : std::vector<int64_t>{1, 0, 2});
+  }
+  Number(g, "root", std::sqrt(static_cast<float>(kFeatures / kHeads)));
+  g.Node("Div", {"q.turned", "root"}, "scaled");
+  g.Node("MatMul", {"scaled", "k.turned"}, "scores");
+  if (causal) {
+    onnx::TensorProto& mask = *g.graph().add_initializer();
+    mask.set_name("mask");
+    mask.set_data_type(onnx::TensorProto::FLOAT);
+    for (const int64_t dim : {int64_t{1}, kPositions, kPositions}) mask.add_dims(dim);
+    for (int64_t i = 0; i < kPositions * kPositions; ++i)
+      mask.add_float_data(i % kPositions > i / kPositions ? -std::numeric_limits<float>::infinity()
+                                                          : 0);
+    g.Node("Add", {"scores", "mask"}, "masked");
+  }
+  g.Node("Softmax", {causal ? "masked" : "scores"}, "shares");
+  g.Node("MatMul", {"shares", "v.turned"}, "mixed");
+  g.Ints(g.Node("Transpose", {"mixed"}, "back"), "perm", {1, 0, 2});
+  g.Numbers("rows", {kPositions, kFeatures});
+  g.Numbers("by_place", {kPositions, 1, kFeatures});
+  g.Node("Reshape", {"back", "rows"}, "attended");
+  g.Weight("out", {kFeatures, kFeatures});
+  g.Node("MatMul", {"attended", "out"}, "projected");
+  g.Node("Reshape", {"projected", "by_place"}, "placed");
+  g.Node("Add", {"turned", "placed"}, "sum");
+  g.Ints(g.Node("Transpose", {"sum"}, "forth"), "perm", {1, 0, 2});
   g.Weight("head", {kFeatures, kTokens});
-  g.Node("MatMul", {"gelu", "head"}, "y");
+  g.Node("MatMul", {"forth", "head"}, "y");
   g.Output("y");
-  EXPECT_EQ(g.Refusal(),
-            "not supported: node n_gelu (Mul): a GELU by erf; the one by tanh is: "
-            "nn.GELU(approximate=\"tanh\")");
+  return g;
+}
+
+TEST(OnnxDecoder, PositionsMayStandInFrontOfTheBatch) {
+  for (const bool causal : {false, true}) {
+    SCOPED_TRACE(causal);
+    const absl::StatusOr<OnnxModel> read = PositionsFirst(causal).Read();
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_THAT(Kinds(read->model),
+                ElementsAre("embedding", "linear", "attention", "linear", "add", "linear"));
+    const auto bidirectional = [](const ModelSpec& model) {
+      for (const LayerSpec& layer : model.layers) {
+        for (const OpSpec& op : layer.ops) {
+          if (op.kind == OpKind::kAttention) return op.heads == kHeads && op.bidirectional;
+        }
+      }
+      return false;
+    };
+    EXPECT_EQ(bidirectional(read->model), !causal);
+    const auto again = ModelFromOnnx(ModelToOnnx(read->model, read->state).value());
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(bidirectional(again->model), !causal);
+    EXPECT_EQ(Tensors(again->state), Tensors(read->state));
+  }
+  const auto refusal = [](const std::string& output, auto change) {
+    Graph g = PositionsFirst(true);
+    for (onnx::NodeProto& node : *g.graph().mutable_node()) {
+      if (node.output(0) == output) change(node);
+    }
+    return g.Refusal();
+  };
+  EXPECT_THAT(
+      refusal("sum", [](auto& n) { n.set_input(0, "a"); }),
+      HasSubstr("node n_sum (Add): of inputs with the batch and the positions in two orders"));
+  EXPECT_THAT(refusal("y", [](auto& n) { n.set_input(0, "sum"); }),
+              HasSubstr("its output has the positions in front of the batch"));
+  EXPECT_THAT(refusal("k.turned", [](auto& n) { n.mutable_attribute(0)->set_ints(2, 1); }),
+              HasSubstr("no product of queries and keys by head"));
 }
 
 TEST(OnnxDecoder, OurDecodersComeBack) {

@@ -30,7 +30,11 @@ from torch import nn  # noqa: E402
 TOKENS, POSITIONS, FEATURES, HEADS, LIMIT = 256, 128, 64, 4, 1e-5
 # Opset, constants folded, and whether the batch is open.
 FORMS = {"GPT, one projection": (13, True, False), "GPT, open batch": (13, True, True), "GPT, opset 17": (17, True, False),
-         "GPT, for training": (13, False, False), "GPT, three projections": (13, True, True)}
+         "GPT, for training": (13, False, False), "GPT, three projections": (13, True, True),
+         "GPT, GELU by erf": (13, True, False), "encoder layers": (13, True, False), "encoder layers, ReLU, norms behind": (13, True, True),
+         "encoder layers, positions first": (17, True, True), "encoder layers, causal": (13, True, False),
+         "encoder layers, causal, positions first, for training": (13, False, False), "attention modules": (13, True, True),
+         "attention modules, causal, positions first": (13, True, False)}
 
 
 class Attention(nn.Module):
@@ -57,13 +61,37 @@ class Attention(nn.Module):
         return self.outer(mixed.transpose(1, 2).contiguous().view(count, places, features))
 
 
+class StockModules(nn.Module):
+    """What torch.nn has: TransformerEncoderLayer, or MultiheadAttention alone; with and without a mask, both orders of the axes."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.batch_first, self.bare = "positions first" not in name, "attention modules" in name
+        self.tokens, self.places = nn.Embedding(TOKENS, FEATURES), nn.Embedding(POSITIONS, FEATURES)
+        activation, before = ("relu", False) if "ReLU" in name else ("gelu", True)
+        self.parts = nn.ModuleList(
+            nn.MultiheadAttention(FEATURES, HEADS, batch_first=self.batch_first) if self.bare else
+            nn.TransformerEncoderLayer(FEATURES, HEADS, 4 * FEATURES, 0.0, activation=activation, batch_first=self.batch_first,
+                                       norm_first=before) for _ in range(2))
+        self.head = nn.Linear(FEATURES, TOKENS)
+        causal = torch.triu(torch.full((POSITIONS, POSITIONS), -math.inf), 1)
+        self.register_buffer("mask", causal if "causal" in name else None)
+
+    def forward(self, x):
+        x = self.tokens(x) + self.places(torch.arange(x.size(1)))
+        x = x if self.batch_first else x.transpose(0, 1)
+        for part in self.parts:
+            x = x + part(x, x, x, attn_mask=self.mask, need_weights=False)[0] if self.bare else part(x, self.mask)
+        return self.head(x if self.batch_first else x.transpose(0, 1))
+
+
 class Decoder(nn.Module):
-    def __init__(self, apart):
+    def __init__(self, apart, approximate="tanh"):
         super().__init__()
         self.tokens, self.places = nn.Embedding(TOKENS, FEATURES), nn.Embedding(POSITIONS, FEATURES)
         self.norms = nn.ModuleList(nn.LayerNorm(FEATURES) for _ in range(5))
         self.attentions = nn.ModuleList(Attention(apart) for _ in range(2))
-        self.hidden = nn.ModuleList(nn.Sequential(nn.Linear(FEATURES, 4 * FEATURES), nn.GELU(approximate="tanh"),
+        self.hidden = nn.ModuleList(nn.Sequential(nn.Linear(FEATURES, 4 * FEATURES), nn.GELU(approximate=approximate),
                                                   nn.Linear(4 * FEATURES, FEATURES)) for _ in range(2))
         self.head = nn.Linear(FEATURES, TOKENS, bias=False)
 
@@ -78,7 +106,7 @@ class Decoder(nn.Module):
 def made(name, path):
     """A module, written to the path as its form says."""
     torch.manual_seed(3)
-    net = Decoder("three" in name)
+    net = Decoder("three" in name, "none" if "erf" in name else "tanh") if "GPT" in name else StockModules(name)
     opset, folds, is_open = FORMS[name]
     mode = torch.onnx.TrainingMode.EVAL if folds else torch.onnx.TrainingMode.PRESERVE
     torch.onnx.export(net if not folds else net.eval(), torch.zeros(1, POSITIONS, dtype=torch.long), path, opset_version=opset,

@@ -82,6 +82,29 @@ class Net(nn.Module):
         return self.end(x.view(x.size(0), -1))
 
 
+class Decoder(nn.Module):
+    """As torch.nn has it: positions in front of the batch, GELU by erf, a table of more positions than a sample has."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Embedding(12, 16)
+        self.tokens = nn.Embedding(10, 16)
+        self.block = nn.TransformerEncoderLayer(16, 2, 32, dropout=0, activation="gelu")
+        self.end = nn.Linear(16, 10)
+        self.register_buffer("mask", torch.triu(torch.full((8, 8), float("-inf")), 1))
+
+    def forward(self, x):
+        x = (self.tokens(x) + self.places(torch.arange(x.size(1)))).transpose(0, 1)
+        return self.end(self.block(x, self.mask).transpose(0, 1))
+
+
+def series(count, seed):
+    """Whole numbers that rise by the same step, mod 10, and what follows each."""
+    random = np.random.default_rng(seed)
+    numbers = (random.integers(10, size=(count, 1)) + random.integers(1, 4, size=(count, 1)) * np.arange(9)) % 10
+    return numbers[:, :-1], numbers[:, 1:]
+
+
 def corners(count, seed):
     """A bright square in one of four corners, in noise."""
     random = np.random.default_rng(seed)
@@ -133,6 +156,25 @@ class Fit(unittest.TestCase):
         run = runnel.fit(net, x, y, validation=test, workers=2, epochs=4, batch_size=40, lr=0.05, **QUIET)
         self.assertGreater(run.accuracy, 0.8)
         self.assertAlmostEqual(run.accuracy, accuracy(net, *test), places=6)
+
+    def test_tokens(self):
+        test = series(100, 8)
+        weights = set()
+        start = Decoder().state_dict()
+        for workers in (0, 2):
+            net = Decoder()
+            net.load_state_dict(start)
+            run = runnel.fit(net, *series(600, 7), validation=test, workers=workers, epochs=6, batch_size=20, optimizer="adamw", lr=0.005,
+                             schedule="sync_1f1b", micro_batches=1, **QUIET)
+            self.assertGreater(run.accuracy, 0.7)
+            with torch.no_grad():
+                outputs = net.eval()(torch.as_tensor(test[0])).flatten(0, 1)
+            labels = torch.as_tensor(test[1]).flatten()
+            self.assertAlmostEqual(run.accuracy, float((outputs.argmax(1) == labels).float().mean()), places=6)
+            self.assertAlmostEqual(run.history[-1]["test_loss"], float(nn.functional.cross_entropy(outputs, labels)), places=5)
+            self.assertTrue(torch.equal(net.places.weight[8:], start["places.weight"][8:]))
+            weights.add(run.weights_sha256)
+        self.assertEqual(len(weights), 1)
 
     def test_the_start_is_the_module_s_own(self):
         x, y = corners(80, 3)
@@ -192,6 +234,11 @@ class WrongInput(unittest.TestCase):
         shared = nn.Linear(256, 256)
         self.refused("computes twice", nn.Sequential(nn.Flatten(), shared, nn.ReLU(), shared, nn.Linear(256, 4)), x, y)
         self.refused("GRU", nn.Sequential(nn.Flatten(), nn.GRU(256, 4)), x, y)
+        tokens, following = series(80, 9)
+        self.refused("token 10 of sample 0", Decoder(), tokens * 0 + 10, following)
+        attention = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.refused("shares with dropout 0.1", nn.Sequential(nn.Embedding(10, 16), attention, nn.Linear(16, 10)), tokens, following)
+        self.refused("LayerNorm.*has no weights", nn.Sequential(nn.LayerNorm((1, 16, 16), elementwise_affine=False), Net()), x, y)
         self.refused("not supported: node", nn.Sequential(nn.Flatten(), nn.Linear(256, 8), nn.Softplus(), nn.Linear(8, 4)), x, y)
 
     def test_no_programs(self):

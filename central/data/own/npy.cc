@@ -1,184 +1,26 @@
 // Arrays of NumPy: samples and labels, a file each. Samples stay in the file and are read one by
 // one.
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "central/data/loaders.h"
+#include "central/data/own/npy_file.h"
+#include "central/data/own/npy_tokens.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
-#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
 namespace {
 
-constexpr absl::string_view kUsage = "npy:SAMPLES,LABELS[,test=SAMPLES;LABELS][,scale=off]";
-constexpr size_t kMaxHeader = 65'536;
-constexpr int64_t kMaxSampleElements = int64_t{1} << 26;
-constexpr int64_t kMaxSamples = int64_t{1} << 31;
-
-static_assert(std::endian::native == std::endian::little, "types are read as they lie in the file");
-
-template <typename T>
-double ToNumber(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return static_cast<double>(value);
-}
-
-struct ElementType {
-  absl::string_view name;  // NumPy's, without the byte order
-  int64_t bytes;
-  double (*number)(const char* bytes);
-};
-constexpr ElementType kTypes[] = {
-    {"f4", 4, ToNumber<float>},    {"f8", 8, ToNumber<double>},   {"u1", 1, ToNumber<uint8_t>},
-    {"i1", 1, ToNumber<int8_t>},   {"u2", 2, ToNumber<uint16_t>}, {"i2", 2, ToNumber<int16_t>},
-    {"u4", 4, ToNumber<uint32_t>}, {"i4", 4, ToNumber<int32_t>},  {"u8", 8, ToNumber<uint64_t>},
-    {"i8", 8, ToNumber<int64_t>},  {"b1", 1, ToNumber<uint8_t>},
-};
-
-// A file of one array, open for reading. Any thread: it is read by position.
-class NpyFile {
- public:
-  NpyFile(const NpyFile&) = delete;
-  ~NpyFile() {
-    if (file_ >= 0) close(file_);
-  }
-
-  static absl::StatusOr<std::unique_ptr<NpyFile>> Open(const std::string& path) {
-    auto file = std::unique_ptr<NpyFile>(new NpyFile(path));
-    RUNNEL_RETURN_IF_ERROR(file->ReadHeader());
-    return file;
-  }
-
-  const std::string& path() const { return path_; }
-  // All but the first dimension; empty for a list.
-  const std::vector<int64_t>& sample_dims() const { return dims_; }
-  int64_t count() const { return count_; }
-  bool holds_bytes() const { return type_->name == "u1"; }
-  bool holds_floats() const { return type_->name[0] == 'f'; }
-  int64_t data_bytes() const { return lseek(file_, 0, SEEK_END) - begin_; }
-
-  // The row's numbers. DataLoss: the file cannot be read any more.
-  absl::Status Read(int64_t row, absl::Span<double> out) const {
-    const int64_t bytes = std::ssize(out) * type_->bytes;
-    std::vector<char> buffer(static_cast<size_t>(bytes));
-    if (pread(file_, buffer.data(), buffer.size(), begin_ + row * bytes) != bytes)
-      return absl::DataLossError(absl::StrCat(path_, ": cannot be read any more"));
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = type_->number(buffer.data() + static_cast<int64_t>(i) * type_->bytes);
-    return absl::OkStatus();
-  }
-
- private:
-  explicit NpyFile(std::string path) : path_(std::move(path)) {}
-
-  absl::Status Wrong(absl::string_view what) const {
-    return absl::InvalidArgumentError(Printable(absl::StrCat(path_, ": ", what)));
-  }
-
-  // \x93NUMPY, the version, the header's length, then a dictionary as Python writes it.
-  absl::Status ReadHeader() {
-    file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file_ < 0) return absl::NotFoundError(absl::StrCat(path_, ": cannot be read"));
-    char head[12] = {};
-    if (pread(file_, head, sizeof(head), 0) != sizeof(head) ||
-        std::memcmp(head, "\x93NUMPY", 6) != 0)
-      return Wrong("is no .npy file");
-    const bool is_first = head[6] == 1;
-    if (!is_first && head[6] != 2 && head[6] != 3)
-      return Wrong(absl::StrCat("is of version ", int{head[6]}, "; 1 to 3 are known"));
-    const auto byte = [&head](int i) { return static_cast<size_t>(static_cast<uint8_t>(head[i])); };
-    const size_t length = is_first ? byte(8) | byte(9) << 8
-                                   : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-    const size_t at = is_first ? 10 : 12;
-    if (length > kMaxHeader) return Wrong("its header is too long");
-    std::string header(length, '\0');
-    if (pread(file_, header.data(), length, static_cast<off_t>(at)) != std::ssize(header))
-      return Wrong("ends within its header");
-    begin_ = static_cast<int64_t>(at + length);
-    return ReadFields(header);
-  }
-
-  absl::Status ReadFields(absl::string_view header) {
-    const auto behind = [header](absl::string_view key) {
-      const size_t place = header.find(absl::StrCat("'", key, "':"));
-      if (place == absl::string_view::npos) return absl::string_view();
-      return absl::StripLeadingAsciiWhitespace(header.substr(place + key.size() + 3));
-    };
-    const absl::string_view type = behind("descr");
-    const size_t end = type.find('\'', 1);
-    if (type.empty() || type[0] != '\'' || end == absl::string_view::npos)
-      return Wrong("its elements are no plain numbers");
-    const absl::string_view name = type.substr(1, end - 1);
-    const auto row = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const ElementType& t) {
-      return absl::EndsWith(name, t.name) && name.size() == t.name.size() + 1;
-    });
-    const bool is_ours = row != std::end(kTypes) && (name[0] != '>' || row->bytes == 1);
-    if (!is_ours) {
-      return Wrong(absl::StrCat("its elements are ", name.substr(0, 20),
-                                "; floats of 4 or 8 bytes and integers, little-endian, are read"));
-    }
-    type_ = row;
-    if (absl::StartsWith(behind("fortran_order"), "True"))
-      return Wrong("lies in Fortran's order; save it with numpy.ascontiguousarray");
-    absl::string_view shape = behind("shape");
-    if (!absl::ConsumePrefix(&shape, "(") || shape.find(')') == absl::string_view::npos)
-      return Wrong("has no shape");
-    return ReadShape(shape.substr(0, shape.find(')')));
-  }
-
-  absl::Status ReadShape(absl::string_view text) {
-    std::vector<int64_t> dims;
-    int64_t elements = 1;
-    for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
-      int64_t dim = 0;
-      if (!absl::SimpleAtoi(part, &dim) || dim < 1 || dim > kMaxSamples)
-        return Wrong(absl::StrCat("its shape is (", text.substr(0, 60), ")"));
-      dims.push_back(dim);
-      if (dims.size() == 1) continue;
-      elements *= dim;
-      if (elements > kMaxSampleElements) return Wrong("its samples are too large");
-    }
-    if (dims.empty()) return Wrong("is a single number");
-    count_ = dims[0];
-    dims_.assign(dims.begin() + 1, dims.end());
-    const int64_t needed = begin_ + count_ * elements * type_->bytes;
-    const int64_t size = lseek(file_, 0, SEEK_END);
-    if (size != needed)
-      return Wrong(absl::StrCat("has ", size, " bytes, its shape needs ", needed));
-    return absl::OkStatus();
-  }
-
-  std::string path_;
-  int file_ = -1;
-  const ElementType* type_ = nullptr;
-  int64_t begin_ = 0;  // of the elements
-  int64_t count_ = 0;
-  std::vector<int64_t> dims_;
-};
-
-// InvalidArgument: the row holds a number that is not finite.
-absl::Status CheckFinite(const NpyFile& file, int64_t row, absl::Span<const double> numbers) {
-  const auto bad =
-      std::find_if(numbers.begin(), numbers.end(), [](double v) { return !std::isfinite(v); });
-  if (bad == numbers.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": sample ", row, " holds ", *bad));
-}
+constexpr absl::string_view kUsage =
+    "npy:SAMPLES,LABELS[,test=SAMPLES;LABELS][,scale=off][,tokens=COUNT]";
 
 // (N, H, W) is an image of one channel, as (N, 1, H, W); (N, C, L) and (N, C, H, W) are as they
 // are; bytes are pixels.
@@ -363,7 +205,9 @@ absl::StatusOr<std::vector<ChannelScale>> Scales(const Place& place, const NpyFi
 }  // namespace
 
 absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
-  RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 2, {"test", "scale"}, kUsage));
+  RUNNEL_ASSIGN_OR_RETURN(const Place place,
+                          ParsePlace(text, 2, {"test", "scale", "tokens"}, kUsage));
+  if (!place.Option("tokens").empty()) return LoadNpyTokens(place, seed, kUsage);
   RUNNEL_ASSIGN_OR_RETURN(Arrays all, ReadArrays(place.paths[0], place.paths[1]));
   RUNNEL_ASSIGN_OR_RETURN(const Shape shape, SampleShape(*all.samples));
   RUNNEL_ASSIGN_OR_RETURN(Arrays test, ReadTest(place, *all.samples));

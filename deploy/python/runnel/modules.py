@@ -2,61 +2,140 @@
 
 import copy
 import io
+import warnings
 
 import numpy as np
 import torch
 
 from .errors import InputError
 
-# Kinds of modules that hold tensors, with the names that Runnel gives them (the ends of the archive's names).
-_TENSORS = {
-    torch.nn.Conv1d: ("weight", "bias"),
-    torch.nn.Conv2d: ("weight", "bias"),
-    torch.nn.Linear: ("weight", "bias"),
-    torch.nn.modules.batchnorm._BatchNorm: ("scale", "shift", "running_mean", "running_var"),
+# Kinds of modules that hold tensors: one operator of Runnel after the other, as {its name of a tensor (the end of the archive's name):
+# where the module has it}.
+_OPERATORS = {
+    torch.nn.Conv1d: [{"weight": "weight", "bias": "bias"}],
+    torch.nn.Conv2d: [{"weight": "weight", "bias": "bias"}],
+    torch.nn.Linear: [{"weight": "weight", "bias": "bias"}],
+    torch.nn.modules.batchnorm._BatchNorm: [{"scale": "weight", "shift": "bias", "running_mean": "running_mean",
+                                             "running_var": "running_var"}],
+    torch.nn.LayerNorm: [{"scale": "weight", "shift": "bias"}],
+    torch.nn.Embedding: [{"weight": "weight"}],
+    torch.nn.MultiheadAttention: [{"weight": "in_proj_weight", "bias": "in_proj_bias"},
+                                  {"weight": "out_proj.weight", "bias": "out_proj.bias"}],
 }
-_HERE = {"scale": "weight", "shift": "bias"}
 
 
 def _kind(module):
-    return next((kind for kind in _TENSORS if isinstance(module, kind)), None)
+    return next((kind for kind in _OPERATORS if isinstance(module, kind)), None)
 
 
-def parametrised_in_order(module, sample):
-    """The submodules that hold tensors, as [(path, module)] in the order of their computation on `sample`, which is the order of
-    the exported graph. InputError: one is used twice, or tensors lie in a module of another kind."""
-    calls, hooks = [], []
+def _check_kind(path, part):
+    if _kind(part) is None:
+        raise InputError(f"{path or 'the module'} ({type(part).__name__}) holds parameters; convolutions, linear, norm, embedding and "
+                         "attention modules can be trained")
+    if isinstance(part, torch.nn.MultiheadAttention) and (part.in_proj_weight is None or part.bias_k is not None):
+        raise InputError(f"{path} (MultiheadAttention) has kdim, vdim or add_bias_kv; self-attention of one size can be trained")
+
+
+def _computed(module, sample, hook_of):
+    """Computes the sample with a forward hook on each submodule for which hook_of(path, part) gives one."""
+    hooks = []
     for path, part in module.named_modules():
-        own = list(part.named_parameters(recurse=False))
-        if own and _kind(part) is None:
-            raise InputError(f"{path or 'the module'} ({type(part).__name__}) holds parameters; convolutions, linear and batch norm "
-                             "modules can be trained")
-        if own:
-            hooks.append(part.register_forward_hook(lambda *_, path=path, part=part: calls.append((path, part))))
+        hook = hook_of(path, part)
+        if hook is not None:
+            hooks.append(part.register_forward_hook(hook))
     try:
-        with torch.no_grad():
+        with torch.enable_grad():  # without, torch may take ways that are not exported
             module(sample)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the module does not compute samples of shape {tuple(sample.shape[1:])}: {error}") from error
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _is_of_positions(value, positions):
+    """Of an embedding's input, where the samples are all zeros."""
+    return positions > 1 and torch.equal(value.flatten(), torch.arange(positions))
+
+
+def tokens_of(module, sample_shape):
+    """Rows of the embedding that reads the samples; 0: none does, samples are numbers."""
+    if not any(isinstance(part, torch.nn.Embedding) for part in module.modules()):
+        return 0
+    rows = []
+
+    def hook_of(_, part):
+        return (lambda part, inputs, __: rows.append((part.num_embeddings, inputs[0]))) if isinstance(part, torch.nn.Embedding) else None
+
+    _computed(copy.deepcopy(module).cpu().eval(), torch.zeros(1, *sample_shape, dtype=torch.long), hook_of)
+    return next((count for count, value in rows if not _is_of_positions(value, sample_shape[-1])), 0)
+
+
+def _operators(calls, sample):
+    """[(path, {tensor there: tensor of the module})] of [(path, module, input)], with the vectors of positions in their embedding's."""
+    operators, positions = [], None
+    for path, part, value in calls:
+        if isinstance(part, torch.nn.Embedding):
+            if _is_of_positions(value, sample.shape[-1]):
+                positions = f"{path}.weight"
+                continue
+        for tensors in _OPERATORS[_kind(part)]:
+            operators.append((path, {there: f"{path}.{here}" if path else here for there, here in tensors.items()}))
+    if positions is not None:
+        first = next((tensors for path, tensors in operators if path in [p for p, m, _ in calls if isinstance(m, torch.nn.Embedding)]), None)
+        if first is None:
+            raise InputError(f"{positions}: vectors of positions without an embedding of tokens")
+        first["positions"] = positions
+    return operators
+
+
+def _check_projections(calls):
+    """The reader makes one operator of them, in an order that is not to be seen from here."""
+    inputs = {}
+    for path, part, value in calls:
+        if isinstance(part, torch.nn.Linear):
+            inputs.setdefault((value.data_ptr(), part.out_features), []).append(path)
+    for paths in inputs.values():
+        if len(paths) == 3:
+            raise InputError(f"{', '.join(paths)}: three linear modules of one input; make queries, keys and values by one, or take "
+                             "nn.MultiheadAttention")
+
+
+def operators_in_order(module, sample):
+    """What holds tensors, as [(path, {name there: name in the state_dict})] in the order of its computation on `sample`, all zeros,
+    which is the order of the exported graph. InputError: one is used twice, or tensors lie in a module of another kind."""
+    calls = []  # with inputs, which stay alive, so that no later value has the same address
+
+    def hook_of(path, part):
+        if not list(part.named_parameters(recurse=False)):
+            return None
+        return lambda _, inputs, __: calls.append((path, part, inputs[0]))
+
+    for path, part in module.named_modules():
+        if isinstance(part, torch.nn.LayerNorm) and not part.elementwise_affine:
+            raise InputError(f"{path} (LayerNorm) has no weights; with elementwise_affine it can be trained")
+        if list(part.named_parameters(recurse=False)):
+            _check_kind(path, part)
+    _computed(module, sample, hook_of)
     seen = set()
-    for path, part in calls:
+    for path, part, _ in calls:
         if id(part) in seen:
             raise InputError(f"{path} computes twice in one forward; shared weights cannot be trained")
         seen.add(id(part))
-    return calls
+    if not sample.is_floating_point():
+        _check_projections(calls)
+    return _operators(calls, sample)
 
 
-def export(module, sample_shape, classes):
-    """(bytes of ONNX, paths of the modules with tensors in the graph's order). The module stays as it is."""
+def export(module, sample_shape, classes, tokens=0, by_position=False):
+    """(bytes of ONNX, operators_in_order). The module stays as it is. tokens: samples are whole numbers below it; by_position: with a
+    label each."""
     twin = copy.deepcopy(module).cpu().float()
-    sample = torch.zeros(1, *sample_shape)
-    order = parametrised_in_order(twin.eval(), sample)
+    sample = torch.zeros(1, *sample_shape, dtype=torch.long if tokens else torch.float)
+    order = operators_in_order(twin.eval(), sample)
     with torch.no_grad():
         outputs = tuple(twin(sample).shape)
-    if outputs != (1, classes):
+    if outputs != ((1, *sample_shape, classes) if by_position else (1, classes)):
         raise InputError(f"the module's output for one sample is {outputs}, and there are {classes} classes: its last layer must have "
                          f"{classes} outputs")
     for part in twin.modules():
@@ -64,10 +143,14 @@ def export(module, sample_shape, classes):
         part.training = not isinstance(part, torch.nn.modules.batchnorm._BatchNorm)
     file = io.BytesIO()
     try:
-        torch.onnx.export(twin, sample, file, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False, opset_version=13)
+        with warnings.catch_warnings():
+            # Of torch's own checks of shapes, which hold for the file too: its samples have this shape.
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+            torch.onnx.export(twin, sample, file, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
+                              opset_version=13)
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         raise InputError(f"torch cannot write the module as ONNX: {str(error).splitlines()[0]}") from error
-    return file.getvalue(), [path for path, _ in order]
+    return file.getvalue(), order
 
 
 def _groups(names):
@@ -83,24 +166,26 @@ def _without_ones(shape):
     return [size for size in shape if size != 1]
 
 
-def load(module, paths, archive):
+def load(module, operators, archive):
     """Copies the trained tensors of an .npz into the module, in place. Nothing is changed if one does not fit."""
     with np.load(archive) as file:
         groups = _groups(file.files)
-        if len(groups) != len(paths):
-            raise InputError(f"{len(groups)} trained operators for {len(paths)} modules")
-        parts = dict(module.named_modules())
+        if len(groups) != len(operators):
+            raise InputError(f"{len(groups)} trained operators for {len(operators)} of the module")
+        own = dict(module.named_parameters())
+        own.update(module.named_buffers())
         pairs = []
-        for path, group in zip(paths, groups):
-            part = parts[path]
-            for name in _TENSORS[_kind(part)]:
-                here = getattr(part, _HERE.get(name, name), None)
-                if here is None:
-                    continue
+        for (path, tensors), group in zip(operators, groups):
+            for there, here in tensors.items():
+                if here not in own:
+                    continue  # no bias
+                # A table of positions may have more rows than a sample has positions.
+                place = own[here].detach()
+                place = place[:len(file[group[there]])] if there == "positions" and there in group else place
                 # A 1x1 convolution of a mean is linear there: (out, in) in place of (out, in, 1, 1).
-                if name not in group or _without_ones(here.shape) != _without_ones(file[group[name]].shape):
-                    raise InputError(f"{path}: the trained {name} does not fit")
-                pairs.append((here, torch.from_numpy(file[group[name]]).reshape(here.shape)))
+                if there not in group or _without_ones(place.shape) != _without_ones(file[group[there]].shape):
+                    raise InputError(f"{path}: the trained {there} does not fit")
+                pairs.append((place, torch.from_numpy(file[group[there]]).reshape(place.shape)))
     with torch.no_grad():
-        for here, trained in pairs:
-            here.copy_(trained)
+        for place, trained in pairs:
+            place.copy_(trained)

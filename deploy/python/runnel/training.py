@@ -52,36 +52,40 @@ def _array(values, what):
     return array
 
 
-def _write(folder, name, samples, labels):
-    """Two .npy files, and their part of --data."""
+def _write(folder, name, samples, labels, kind):
+    """Two .npy files, samples of this type, and their part of --data."""
     paths = []
-    for suffix, values, kind in (("samples", samples, np.float32), ("labels", labels, np.int64)):
+    for suffix, values, kind in (("samples", samples, kind), ("labels", labels, np.int64)):
         path = folder / f"{name}_{suffix}.npy"
         np.save(path, np.ascontiguousarray(values, dtype=kind))
         paths.append(str(path))
     return paths
 
 
-def _check(x, y, what):
+def _check(x, y, what, by_position=False):
     if len(x) != len(y):
         raise InputError(f"{what}: {len(x)} samples and {len(y)} labels")
-    if y.ndim != 1 or not np.array_equal(y, np.floor(y)):
-        raise InputError(f"{what}: labels are one integer a sample")
+    if not np.array_equal(y, np.floor(y)) or not (y.ndim == 1 or (by_position and y.shape == x.shape)):
+        raise InputError(f"{what}: labels are one integer a sample" + (", or one a position" if by_position else ""))
 
 
-def _data(folder, x, y, validation):
-    """Writes the arrays; returns (--data, shape of a sample, classes)."""
+def _data(folder, x, y, validation, module):
+    """Writes the arrays; returns (--data, what modules.export is told of them)."""
     x, y = _array(x, "x"), _array(y, "y")
-    _check(x, y, "x and y")
-    classes = int(y.max()) + 1
-    if not np.array_equal(np.unique(y), np.arange(classes)):
+    tokens = modules.tokens_of(module, x.shape[1:]) if np.issubdtype(x.dtype, np.integer) else 0
+    _check(x, y, "x and y", tokens > 0)
+    by_position = y.ndim > 1
+    classes = tokens if by_position else int(y.max()) + 1
+    if not by_position and not np.array_equal(np.unique(y), np.arange(classes)):
         raise InputError(f"labels must be all of 0 to {classes - 1}; {len(np.unique(y))} different ones are there")
-    text = "npy:" + ",".join(_write(folder, "train", x, y))
+    kind = np.int32 if tokens else np.float32
+    text = "npy:" + ",".join(_write(folder, "train", x, y, kind))
     if validation is not None:
         xv, yv = _array(validation[0], "validation"), _array(validation[1], "validation")
-        _check(xv, yv, "validation")
-        text += ",test=" + ";".join(_write(folder, "validation", xv, yv))
-    return text + ",scale=off", x.shape[1:], classes
+        _check(xv, yv, "validation", tokens > 0)
+        text += ",test=" + ";".join(_write(folder, "validation", xv, yv, kind))
+    text += f",tokens={tokens}" if tokens else ",scale=off"
+    return text, {"sample_shape": x.shape[1:], "classes": classes, "tokens": tokens, "by_position": by_position}
 
 
 def _free(folder):
@@ -93,7 +97,8 @@ def _free(folder):
 def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, progress=True, **settings):
     """Trains `module` in place on samples `x` (N, ...) and class labels `y` (N), and returns a Run.
 
-    x, y        arrays of NumPy, tensors, or paths of .npy files. The module gets samples as they are here, in float32.
+    x, y        arrays of NumPy, tensors, or paths of .npy files. The module gets samples as they are here, in float32; integers, if
+                an nn.Embedding of the module reads them, as tokens (N, positions), with labels (N) or, tokens too, (N, positions).
     validation  (x, y) of the test; None: one sample in five of each class, by the seed.
     workers     worker processes on this host; 0: one process without a pipeline.
     cluster     a runnel.Cluster in place of local workers.
@@ -107,8 +112,8 @@ def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, 
     if not own:
         _free(folder)
     try:
-        data, shape, classes = _data(folder, x, y, validation)
-        onnx, paths = modules.export(module, shape, classes)
+        data, facts = _data(folder, x, y, validation, module)
+        onnx, operators = modules.export(module, **facts)
         model = folder / "module.onnx"
         model.write_bytes(onnx)
         places = cluster.flags() if cluster is not None else {"local_workers": workers}
@@ -116,7 +121,7 @@ def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, 
         programs.run(["train", *programs.flags_of({"model": f"onnx:{model}", "data": data, **places, **files, **settings})], progress)
         archive = folder / "weights.npz"
         programs.run(["export", "--checkpoint-dir", str(files["checkpoint_dir"]), "--npz", str(archive)])
-        modules.load(module, paths, archive)
+        modules.load(module, operators, archive)
         summary = json.loads(files["summary"].read_text())
         history = [json.loads(line) for line in files["log"].read_text().splitlines()]
         return Run(summary["accuracy"], history, summary, None if own else folder)

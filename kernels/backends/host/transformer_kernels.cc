@@ -15,6 +15,10 @@ constexpr double kCube = 0.044715;
 
 double InnerOf(double x) { return std::tanh(kSlope * (x + kCube * x * x * x)); }
 
+// Of the GELU by erf: the normal distribution's share below x, and its density there.
+double ShareBelow(double x) { return std::erfc(-x * std::numbers::sqrt2 / 2) / 2; }
+double DensityAt(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
+
 // Queries, keys and values of one head of one sample.
 struct Head {
   int64_t positions, width, stride;  // between positions, of the input and of its gradient
@@ -22,14 +26,18 @@ struct Head {
   int64_t at;                        // of the head's first query
   int64_t out_at, out_stride;        // likewise of the output
   int64_t features;                  // from a query to the key of its place, and on to the value
+  bool sees_all;
 
   int64_t Query(int64_t t) const { return at + t * stride; }
   int64_t Key(int64_t t) const { return Query(t) + features; }
   int64_t Value(int64_t t) const { return Query(t) + 2 * features; }
   int64_t Out(int64_t t) const { return out_at + t * out_stride; }
+  // How many positions t sees: from the first one on.
+  int64_t Seen(int64_t t) const { return sees_all ? positions : t + 1; }
 };
 
-Head HeadOf(const Shape& x, int64_t heads, int64_t index) {
+Head HeadOf(const Shape& x, const OpSpec& attention, int64_t index) {
+  const int64_t heads = attention.heads;
   const int64_t features = x[2] / 3, width = features / heads;
   const int64_t sample = index / heads, offset = index % heads * width;
   return {.positions = x[1],
@@ -39,7 +47,8 @@ Head HeadOf(const Shape& x, int64_t heads, int64_t index) {
           .at = sample * x[1] * x[2] + offset,
           .out_at = sample * x[1] * features + offset,
           .out_stride = features,
-          .features = features};
+          .features = features,
+          .sees_all = attention.bidirectional};
 }
 
 double Dot(const float* a, const float* b, int64_t count) {
@@ -48,10 +57,10 @@ double Dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
-// What query t gives to the positions up to its own.
+// What query t gives to the positions that it sees.
 std::vector<double> ScoresOf(const Head& head, const float* x, int64_t t) {
-  std::vector<double> scores(static_cast<size_t>(t + 1));
-  for (int64_t s = 0; s <= t; ++s)
+  std::vector<double> scores(static_cast<size_t>(head.Seen(t)));
+  for (int64_t s = 0; s < head.Seen(t); ++s)
     scores[static_cast<size_t>(s)] =
         head.scale * Dot(x + head.Query(t), x + head.Key(s), head.width);
   return scores;
@@ -67,7 +76,7 @@ void AttendForward(const Head& head, const float* x, float* y, float* log_sums) 
     if (log_sums != nullptr) log_sums[t] = static_cast<float>(log_sum);
     for (int64_t i = 0; i < head.width; ++i) {
       double value = 0;
-      for (int64_t s = 0; s <= t; ++s)
+      for (int64_t s = 0; s < head.Seen(t); ++s)
         value += std::exp(scores[static_cast<size_t>(s)] - log_sum) *
                  static_cast<double>(x[head.Value(s) + i]);
       y[head.Out(t) + i] = static_cast<float>(value);
@@ -88,7 +97,7 @@ void AttendBackward(const Head& head, const AttentionGradient& g) {
     const float* const dy = g.dy + head.Out(t);
     const double mean = Dot(dy, g.y + head.Out(t), head.width);
     std::vector<double> dquery(width);
-    for (int64_t s = 0; s <= t; ++s) {
+    for (int64_t s = 0; s < head.Seen(t); ++s) {
       const double share =
           std::exp(scores[static_cast<size_t>(s)] - static_cast<double>(g.log_sums[t]));
       const double dscore = head.scale * share * (Dot(dy, g.x + head.Value(s), head.width) - mean);
@@ -170,7 +179,8 @@ absl::Status LayerNormInputGradient(const Call& call) {
 absl::Status GeluForward(const Call& call) {
   for (int64_t i = 0; i < call.out_shape(0).elements(); ++i) {
     const auto x = static_cast<double>(call.in(0)[i]);
-    call.out(0)[i] = static_cast<float>(x / 2 * (1 + InnerOf(x)));
+    call.out(0)[i] =
+        static_cast<float>(call.attributes().exact ? x * ShareBelow(x) : x / 2 * (1 + InnerOf(x)));
   }
   return absl::OkStatus();
 }
@@ -179,7 +189,9 @@ absl::Status GeluInputGradient(const Call& call) {
   for (int64_t i = 0; i < call.out_shape(0).elements(); ++i) {
     const auto x = static_cast<double>(call.in(1)[i]);
     const double t = InnerOf(x);
-    const double slope = (1 + t) / 2 + x / 2 * (1 - t * t) * kSlope * (1 + 3 * kCube * x * x);
+    const double slope = call.attributes().exact
+                             ? ShareBelow(x) + x * DensityAt(x)
+                             : (1 + t) / 2 + x / 2 * (1 - t * t) * kSlope * (1 + 3 * kCube * x * x);
     call.out(0)[i] = static_cast<float>(static_cast<double>(call.in(0)[i]) * slope);
   }
   return absl::OkStatus();
@@ -189,7 +201,7 @@ absl::Status AttentionForward(const Call& call) {
   const Shape& x = call.in_shape(0);
   const int64_t heads = call.attributes().heads;
   for (int64_t i = 0; i < x[0] * heads; ++i) {
-    AttendForward(HeadOf(x, heads, i), call.in(0), call.out(0),
+    AttendForward(HeadOf(x, call.attributes(), i), call.in(0), call.out(0),
                   call.has_output(1) ? call.out(1) + i * x[1] : nullptr);
   }
   return absl::OkStatus();
@@ -199,7 +211,7 @@ absl::Status AttentionInputGradient(const Call& call) {
   const Shape& x = call.in_shape(1);
   const int64_t heads = call.attributes().heads;
   for (int64_t i = 0; i < x[0] * heads; ++i) {
-    AttendBackward(HeadOf(x, heads, i),
+    AttendBackward(HeadOf(x, call.attributes(), i),
                    {call.in(0), call.in(1), call.in(2), call.in(3) + i * x[1], call.out(0)});
   }
   return absl::OkStatus();

@@ -36,9 +36,14 @@ struct Head {
   int64_t positions, width, features;
   int64_t at;      // of the first query
   int64_t out_at;  // of the first position's output
+  bool sees_all;
 
-  Head(const Shape& x, int64_t heads, int64_t index)
-      : positions(x[1]), width(x[2] / 3 / heads), features(x[2] / 3) {
+  Head(const Shape& x, const OpSpec& attention, int64_t index)
+      : positions(x[1]),
+        width(x[2] / 3 / attention.heads),
+        features(x[2] / 3),
+        sees_all(attention.bidirectional) {
+    const int64_t heads = attention.heads;
     const int64_t offset = index % heads * width;
     at = index / heads * positions * stride() + offset;
     out_at = index / heads * positions * features + offset;
@@ -49,12 +54,15 @@ struct Head {
   int64_t value(int64_t t) const { return query(t) + 2 * features; }
   int64_t out(int64_t t) const { return out_at + t * features; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(width)); }
+  // Position t sees those from the first one on; those from first_to_see(s) on see position s.
+  int64_t seen(int64_t t) const { return sees_all ? positions : t + 1; }
+  int64_t first_to_see(int64_t s) const { return sees_all ? 0 : s; }
 };
 
-// What position t gives to those up to its own: a row of products with x's keys or values.
+// What position t gives to those that it sees: a row of products with x's keys or values.
 std::vector<float> RowOf(const Head& head, const float* row, const float* columns, int64_t t) {
-  std::vector<float> products(static_cast<size_t>(t + 1));
-  for (int64_t s = 0; s <= t; ++s)
+  std::vector<float> products(static_cast<size_t>(head.seen(t)));
+  for (int64_t s = 0; s < head.seen(t); ++s)
     products[static_cast<size_t>(s)] = Chain(row, 1, columns + s * head.stride(), 1, head.width);
   return products;
 }
@@ -64,12 +72,13 @@ void AttendForward(const Head& head, const float* x, float* y, float* log_sums) 
     std::vector<float> scores = RowOf(head, x + head.query(t), x + head.key(0), t);
     float sum = 0;
     const float largest =
-        transformer::ScoreMaximum<Plain>(scores.data(), t + 1, head.scale(), &sum);
+        transformer::ScoreMaximum<Plain>(scores.data(), head.seen(t), head.scale(), &sum);
     const float log_sum = largest + std::log(sum);
     if (log_sums != nullptr) log_sums[t] = log_sum;
-    transformer::SharesOf<Plain>(scores.data(), t + 1, head.scale(), log_sum, scores.data());
+    transformer::SharesOf<Plain>(scores.data(), head.seen(t), head.scale(), log_sum, scores.data());
     for (int64_t i = 0; i < head.width; ++i)
-      y[head.out(t) + i] = Chain(scores.data(), 1, x + head.value(0) + i, head.stride(), t + 1);
+      y[head.out(t) + i] =
+          Chain(scores.data(), 1, x + head.value(0) + i, head.stride(), head.seen(t));
   }
 }
 
@@ -86,21 +95,21 @@ void AttendBackward(const Head& head, const AttentionGradient& g) {
     float* const dscore = &dscores[static_cast<size_t>(t * count)];
     const float* const dy = g.dy + head.out(t);
     std::ranges::copy(RowOf(head, g.x + head.query(t), g.x + head.key(0), t), share);
-    transformer::SharesOf<Plain>(share, t + 1, head.scale(), g.log_sums[t], share);
+    transformer::SharesOf<Plain>(share, head.seen(t), head.scale(), g.log_sums[t], share);
     std::ranges::copy(RowOf(head, dy, g.x + head.value(0), t), dscore);
     float mean = 0;
     for (int64_t i = 0; i < head.width; ++i) mean += dy[i] * g.y[head.out(t) + i];
-    transformer::ScoreGradient<Plain>(share, dscore, t + 1, head.scale(), mean, dscore);
+    transformer::ScoreGradient<Plain>(share, dscore, head.seen(t), head.scale(), mean, dscore);
   }
   for (int64_t t = 0; t < count; ++t) {
-    const int64_t own = t * count + t, after = count - t;  // from this position on
+    const int64_t first = head.first_to_see(t), own = first * count + t, after = count - first;
     for (int64_t i = 0; i < head.width; ++i) {
       g.dx[head.query(t) + i] = Chain(&dscores[static_cast<size_t>(t * count)], 1,
-                                      g.x + head.key(0) + i, head.stride(), t + 1);
+                                      g.x + head.key(0) + i, head.stride(), head.seen(t));
       g.dx[head.key(t) + i] = Chain(&dscores[static_cast<size_t>(own)], count,
-                                    g.x + head.query(t) + i, head.stride(), after);
+                                    g.x + head.query(first) + i, head.stride(), after);
       g.dx[head.value(t) + i] = Chain(&shares[static_cast<size_t>(own)], count,
-                                      g.dy + head.out(t) + i, head.features, after);
+                                      g.dy + head.out(first) + i, head.features, after);
     }
   }
 }
@@ -134,13 +143,16 @@ absl::Status LayerNormInputGradient(const Call& call) {
 }
 
 absl::Status GeluForward(const Call& call) {
-  transformer::Gelu<Plain>(call.in(0), call.out_shape(0).elements(), call.out(0));
+  const auto curve =
+      call.attributes().exact ? transformer::ExactGelu<Plain> : transformer::Gelu<Plain>;
+  curve(call.in(0), call.out_shape(0).elements(), call.out(0));
   return absl::OkStatus();
 }
 
 absl::Status GeluInputGradient(const Call& call) {
-  transformer::GeluGradient<Plain>(call.in(0), call.in(1), call.out_shape(0).elements(),
-                                   call.out(0));
+  const auto gradient = call.attributes().exact ? transformer::ExactGeluGradient<Plain>
+                                                : transformer::GeluGradient<Plain>;
+  gradient(call.in(0), call.in(1), call.out_shape(0).elements(), call.out(0));
   return absl::OkStatus();
 }
 
@@ -149,7 +161,7 @@ absl::Status AttentionForward(const Call& call) {
   const int64_t heads = call.attributes().heads;
   for (int64_t i = 0; i < x[0] * heads; ++i) {
     float* const log_sums = call.has_output(1) ? call.out(1) + i * x[1] : nullptr;
-    AttendForward(Head(x, heads, i), call.in(0), call.out(0), log_sums);
+    AttendForward(Head(x, call.attributes(), i), call.in(0), call.out(0), log_sums);
   }
   return absl::OkStatus();
 }
@@ -158,7 +170,7 @@ absl::Status AttentionInputGradient(const Call& call) {
   const Shape& x = call.in_shape(1);
   const int64_t heads = call.attributes().heads;
   for (int64_t i = 0; i < x[0] * heads; ++i)
-    AttendBackward(Head(x, heads, i),
+    AttendBackward(Head(x, call.attributes(), i),
                    {call.in(0), call.in(1), call.in(2), call.in(3) + i * x[1], call.out(0)});
   return absl::OkStatus();
 }

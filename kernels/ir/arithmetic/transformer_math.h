@@ -128,6 +128,43 @@ void GeluGradient(const float* dy, const float* x, int64_t count, float* dx) {
   }
 }
 
+// The GELU by erf is x times the normal distribution's share below x. For |x| up to kFar that share
+// is density * polynomial of 1 / (1 + 0.2316419 |x|), off by at most 7.5e-8 (Abramowitz and Stegun,
+// 26.2.17).
+struct NormalShare {
+  float below, density;
+};
+
+template <typename V>
+[[gnu::always_inline]] inline NormalShare NormalShareOf(float x) {
+  constexpr float kFar = 13;  // beyond it the share is 0 or 1, and the density times x is 0
+  const float size = x < 0 ? -x : x, a = size > kFar ? kFar : size;
+  const float t = 1.0f / (1.0f + 0.2316419f * a);
+  float p = 1.330274429f;
+  p = p * t - 1.821255978f;
+  p = p * t + 1.781477937f;
+  p = p * t - 0.356563782f;
+  p = p * t + 0.319381530f;
+  const float density = 0.398942280f * Exp<V>(-0.5f * a * a);  // 1 / sqrt(2 pi)
+  const float beyond = density * (p * t);
+  return {x < 0 ? beyond : 1.0f - beyond, x < -kFar || x > kFar ? 0.0f : density};
+}
+
+template <typename V>
+void ExactGelu(const float* x, int64_t count, float* y) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * NormalShareOf<V>(x[i]).below;
+}
+
+template <typename V>
+void ExactGeluGradient(const float* dy, const float* x, int64_t count, float* dx) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const NormalShare share = NormalShareOf<V>(x[i]);
+    dx[i] = dy[i] * (share.below + x[i] * share.density);
+  }
+}
+
 template <typename V>
 void LayerNorm(const LayerNormRows& n, float* y, float* mean, float* inverse) {
   const float count = static_cast<float>(n.width);

@@ -30,9 +30,10 @@ enum class OpKind : uint8_t {
   kFlatten = 11,       // (N,...) -> (N,F)
   kEmbedding = 12,     // of the samples, tokens: (N,T) -> (N,T,F), row `token` of its table
   kLayerNorm = 13,     // over the last axis of (N,F) or (N,T,F)
-  kGelu = 14,          // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  kGelu = 14,          // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); OpSpec::exact
   // (N,T,3F) -> (N,T,F): queries, keys and values, F features each, those of a head side by side. A
-  // position sees those before it and itself; queries are divided by sqrt(F / heads).
+  // position sees those before it and itself, or all (OpSpec::bidirectional); queries are divided by
+  // sqrt(F / heads).
   kAttention = 15,
   kSigmoid = 16,      // 1 / (1 + e^-x)
   kHardSigmoid = 17,  // x / 6 + 1/2, within 0 and 1
@@ -101,6 +102,8 @@ struct OpSpec {
   // gate: a share `rate` of the samples skips, by a draw; the others are spread over the other
   // options. Nothing learns.
   bool held = false;
+  bool exact = false;          // gelu: x / 2 * (1 + erf(x / sqrt(2)))
+  bool bidirectional = false;  // attention: each position sees all
 
   int64_t end_padding(int axis) const {
     const auto a = static_cast<size_t>(axis);

@@ -71,7 +71,8 @@ void ListFields(auto& list, OpSpec& op) {
   Unsaid<int64_t, 2> padding_end = {op.padding_end, {-1, -1}}, dilation = {op.dilation, {1, 1}};
   list("padding_end", padding_end)("dilation", dilation)("begin", op.begin)("counts_padding",
                                                                             op.counts_padding);
-  list("options", op.options)("held", op.held);
+  list("options", op.options)("held", op.held)("exact", op.exact);
+  list("bidirectional", op.bidirectional);
 }
 
 void ListFields(auto& list, LayerSpec& layer) {

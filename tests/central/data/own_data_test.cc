@@ -191,6 +191,51 @@ TEST_F(NpyData, BadArrays) {
   EXPECT_THAT(Refusal(data::LoadNpy("x.npy", 1)), HasSubstr("a path is missing"));
 }
 
+TEST_F(NpyData, TokensHaveALabelEachOrOneASample) {
+  folder_.Write("x.npy", Npy<int32_t>("<i4", "(5, 2)", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  const auto load = [&](const std::string& labels, const std::string& options) {
+    folder_.Write("y.npy", labels);
+    return data::LoadNpy(absl::StrCat(At("x.npy"), ",", At("y.npy"), options), 1);
+  };
+  const std::string next = Npy<int64_t>("<i8", "(5, 2)", {1, 2, 3, 4, 5, 6, 7, 8, 9, 0});
+  const auto each = load(next, ",tokens=12");
+  ASSERT_TRUE(each.ok()) << each.status();
+  EXPECT_EQ(each->train->size(), 4);
+  EXPECT_EQ(each->test->size(), 1);
+  EXPECT_EQ(each->train->tokens(), 12);
+  EXPECT_EQ(each->train->classes(), 12);
+  EXPECT_EQ(each->train->labels_per_sample(), 2);
+  EXPECT_EQ(each->train->sample_shape(), Shape({2}));
+  for (const Dataset* split : {each->train.get(), each->test.get()}) {
+    for (int64_t i = 0; i < split->size(); ++i) {
+      const std::vector<float> sample = Sample(*split, i);
+      EXPECT_EQ(static_cast<float>(split->label(2 * i)), sample[1]);
+      EXPECT_EQ(split->label(2 * i + 1), static_cast<int>(sample[1] + 1) % 10);
+    }
+  }
+  const std::string kinds = Npy<int64_t>("<i8", "(5,)", {0, 1, 2, 1, 0});
+  const std::string test = absl::StrCat(",test=", At("x.npy"), ";", At("y.npy"));
+  const auto one = load(kinds, absl::StrCat(",tokens=10", test));
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->test->size(), 5);
+  EXPECT_EQ(one->train->classes(), 3);
+  EXPECT_EQ(one->train->labels_per_sample(), 1);
+  EXPECT_EQ(one->test->label(2), 2);
+
+  EXPECT_THAT(Refusal(load(next, ",tokens=9")),
+              HasSubstr("x.npy: token 9 of sample 4 is no whole number below 9"));
+  EXPECT_THAT(Refusal(load(next, ",tokens=many")), HasSubstr("tokens is 'many', not from 2 to"));
+  EXPECT_THAT(
+      Refusal(load(Npy<int64_t>("<i8", "(5, 2)", {1, 2, 3, 4, 5, 6, 7, 8, 9, 12}), ",tokens=10")),
+      HasSubstr("y.npy: label 12 is no token below 10"));
+  EXPECT_THAT(Refusal(load(Npy<float>("<f4", "(5,)", {0, 1, 0.5f, 1, NAN}), ",tokens=10")),
+              HasSubstr("y.npy: label 0.5 of sample 2"));
+  EXPECT_THAT(Refusal(load(Npy<int64_t>("<i8", "(4,)", {0, 1, 2, 1}), ",tokens=10")),
+              HasSubstr("5 samples"));
+  EXPECT_THAT(Refusal(load(Npy<int64_t>("<i8", "(5, 3)", std::vector<int64_t>(15)), ",tokens=10")),
+              HasSubstr("has 3 labels a sample, for 2 positions"));
+}
+
 TEST_F(NpyData, ATestOfItsOwnAndNumbersAsTheyAre) {
   folder_.Write("xt.npy", Npy<float>("<f4", "(2, 1)", {7, 8}));
   folder_.Write("yt.npy", Npy<int64_t>("<i8", "(2,)", {9, 11}));

@@ -23,9 +23,15 @@ absl::Status ReluInputGradient(Calls calls) {
 absl::Status Relu6InputGradient(Calls calls) {
   return Binary(calls[0], calls[0].kernels().relu6_gradient);
 }
-absl::Status GeluForward(Calls calls) { return Unary(calls[0], calls[0].kernels().gelu); }
+absl::Status GeluForward(Calls calls) {
+  const Kernels& kernels = calls[0].kernels();
+  return Unary(calls[0],
+               calls[0].instruction->attributes.exact ? kernels.exact_gelu : kernels.gelu);
+}
 absl::Status GeluInputGradient(Calls calls) {
-  return Binary(calls[0], calls[0].kernels().gelu_gradient);
+  const Kernels& kernels = calls[0].kernels();
+  return Binary(calls[0], calls[0].instruction->attributes.exact ? kernels.exact_gelu_gradient
+                                                                 : kernels.gelu_gradient);
 }
 absl::Status Add(Calls calls) { return Binary(calls[0], calls[0].kernels().add); }
 

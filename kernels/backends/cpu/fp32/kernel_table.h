@@ -179,6 +179,8 @@ struct Kernels {
   void (*sigmoid)(const float* x, int64_t count, float* y);
   void (*gelu)(const float* x, int64_t count, float* y);
   void (*gelu_gradient)(const float* dy, const float* x, int64_t count, float* dx);
+  void (*exact_gelu)(const float* x, int64_t count, float* y);
+  void (*exact_gelu_gradient)(const float* dy, const float* x, int64_t count, float* dx);
   void (*relu)(const float* x, int64_t count, float* y);
   void (*relu6)(const float* x, int64_t count, float* y);
   void (*relu_gradient)(const float* dy, const float* y, int64_t count, float* dx);

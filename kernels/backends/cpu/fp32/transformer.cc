@@ -26,20 +26,24 @@ LayerNormRows RowsFrom(const Call& call, const float* x, const float* scale, int
 // Queries, keys and values of one head of one sample; x may be their gradient.
 struct Head {
   int64_t positions, width, features, heads, index;
+  bool sees_all;
 
   int64_t stride() const { return 3 * features; }
   // The query of position 0; its key is `features` further, its value another.
   int64_t at() const { return index / heads * positions * stride() + index % heads * width; }
   int64_t out_at() const { return index / heads * positions * features + index % heads * width; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(width)); }
+  // Position t sees those from the first one on; those from first_to_see(s) on see position s.
+  int64_t seen(int64_t t) const { return sees_all ? positions : t + 1; }
+  int64_t first_to_see(int64_t s) const { return sees_all ? 0 : s; }
 };
 
-Head HeadOf(const Shape& x, int64_t heads, int64_t index) {
-  const int64_t features = x[2] / 3;
-  return {x[1], features / heads, features, heads, index};
+Head HeadOf(const Shape& x, const OpSpec& attention, int64_t index) {
+  const int64_t features = x[2] / 3, heads = attention.heads;
+  return {x[1], features / heads, features, heads, index, attention.bidirectional};
 }
 
-// scores[s] = query t * keys up to t, which lie as columns.
+// scores[s] = query t * keys that t sees, which lie as columns.
 void Scores(const Call& call, const Head& head, const float* query, const float* keys, int64_t t,
             float* scores) {
   call.kernels().row_product({.a = query,
@@ -47,7 +51,7 @@ void Scores(const Call& call, const Head& head, const float* query, const float*
                               .depth = head.width,
                               .b = keys,
                               .b_stride = head.positions,
-                              .columns = t + 1,
+                              .columns = head.seen(t),
                               .out = scores});
 }
 
@@ -61,13 +65,13 @@ void AttendForward(const Call& call, const Head& head, float* memory) {
   for (int64_t t = 0; t < t_count; ++t) {
     Scores(call, head, x + t * stride, keys, t, scores);
     float sum = 0;
-    const float largest = kernels.score_maximum(scores, t + 1, head.scale(), &sum);
+    const float largest = kernels.score_maximum(scores, head.seen(t), head.scale(), &sum);
     const float log_sum = largest + std::log(sum);
     if (call.outputs.size() > 1) call.out(1)[head.index * t_count + t] = log_sum;
-    kernels.shares(scores, t + 1, head.scale(), log_sum, scores);
+    kernels.shares(scores, head.seen(t), head.scale(), log_sum, scores);
     kernels.row_product({.a = scores,
                          .a_stride = 1,
-                         .depth = t + 1,
+                         .depth = head.seen(t),
                          .b = x + 2 * head.features,
                          .b_stride = stride,
                          .columns = head.width,
@@ -76,7 +80,7 @@ void AttendForward(const Call& call, const Head& head, float* memory) {
 }
 
 // Shares and the scores' gradients of the whole head, then what each position's keys and values
-// get of the positions from its own on.
+// get of the positions that see it.
 void AttendBackward(const Call& call, const Head& head, float* memory) {
   const Kernels& kernels = call.kernels();
   const float* const x = call.in(1) + head.at();
@@ -95,14 +99,14 @@ void AttendBackward(const Call& call, const Head& head, float* memory) {
     float* const share = shares + t * t_count;
     float* const dscore = dscores + t * t_count;
     Scores(call, head, x + t * stride, keys, t, share);
-    kernels.shares(share, t + 1, head.scale(), log_sums[t], share);
+    kernels.shares(share, head.seen(t), head.scale(), log_sums[t], share);
     Scores(call, head, dy + t * features, values, t, dscore);
     float mean = 0;
     for (int64_t i = 0; i < head.width; ++i) mean += dy[t * features + i] * y[t * features + i];
-    kernels.score_gradient(share, dscore, t + 1, head.scale(), mean, dscore);
+    kernels.score_gradient(share, dscore, head.seen(t), head.scale(), mean, dscore);
     kernels.row_product({.a = dscore,
                          .a_stride = 1,
-                         .depth = t + 1,
+                         .depth = head.seen(t),
                          .b = x + features,
                          .b_stride = stride,
                          .columns = head.width,
@@ -110,10 +114,11 @@ void AttendBackward(const Call& call, const Head& head, float* memory) {
   }
   const auto add_columns = [&](const float* a, const float* b, int64_t b_stride, float* out) {
     for (int64_t t = 0; t < t_count; ++t) {
-      kernels.row_product({.a = a + t * t_count + t,
+      const int64_t first = head.first_to_see(t);
+      kernels.row_product({.a = a + first * t_count + t,
                            .a_stride = t_count,
-                           .depth = t_count - t,
-                           .b = b + t * b_stride,
+                           .depth = t_count - first,
+                           .b = b + first * b_stride,
                            .b_stride = b_stride,
                            .columns = head.width,
                            .out = out + t * stride});
@@ -126,10 +131,11 @@ void AttendBackward(const Call& call, const Head& head, float* memory) {
 // `attend` on each head of each sample of x, with `memory` floats for each thread.
 template <typename Attend>
 absl::Status OverHeads(const Call& call, const Shape& x, int64_t memory, const Attend& attend) {
-  const int64_t heads = call.instruction->attributes.heads;
+  const OpSpec& attention = call.instruction->attributes;
   float* const all = call.Take<float>(call.machine.workers() * memory);
-  ParallelFor(call.machine, x[0] * heads, [&](int worker, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) attend(call, HeadOf(x, heads, i), all + worker * memory);
+  ParallelFor(call.machine, x[0] * attention.heads, [&](int worker, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      attend(call, HeadOf(x, attention, i), all + worker * memory);
   });
   return absl::OkStatus();
 }

@@ -40,6 +40,8 @@ constexpr Kernels MakeKernels(const char* name, Isa isa) {
       .sigmoid = transformer::Sigmoid<V>,
       .gelu = transformer::Gelu<V>,
       .gelu_gradient = transformer::GeluGradient<V>,
+      .exact_gelu = transformer::ExactGelu<V>,
+      .exact_gelu_gradient = transformer::ExactGeluGradient<V>,
       .relu = Relu<V>,
       .relu6 = Relu6<V>,
       .relu_gradient = ReluGradient<V>,
