@@ -129,6 +129,7 @@ bool IsEmulated(const std::string& recipe) {
 }
 
 Json PrecisionToJson(const std::string& setting, const PrecisionCost& cost) {
+  if (cost.gates_learn) return Json{{"setting", setting}, {"macs_in_full", cost.macs_in_full}};
   Json levels = Json::array();
   for (const PrecisionCost::Level& level : cost.levels) {
     Json row = Json::object();

@@ -174,10 +174,11 @@ constexpr RunField kFields[] = {
      kAnyText},
     {{"gates", SettingGroup::kTraining,
       "a gate before each residual block, by which samples skip it or compute it in few bits: "
-      "ff:FW,.../BW,...@hold:SHARE, the bits of weights and activations and those of gradients of "
-      "each option, 0 to skip, 32 for the recipe's own. A drawn share of the samples skips each "
-      "block, the others are spread over the other options; off",
-      "ff:0,32/32,32@hold:0.5", "off"},
+      "ff:FW,.../BW,...[@beta:PRICE], the bits of weights and activations and those of gradients "
+      "of "
+      "each option, 0 to skip, 32 for the recipe's own. The gate learns, by the loss and by the "
+      "price of a sample that computes a block in FP32; with @hold:SHARE a drawn share skips; off",
+      "ff:0,32/32,32", "off"},
      &S::gates,
      kAnyText},
     {{"eval-every", SettingGroup::kTraining,

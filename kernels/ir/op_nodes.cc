@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/training/gate_options.h"
 
 namespace runnel {
 namespace {
@@ -86,7 +87,7 @@ absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
       const OpRule* rule = recipe.Find(ops[op].kind);
       for (int32_t id : ops[op].inputs) read[id] = true;
       const ProductGrids* grids =
-          HasProducts(ops[op])
+          HasProducts(ops[op]) && !LeadsToGate(model.layers[layer], op)
               ? recipe.GridsAt(PlaceOf(model, infos, layer, static_cast<int>(op)), ops[op].kind)
               : nullptr;
       AddNodes(recipe, infos[layer],
@@ -96,7 +97,8 @@ absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
                 .rule = rule,
                 .grids = grids,
                 .evaluates = frozen && layer < front,
-                .shape = infos[layer].op_outputs[op]},
+                .shape = infos[layer].op_outputs[op],
+                .learns_choice = ops[op].kind == OpKind::kGate && !ops[op].held},
                nodes);
       if (model.layers[layer].freezes(op) && layer >= front && ops[op].kind == OpKind::kBatchNorm)
         return Error(model.layers[layer], op, "cannot be frozen behind layers that are trained");

@@ -26,6 +26,7 @@ struct OpNode {
   bool trains = false;                  // has parameters that step
   bool evaluates = false;  // frozen, and no gradient passes: training runs it as evaluation does
   Shape shape;             // of the output
+  bool learns_choice = false;  // a gate that is not held
   bool is_view = false;
   bool reads_last = false;  // the output of the node before, in place of the operator's inputs
   bool gives_value = true;  // the output is the operator's
@@ -42,7 +43,9 @@ struct OpNode {
   std::vector<BufferIndex> gradients;  // of parameters that step
   std::vector<BufferIndex> updated;    // of those, the next version
   std::vector<BufferIndex> statistics;
-  BufferIndex gate = kNoBuffer;       // the choice whose samples it computes, of the part emitted
+  BufferIndex gate = kNoBuffer;         // the choice whose samples it computes, of the part emitted
+  BufferIndex exploration = kNoBuffer;  // of a gate that learns, and of its unpacking
+  BufferIndex explored = kNoBuffer;   // of the unpacking: what the samples of the exploration give
   BufferIndex range = kNoBuffer;      // of the input, for evaluation
   BufferIndex deviation = kNoBuffer;  // of the output's gradient, if its quantizer says one
 };

@@ -44,6 +44,8 @@ struct OpRule {
   bool rescale_input_gradient = false;
   // Of an operator with two inputs: what leads to the second one, where input_gradient does not.
   std::optional<OpCode> second_gradient = std::nullopt;
+  // Of a gate that learns: in place of both forwards.
+  std::optional<OpCode> learned_forward = std::nullopt;
 };
 
 // FP32 values that are put on a grid before the products of an operator with weights read them.

@@ -1,6 +1,7 @@
 #include "kernels/ir/stage_builder.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "kernels/ir/arithmetic/integer_math.h"
@@ -261,9 +262,10 @@ class StageBuilder {
         inputs[0] = InputFor(part, node, inputs[0]);
         AppendWeights(part, node, &inputs);
         Append(node.statistics, &inputs);
-        EmitRescaled(part, node.rule->forward_eval, node.rule->rescale_forward, node, inputs,
-                     {output});
+        EmitRescaled(part, ForwardCode(node, node.rule->forward_eval), node.rule->rescale_forward,
+                     node, inputs, {output});
       }
+      if (training && node.spec->kind == OpKind::kUnpack) EmitExploration(node);
       if (node.gives_value) values.push_back(output);
       entering = output;
     }
@@ -272,6 +274,36 @@ class StageBuilder {
 
   static void Append(const std::vector<BufferIndex>& from, std::vector<BufferIndex>* to) {
     to->insert(to->end(), from.begin(), from.end());
+  }
+
+  static OpCode ForwardCode(const OpNode& node, OpCode usual) {
+    return node.learns_choice ? node.rule->learned_forward.value_or(usual) : usual;
+  }
+
+  // The options that a gate explores: what leads from its packing to `unpack`, once more on the
+  // samples of the exploration, as an evaluation computes it.
+  void EmitExploration(OpNode& unpack) {
+    const BufferIndex choice = unpack.inputs[1];
+    std::map<BufferIndex, BufferIndex> explored;  // by value of the chosen options
+    for (const OpNode& node : nodes_) {
+      if (&node == &unpack) break;
+      if (node.output == choice) unpack.exploration = node.exploration;
+      if (unpack.exploration == kNoBuffer || node.inputs.empty()) continue;
+      const bool packs = node.spec->kind == OpKind::kPack && node.inputs[1] == choice;
+      const auto input = explored.find(node.inputs[0]);
+      if (!packs && input == explored.end()) continue;
+      OpNode again = node;
+      again.evaluates = true;
+      again.gate = packs ? kNoGate : unpack.exploration;
+      std::vector<BufferIndex> inputs = {packs ? node.inputs[0] : input->second};
+      inputs[0] = InputFor(Part::kForward, again, inputs[0]);
+      if (packs) inputs.push_back(unpack.exploration);
+      AppendWeights(Part::kForward, again, &inputs);
+      Append(again.statistics, &inputs);
+      const BufferIndex output = AddActivation(again.shape, unpack.exploration);
+      Emit(Part::kForward, again.rule->forward_eval, again, std::move(inputs), {output});
+      unpack.explored = explored[node.output] = output;
+    }
   }
 
   void EmitTraining(OpNode& node) {
@@ -284,8 +316,9 @@ class StageBuilder {
       outputs.push_back(node.by_product);
     }
     Append(node.statistics, &outputs);
-    EmitRescaled(Part::kForward, node.rule->forward, node.rule->rescale_forward, node, inputs,
-                 outputs);
+    if (node.learns_choice) outputs.push_back(node.exploration = AddActivation(node.shape));
+    EmitRescaled(Part::kForward, ForwardCode(node, node.rule->forward), node.rule->rescale_forward,
+                 node, inputs, outputs);
   }
 
   void EmitLoss(bool training) {
@@ -307,7 +340,8 @@ class StageBuilder {
     wanted[input_] = program_.needs_input_gradient;
     for (const OpNode& node : nodes_) {
       bool any = node.trains;
-      if (node.spec->kind == OpKind::kGate) continue;  // nothing leads through a draw
+      const bool is_drawn = node.spec->kind == OpKind::kGate && !node.learns_choice;
+      if (is_drawn) continue;  // nothing leads through a draw
       for (BufferIndex input : node.inputs) any = any || wanted[input];
       wanted[node.output] = any;
     }
@@ -328,7 +362,8 @@ class StageBuilder {
       const auto is_wanted = [&](BufferIndex value) { return wanted[value]; };
       EmitGradientGrids(*node, std::any_of(node->inputs.begin(), node->inputs.end(), is_wanted));
       const bool always = node->rule->saved == Saved::kInputAndStats;
-      for (size_t i = 0; i < node->inputs.size(); ++i)
+      const size_t count = node->spec->kind == OpKind::kPack ? 1 : node->inputs.size();
+      for (size_t i = 0; i < count; ++i)
         if (always || wanted[node->inputs[i]]) AddContribution(*node, i);
     }
     if (program_.needs_input_gradient) {
@@ -367,6 +402,8 @@ class StageBuilder {
         operands.insert(operands.end(), {input, node.output, node.by_product});
         break;
     }
+    if (code == OpCode::kMaskGradient)
+      operands.insert(operands.end(), {node.inputs[1], node.explored, node.exploration});
     BufferIndex dx = AddGradientOf(input);
     std::vector<BufferIndex> results = {dx};
     if (node.rule->saved == Saved::kInputAndStats) {

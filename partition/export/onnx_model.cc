@@ -45,7 +45,12 @@ class GraphWriter {
         inputs.push_back(values[static_cast<size_t>(id)]);
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
       const Shape& shape = read == 0 ? info.input : info.op_outputs[read - 1];
-      // Evaluation runs all samples.
+      if (layer.ops[i].kind == OpKind::kGate && !layer.ops[i].held)
+        return absl::InvalidArgumentError(
+            absl::StrCat("layer ", layer.name,
+                         ": a gate that learns chooses in evaluation too, for which ONNX "
+                         "has no operator"));
+      // Of held gates evaluation runs all samples.
       if (const OpKind kind = layer.ops[i].kind;
           kind == OpKind::kGate || kind == OpKind::kPack || kind == OpKind::kUnpack) {
         values.push_back(inputs.front());

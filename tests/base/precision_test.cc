@@ -187,6 +187,21 @@ TEST(PrecisionCost, OfGatesIsWhatTheirSamplesTake) {
   EXPECT_LT(share, 1);
   const auto fp32 = CostOfPrecision(model, *ParseRecipeName("fp32"), TenSamples("recipe"), {}, 3);
   ASSERT_TRUE(fp32.ok()) << "gates need no grids";
+
+  // Logits of a gate that learns: 3 outputs of 2 pooled inputs, in FP32; its choices are not known.
+  LayerSpec& block = model.layers[1];
+  block.ops[0].held = false;
+  block.ops[0].inputs = {2};
+  block.ops[1].inputs = {0, 3};
+  block.ops[2].inputs = {4};
+  block.ops[3].inputs = {5, 3};
+  block.ops[4].inputs = {6, 0};
+  const OpSpec pool{.kind = OpKind::kGlobalAvgPool, .inputs = {0}};
+  const OpSpec logits{.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 3};
+  block.ops.insert(block.ops.begin(), {pool, logits});
+  EXPECT_TRUE(cost().gates_learn);
+  EXPECT_EQ(cost().macs_in_full, 10 * (kOthers + kGated + 3 * 6));
+  EXPECT_NEAR(cost().effective.sum(), 10 * ((kOthers + kGated) / 16 + 3 * 6), 1e-9);
 }
 
 TEST(Gates, LayersThatMixSamplesAreRefused) {
@@ -206,6 +221,9 @@ TEST(Gates, LayersThatMixSamplesAreRefused) {
               HasSubstr("unpacks what the same choice has packed"));
   EXPECT_THAT(error({gate, pack, {.kind = OpKind::kPack, .inputs = {2, 1}}}),
               HasSubstr("packs a value by a gate's choice"));
+  OpSpec learns = gate;
+  learns.held = false;
+  EXPECT_THAT(error({learns, pack}), HasSubstr("needs a logit for each of 2 options"));
   gate.options.pop_back();
   EXPECT_THAT(error({gate, pack}), HasSubstr("needs pairs of bits"));
 }

@@ -109,7 +109,9 @@ bool IsOfTransformersBranchesOrRanges(OpCode code) {
 // branches and grids of ranges.
 bool MayBeMissing(const BackendRow& row, OpCode code) {
   const bool is_of_gates = code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
-                           code == OpCode::kGatherSamples || code == OpCode::kScatterSamples;
+                           code == OpCode::kGatherSamples || code == OpCode::kScatterSamples ||
+                           code == OpCode::kChooseSamples || code == OpCode::kMaskGradient ||
+                           code == OpCode::kChoiceGradient;
   if (is_of_gates) return row.name != "cpu";
   const bool has_no_grids = row.name == "torch" || row.name == "small";
   return (has_no_grids && TraitsOf(code).numbers == Numbers::kGridFloats) ||

@@ -62,6 +62,38 @@ void Maker::Shuffle() {
   Out(Result(forward ? Storage::kOutput : Storage::kInputGradient, x, {}));
 }
 
+// By a choice with probabilities, and an exploration of the same options, each by a weight.
+void Maker::SamplesThatLearn(const Shape& x) {
+  const OpSpec& op = case_.attributes;
+  const int64_t columns = ColumnsOf(op);
+  CaseOperand logits = Floats(Storage::kInput, {x[0], OptionCount(op)});
+  CaseOperand choice = Floats(Storage::kInput, {x[0], columns}), exploration = choice;
+  if (case_.code == OpCode::kChooseSamples) {
+    In(std::move(logits));
+    Out(Result(Storage::kOutput, choice.shape, {}));
+    return Out(Result(Storage::kOutput, choice.shape, {}));
+  }
+  float* values = reinterpret_cast<float*>(choice.bytes.data());
+  for (int64_t i = 0; i < x[0]; ++i)
+    values[i * columns] = static_cast<float>(Pick(0, OptionCount(op) - 1));
+  OrderSamples(op, x[0], columns, values);
+  exploration.bytes = choice.bytes;
+  if (case_.code == OpCode::kChoiceGradient) {
+    In(Floats(Storage::kOutputGradient, choice.shape));
+    In(std::move(choice));
+    return Out(Result(Storage::kInputGradient, logits.shape, {}));
+  }
+  In(Floats(Storage::kOutputGradient, x));
+  In(Floats(Storage::kInput, x));
+  const Shape shape = choice.shape;
+  In(std::move(choice));
+  In(Floats(Storage::kInput, x));
+  In(std::move(exploration));
+  // Sums in double: what differs is how they are rounded.
+  const auto terms = static_cast<double>(x.elements() / x[0]);
+  Out(Result(Storage::kInputGradient, shape, {BoundKind::kAbsolute, 4, terms + 4}));
+}
+
 // By a choice that has drawn each option; what gathers lets no sample skip, so that all is written.
 void Maker::Samples() {
   const Shape x = AnyShape();
@@ -69,7 +101,10 @@ void Maker::Samples() {
   op.kind = OpKind::kGate;
   op.options = {0, 6, 3, 6, 32, 32};
   op.rate = case_.code == OpCode::kGatherSamples ? 0 : 0.4;
-  CaseOperand choice = Floats(Storage::kInput, {x[0], kChoiceColumns});
+  if (case_.code == OpCode::kChooseSamples || case_.code == OpCode::kMaskGradient ||
+      case_.code == OpCode::kChoiceGradient)
+    return SamplesThatLearn(x);
+  CaseOperand choice = Floats(Storage::kInput, {x[0], kHeldColumns});
   if (case_.code == OpCode::kHoldSamples || case_.code == OpCode::kAllSamples) {
     In(Floats(Storage::kInput, x));
     return Out(Result(Storage::kOutput, choice.shape, {}));
@@ -77,8 +112,8 @@ void Maker::Samples() {
   float* values = reinterpret_cast<float*>(choice.bytes.data());
   const CounterRandom draws = GateDraws(seed_, 0, Sequence(0));
   for (int64_t i = 0; i < x[0]; ++i)
-    values[i * kChoiceColumns] = static_cast<float>(HeldOption(op, draws, i));
-  OrderSamples(op, x[0], values);
+    values[i * kHeldColumns] = static_cast<float>(HeldOption(op, draws, i));
+  OrderSamples(op, x[0], kHeldColumns, values);
   In(Floats(Storage::kInput, x));
   In(std::move(choice));
   if (case_.code == OpCode::kScatterSamples && Pick(0, 1) == 1) In(Floats(Storage::kInput, x));
@@ -119,6 +154,9 @@ bool Maker::MakeOfBranches() {
     case OpCode::kAllSamples:
     case OpCode::kGatherSamples:
     case OpCode::kScatterSamples:
+    case OpCode::kChooseSamples:
+    case OpCode::kMaskGradient:
+    case OpCode::kChoiceGradient:
       Samples();
       return true;
     default:

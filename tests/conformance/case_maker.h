@@ -94,6 +94,7 @@ class Maker {
   void Slice();
   void Shuffle();
   void Samples();
+  void SamplesThatLearn(const Shape& x);
   void LayerNorm();
   void Attention();
   void BatchNorm();

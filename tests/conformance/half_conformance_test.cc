@@ -114,7 +114,9 @@ std::vector<std::unique_ptr<Backend>> Backends() {
 // Recipes of halves refuse models with gates.
 bool IsOfGates(OpCode code) {
   return code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
-         code == OpCode::kGatherSamples || code == OpCode::kScatterSamples;
+         code == OpCode::kGatherSamples || code == OpCode::kScatterSamples ||
+         code == OpCode::kChooseSamples || code == OpCode::kMaskGradient ||
+         code == OpCode::kChoiceGradient;
 }
 
 std::vector<OpCode> CodesOfHalves() {

@@ -1,9 +1,12 @@
 // Gates: samples that skip are not computed, and those that run give what a micro-batch of these
 // alone gives.
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/ir/arithmetic/sample_choice.h"
@@ -258,22 +261,211 @@ TEST(Gates, OptionsAreComputedOnTheirSamples) {
   EXPECT_EQ(claimed.size(), 2u) << "both were drawn";
 }
 
-TEST(Gates, CutsChangeNoByte) {
-  for (const char* recipe : {"fp32", "sbm:8,8,8"}) {
-    const bool has_grids = std::string(recipe) != "fp32";
-    Training training = {
-        .model = Gated(has_grids ? "ff:0,3,8/6,6,8@hold:0.4" : "ff:0,32/32,32@hold:0.4"),
-        .recipe = recipe};
-    training.levels = {{}};
-    for (const char* backend : kGridBackends) {
-      training.backend = backend;
-      training.cuts = {};
-      const Trained whole = TrainOnGrids(training);
-      training.cuts = {2};
-      EXPECT_TRUE(TrainOnGrids(training).parameters == whole.parameters) << backend;
-      training.cuts = {1, 2};
-      EXPECT_TRUE(TrainOnGrids(training).parameters == whole.parameters) << backend;
+// ---- gates that learn
+
+constexpr int kGateTensors = 6;  // weight and bias of each linear layer of a gate
+using Tensors = std::vector<std::vector<float>>;
+
+// A gate's logits in double, by its tensors.
+std::vector<double> LogitsOf(const Tensors& tensors, const float* sample) {
+  std::vector<double> values;
+  for (int64_t c = 0; c < 4; ++c) {
+    double sum = 0;
+    for (int64_t e = 0; e < kImage / 4; ++e) sum += static_cast<double>(sample[c * kImage / 4 + e]);
+    values.push_back(sum / (kImage / 4.0));
+  }
+  for (size_t layer = 0; layer < 3; ++layer) {
+    const std::vector<float>&weight = tensors[2 * layer], &bias = tensors[2 * layer + 1];
+    std::vector<double> next(bias.begin(), bias.end());
+    for (size_t o = 0; o < next.size(); ++o) {
+      for (size_t k = 0; k < values.size(); ++k)
+        next[o] += static_cast<double>(weight[o * values.size() + k]) * values[k];
+      if (layer == 0) next[o] = std::max(0.0, next[o]);
     }
+    values = next;
+  }
+  return values;
+}
+
+// What straight-through gradients are those of: the sum of p_k * worth_k over samples and options,
+// where only p depends on anything.
+double SurrogateLoss(const Tensors& tensors, const std::vector<float>& x,
+                     const std::vector<std::array<double, 2>>& worth) {
+  double loss = 0;
+  for (size_t i = 0; i < worth.size(); ++i) {
+    const std::vector<double> logits = LogitsOf(tensors, &x[i * kImage]);
+    const double skips = 1 / (1 + std::exp(logits[1] - logits[0]));
+    loss += skips * worth[i][0] + (1 - skips) * worth[i][1];
+  }
+  return loss;
+}
+
+// The block of a stage with a gate, without gate and sum, on some of its samples.
+std::vector<float> BlockAlone(Block& gated, const std::vector<float>& x,
+                              const std::vector<size_t>& samples, Part part, Backend* backend) {
+  Block alone(Blocks(/*alone=*/true), static_cast<int64_t>(samples.size()), backend, "fp32");
+  const std::vector<StateTensor>& from = gated.stage->program.state.tensors;
+  for (size_t t = 0; t < alone.stage->program.state.tensors.size(); ++t) {
+    const StateTensor &to = alone.stage->program.state.tensors[t], &of = from[t + kGateTensors];
+    std::copy_n(gated.stage->data(of.storage) + of.offset_bytes / 4, of.spec.shape.elements(),
+                alone.stage->data(to.storage) + to.offset_bytes / 4);
+  }
+  for (size_t row = 0; row < samples.size(); ++row)
+    std::copy_n(&x[samples[row] * kImage], kImage,
+                alone.stage->data(Storage::kInput) + row * kImage);
+  EXPECT_TRUE(alone.stage->Run(part, Context()).ok());
+  const float* y = alone.stage->data(Storage::kOutput);
+  return {y, y + samples.size() * kImage};
+}
+
+double Dot(const float* a, const float* b) {
+  double sum = 0;
+  for (int64_t e = 0; e < kImage; ++e) sum += static_cast<double>(a[e]) * static_cast<double>(b[e]);
+  return sum;
+}
+
+// Moves the bias of a logit so that half of the samples run.
+void RunHalf(Block& gated, const std::vector<float>& x) {
+  const StateTensor& bias = gated.stage->program.state.tensors[kGateTensors - 1];
+  float* logit = gated.stage->data(Storage::kParameters) + bias.offset_bytes / 4;
+  std::vector<double> differences;
+  for (size_t i = 0; i < kBatch; ++i) {
+    const std::vector<double> logits =
+        LogitsOf(gated.stage->Tensors(Storage::kParameters), &x[i * kImage]);
+    differences.push_back(logits[0] - logits[1]);
+  }
+  std::sort(differences.begin(), differences.end());
+  logit[1] += static_cast<float>((differences[2] + differences[3]) / 2);
+}
+
+// Beside numeric differences of the loss that straight-through gradients are those of.
+void ExpectStraightThrough(const std::string& backend_name, bool explores) {
+  SCOPED_TRACE(backend_name + (explores ? " explores" : " does not explore"));
+  auto backend = *MakeBackend(backend_name, 1);
+  const ModelSpec model = Gated("ff:0,32/32,32@beta:0.25");
+  Block gated(model, kBatch, backend.get(), "fp32");
+  StepContext context = Context();
+  while (Explores(GateDraws(context.run_seed, 1, context.sequence)) != explores)
+    context.sequence = context.sequence.next();
+  std::vector<float> x(kBatch * kImage), dy(kBatch * kImage);
+  Fill(x.data(), kBatch * kImage, 1);
+  Fill(dy.data(), kBatch * kImage, 2);
+  // Channels of different sizes, so that the gate tells samples apart.
+  for (size_t e = 0; e < x.size(); ++e)
+    x[e] = std::fabs(x[e]) * (e / (kImage / 4) * 7 % 5 == 0 ? 6.0f : 0.5f);
+  std::copy(x.begin(), x.end(), gated.stage->data(Storage::kInput));
+  std::copy(dy.begin(), dy.end(), gated.stage->data(Storage::kOutputGradient));
+  RunHalf(gated, x);
+  const auto tensors = [&] { return gated.stage->Tensors(Storage::kParameters); };
+
+  Tally tally;
+  context.work = &tally;
+  gated.Train(context);
+  std::vector<size_t> running, skipping;
+  for (size_t i = 0; i < kBatch; ++i) {
+    const std::vector<double> logits = LogitsOf(tensors(), &x[i * kImage]);
+    (logits[1] > logits[0] ? running : skipping).push_back(i);
+  }
+  ASSERT_EQ(running.size(), 3u);
+  const int64_t of_gates = 3 * kBatch * (4 * 32 + 32 * 16 + 16 * 2);
+  EXPECT_EQ(tally.done, of_gates + 3 * kSampleMacs + (explores ? 3 * kSampleMacs / 3 : 0))
+      << "exploring is a forward, and counted";
+
+  const double price = 0.25;
+  std::vector<std::array<double, 2>> worth(kBatch, {0, price});
+  std::vector<float> g(dy);
+  for (size_t e = 0; e < g.size(); ++e) g[e] = gated.y[e] > 0 ? dy[e] : 0;
+  Block before(model, kBatch, backend.get(), "fp32");  // statistics as they were
+  std::copy_n(gated.stage->data(Storage::kParameters), gated.stage->bytes(Storage::kParameters) / 4,
+              before.stage->data(Storage::kParameters));
+  const std::vector<float> ran = BlockAlone(before, x, running, Part::kForward, backend.get());
+  const std::vector<float> explored =
+      BlockAlone(gated, x, skipping, Part::kForwardEval, backend.get());
+  for (size_t row = 0; row < 3; ++row) {
+    worth[running[row]][1] += Dot(&g[running[row] * kImage], &ran[row * kImage]);
+    if (explores)
+      worth[skipping[row]][1] += 8 * Dot(&g[skipping[row] * kImage], &explored[row * kImage]);
+  }
+  const Tensors gradients = gated.stage->Tensors(Storage::kGradients);
+  double largest = 0;
+  for (size_t t = 0; t < kGateTensors; ++t) {
+    for (size_t e = 0; e < gradients[t].size(); e += 1 + gradients[t].size() / 40) {
+      Tensors moved = tensors();
+      const float at = moved[t][e], step = 0x1p-9f;
+      moved[t][e] = at + step;
+      double slope = SurrogateLoss(moved, x, worth);
+      moved[t][e] = at - step;
+      slope = (slope - SurrogateLoss(moved, x, worth)) / (2.0 * static_cast<double>(step));
+      EXPECT_NEAR(static_cast<double>(gradients[t][e]), slope, 2e-3 + 5e-3 * std::fabs(slope))
+          << "tensor " << t << ", " << e;
+      largest = std::max(largest, std::fabs(slope));
+    }
+  }
+  EXPECT_GT(largest, 0.05) << "the gate has a gradient";
+}
+
+TEST(GatesThatLearn, GradientsAreThoseOfProbabilitiesStraightThroughTheChoice) {
+  for (const char* backend : kGridBackends) {
+    ExpectStraightThrough(backend, /*explores=*/false);
+    ExpectStraightThrough(backend, /*explores=*/true);
+  }
+}
+
+// Evaluation chooses as training does, sample by sample.
+TEST(GatesThatLearn, EvaluationChooses) {
+  auto backend = *MakeBackend("cpu", 1);
+  const ModelSpec model = Gated("ff:0,32/32,32");
+  Block whole(model, kBatch, backend.get(), "fp32"), alone(model, 1, backend.get(), "fp32");
+  Fill(whole.stage->data(Storage::kInput), kBatch * kImage, 1);
+  ASSERT_TRUE(whole.stage->Run(Part::kForwardEval, Context()).ok());
+  for (int64_t i = 0; i < kBatch; ++i) {
+    std::copy_n(whole.stage->data(Storage::kInput) + i * kImage, kImage,
+                alone.stage->data(Storage::kInput));
+    ASSERT_TRUE(alone.stage->Run(Part::kForwardEval, Context()).ok());
+    for (int64_t e = 0; e < kImage; ++e)
+      ASSERT_EQ(whole.stage->data(Storage::kOutput)[i * kImage + e],
+                alone.stage->data(Storage::kOutput)[e]);
+  }
+}
+
+TEST(GatesThatLearn, EachOptionIsExploredAsOftenAsItsWeightSays) {
+  OpSpec gate{.kind = OpKind::kGate, .inputs = {0}};
+  gate.options = {0, 8, 3, 6, 4, 8, 8, 8};
+  constexpr int kMicroBatches = 4000;
+  std::map<int, double> sums;
+  for (int s = 0; s < kMicroBatches; ++s) {
+    const CounterRandom draws = GateDraws(7, 2, Sequence(s));
+    if (!Explores(draws)) continue;
+    const Explored other = ExploredOption(gate, draws, s % 5, /*chosen=*/1);
+    sums[other.option] += other.weight / kMicroBatches;
+  }
+  EXPECT_EQ(sums.size(), 2u) << "neither the chosen one nor to skip";
+  EXPECT_NEAR(sums[2], 1, 0.15);
+  EXPECT_NEAR(sums[3], 1, 0.15);
+  EXPECT_EQ(ExploredOption({.options = {0, 8, 8, 8}}, GateDraws(7, 2, Sequence(0)), 0, 1).option,
+            kNothingExplored);
+  EXPECT_DOUBLE_EQ(CostOfOption(gate, 0), 0);
+  EXPECT_DOUBLE_EQ(CostOfOption(gate, 1), (9 + 2 * 18) / 1024.0 / 3);
+}
+
+void ExpectCutsChangeNoByteOf(const char* recipe, const std::string& gates) {
+  Training training = {.model = Gated(gates), .recipe = recipe, .count = 6};
+  training.levels = {{}};
+  for (const char* backend : kGridBackends) {
+    training.backend = backend;
+    training.cuts = {};
+    const Trained whole = TrainOnGrids(training);
+    training.cuts = {2};
+    EXPECT_TRUE(TrainOnGrids(training).parameters == whole.parameters) << backend;
+    training.cuts = {1, 2};
+    EXPECT_TRUE(TrainOnGrids(training).parameters == whole.parameters) << backend;
+  }
+}
+
+TEST(Gates, CutsChangeNoByte) {
+  for (const char* rule : {"@hold:0.4", "@beta:0.01"}) {
+    ExpectCutsChangeNoByteOf("fp32", absl::StrCat("ff:0,32/32,32", rule));
+    ExpectCutsChangeNoByteOf("sbm:8,8,8", absl::StrCat("ff:0,3,8/6,6,8", rule));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
+#include "proto/base/training/gate_options.h"
 
 namespace runnel::rewrites_test {
 namespace {
@@ -234,12 +235,32 @@ TEST(Gates, PackEachResidualBlock) {
   EXPECT_TRUE(AddGates(*MakeModel("mobilenet_v2"), "ff:0,32/32,32@hold:1").ok());
 }
 
+TEST(Gates, ThoseThatLearnReadTheBlocksInputAndPayByItsSize) {
+  const ModelSpec gated = *AddGates(*MakeModel("resnet20"), "ff:3,8/6,8@beta:0.01");
+  double prices = 0;
+  int gates = 0;
+  for (const LayerSpec& layer : gated.layers) {
+    if (layer.ops[0].kind != OpKind::kGlobalAvgPool || layer.ops.size() < 6) continue;
+    EXPECT_TRUE(LeadsToGate(layer, 1) && LeadsToGate(layer, 3) && LeadsToGate(layer, 4));
+    EXPECT_FALSE(LeadsToGate(layer, 7)) << "a convolution of the block";
+    const OpSpec& gate = layer.ops[5];
+    ASSERT_EQ(gate.kind, OpKind::kGate);
+    EXPECT_FALSE(gate.held);
+    prices += gate.rate;
+    ++gates;
+  }
+  EXPECT_EQ(gates, 9);
+  EXPECT_NEAR(prices / gates, 0.01, 1e-12) << "the mean block pays the price";
+}
+
 TEST(Gates, WhatMakesNoSenseIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {"ff:0,32/32@hold:0.5", "2 options of weights and activations, 1 of gradients"},
       {"ff:0,32/32,32@hold:1.5", "no @hold:SHARE with a share from 0 to 1"},
       {"ff:0,32/32,32@keep:1", "no @hold:SHARE"},
-      {"ff:0,32/32,32", "gates that learn are not there yet; add @hold:SHARE"},
+      {"ff:0,32/32,32@beta:2", "nor @beta:PRICE with a price from 0 to 1"},
+      {"ff:32/32", "chooses among two options or more"},
+      {"lstm:0,32/32,32", "gates with an LSTM do not learn; take ff, or add @hold:SHARE"},
       {"ff:0,8,4/8,8,8@hold:0", "bits fall or stay from option 1 to 2"},
       {"ff:4,8/8,8@hold:0.5", "begin the first list with 0"},
       {"ff:0/8@hold:0.5", "all options skip"},

@@ -128,6 +128,26 @@ TEST(Gates, StagesHaveTheWeightsOfThePlainLoopAndDoWhatIsClaimed) {
   EXPECT_EQ(Weights(With(gated, async)), Weights(With(gated, async)));
 }
 
+// Cuts in front of and behind gated blocks; exploring goes on where a check-point ended.
+TEST(Gates, ThoseThatLearnHaveTheWeightsOfThePlainLoopAndResume) {
+  ScratchDir dir;
+  const Words run =
+      With(GatedRun(dir), {"--schedule", "sync_1f1b", "--micro-batches", "2", "--recipe",
+                           "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01"});
+  const json plain = RunCentral(With(run, {"--local-workers", "0"}));
+  EXPECT_GT(plain["macs_done"], 0);
+  EXPECT_NE(plain["macs_done"], plain["precision"]["macs_in_full"]);
+  EXPECT_FALSE(plain["precision"].contains("macs_done")) << "nobody can claim it";
+  const json cut = RunCentral(With(run, {"--local-workers", "3"}));
+  EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]);
+  EXPECT_EQ(cut["macs_done"], plain["macs_done"]);
+  Words begun = With(run, {"--local-workers", "2", "--checkpoint-dir", dir / "c"});
+  *(std::find(begun.begin(), begun.end(), "--max-batches") + 1) = "2";
+  RunCentral(begun);
+  const json resumed = RunCentral({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "4"});
+  EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
+}
+
 TEST(Gates, WhatDoesNotFitIsOneLine) {
   ScratchDir dir;
   const Words gated = GatedRun(dir);
@@ -138,6 +158,7 @@ TEST(Gates, WhatDoesNotFitIsOneLine) {
   ExpectRefused(With(kTrain, gates), "model lenet has no residual blocks; take one that has");
   refused({"--gates", "ff:0,32/32@hold:0.5"}, "give two lists of equal length");
   refused({"--gates", "ff:0,32/32,32@hold:2"}, "no @hold:SHARE with a share from 0 to 1");
+  refused({"--gates", "lstm:0,32/32,32"}, "gates with an LSTM do not learn; take ff");
   refused({"--gates", "ff:0,4/4,4@hold:0.5"}, "fp32 has no grids; take --recipe sbm:8,8,16");
   refused({"--recipe", "sbm:8,8,8", "--gates", "ff:0,4,12/4,4,12@hold:0.5"},
           "option 12/12 of a gate: sbm has FW 2 to 8 and BW 2 to 16");

@@ -10,7 +10,11 @@
 namespace runnel::host {
 namespace {
 
-bool Chooses(OpCode code) { return code == OpCode::kHoldSamples || code == OpCode::kAllSamples; }
+// All outputs are choices.
+bool Chooses(OpCode code) {
+  return code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
+         code == OpCode::kChooseSamples;
+}
 
 const float* ChoiceAt(const Program& program, BufferIndex gate, const Bindings& bindings) {
   const Buffer& buffer = program.buffers[static_cast<size_t>(gate)];
@@ -27,12 +31,14 @@ LiveSamples::LiveSamples(const Program& program) : program_(program) {
   for (const std::vector<Instruction>& part : program.parts) {
     for (const Instruction& instruction : part) {
       if (!Chooses(instruction.code)) continue;
-      Gate& gate = gates_[static_cast<size_t>(instruction.outputs[0])];
-      gate.spec = instruction.attributes;
-      gate.levels = 0;
-      for (int option = 0; option < OptionCount(gate.spec); ++option)
-        gate.levels += Skips(gate.spec, option) ? 0 : 1;
-      has_levels_ = has_levels_ || gate.levels > 1;
+      for (BufferIndex choice : instruction.outputs) {
+        Gate& gate = gates_[static_cast<size_t>(choice)];
+        gate.spec = instruction.attributes;
+        gate.levels = 0;
+        for (int option = 0; option < OptionCount(gate.spec); ++option)
+          gate.levels += Skips(gate.spec, option) ? 0 : 1;
+        has_levels_ = has_levels_ || gate.levels > 1;
+      }
     }
   }
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -75,7 +81,8 @@ absl::Status LiveSamples::RunGroup(absl::Span<const Step> steps, size_t first,
   const Gate& gate = gates_[static_cast<size_t>(head.gate)];
   const int64_t samples = program_.batch;
   std::vector<OptionRows> rows =
-      RowsByOption(gate.spec, samples, ChoiceAt(program_, head.gate, bindings));
+      RowsByOption(gate.spec, samples, program_.buffers[static_cast<size_t>(head.gate)].shape[1],
+                   ChoiceAt(program_, head.gate, bindings));
   rows.erase(std::remove_if(
                  rows.begin(), rows.end(),
                  [&](const OptionRows& r) { return r.count == 0 || Skips(gate.spec, r.option); }),

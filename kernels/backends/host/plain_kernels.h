@@ -56,13 +56,29 @@ absl::Status ShuffleInputGradient(const Call& call);
 void HoldSamples(const Instruction& gate, const StepContext& context, int64_t samples,
                  float* choice);
 void TakeAllSamples(const Instruction& gate, int64_t samples, float* choice);
-void GatherSamples(const float* x, const float* choice, int64_t samples, int64_t size,
-                   float* packed);
+// exploration may be null.
+void ChooseSamples(const Instruction& gate, const StepContext& context, const float* logits,
+                   int64_t samples, float* choice, float* exploration);
+// A choice, or an exploration, as the kernels below read it.
+struct ChoiceRows {
+  const float* values = nullptr;
+  int64_t samples = 0;
+  int64_t columns = 0;
+};
+void GatherSamples(const float* x, const ChoiceRows& choice, int64_t size, float* packed);
 // base may be null, or y.
-void ScatterSamples(const float* packed, const float* choice, const float* base, int64_t samples,
-                    int64_t size, float* y);
+void ScatterSamples(const float* packed, const ChoiceRows& choice, const float* base, int64_t size,
+                    float* y);
+void MaskGradient(const float* dy, const float* packed, const ChoiceRows& choice,
+                  const float* explored, const ChoiceRows& exploration, int64_t size,
+                  float* dchoice);
+void ChoiceGradient(const Instruction& gate, const float* dchoice, const ChoiceRows& choice,
+                    float* dlogits);
 absl::Status HoldSamples(const Call& call);
 absl::Status AllSamples(const Call& call);
+absl::Status ChooseSamples(const Call& call);
+absl::Status MaskGradient(const Call& call);
+absl::Status ChoiceGradient(const Call& call);
 absl::Status GatherSamples(const Call& call);
 absl::Status ScatterSamples(const Call& call);
 

@@ -1,50 +1,133 @@
 // Samples by a gate's choice, in plain loops.
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/backends/host/plain_kernels.h"
 #include "kernels/ir/arithmetic/sample_choice.h"
 
 namespace runnel::host {
+namespace {
+
+// The sample of a packed row; -1: the row is empty, and so are those behind it.
+int64_t SampleOf(const ChoiceRows& choice, int64_t row) {
+  const auto sample = static_cast<int64_t>(choice.values[row * choice.columns + 1]);
+  return sample < choice.samples ? sample : -1;
+}
+
+ChoiceRows RowsOf(const Call& call, size_t input) {
+  return {call.in(input), call.in_shape(input)[0], call.in_shape(input)[1]};
+}
+
+// Adds the dot product of each packed sample with its dy to the column of its option.
+void AddProducts(const float* dy, const float* packed, const ChoiceRows& choice, int64_t size,
+                 bool is_weighted, int64_t columns, float* dchoice) {
+  for (int64_t row = 0; row < choice.samples; ++row) {
+    const int64_t sample = SampleOf(choice, row);
+    if (sample < 0) return;
+    const float *a = dy + sample * size, *b = packed + row * size;
+    double sum = 0;
+    for (int64_t e = 0; e < size; ++e) sum += static_cast<double>(a[e]) * static_cast<double>(b[e]);
+    const float* of_sample = choice.values + sample * choice.columns;
+    if (!(of_sample[0] >= 0 && of_sample[0] < static_cast<float>(columns - kOptionColumns)))
+      continue;
+    if (is_weighted) sum *= static_cast<double>(of_sample[kOptionColumns]);
+    dchoice[sample * columns + kOptionColumns + static_cast<int64_t>(of_sample[0])] +=
+        static_cast<float>(sum);
+  }
+}
+
+}  // namespace
 
 void HoldSamples(const Instruction& gate, const StepContext& context, int64_t samples,
                  float* choice) {
   const CounterRandom draws = GateDraws(context.run_seed, gate.layer, context.sequence);
   for (int64_t i = 0; i < samples; ++i) {
-    choice[i * kChoiceColumns] = static_cast<float>(HeldOption(gate.attributes, draws, i));
+    choice[i * kHeldColumns] = static_cast<float>(HeldOption(gate.attributes, draws, i));
   }
-  OrderSamples(gate.attributes, samples, choice);
+  OrderSamples(gate.attributes, samples, kHeldColumns, choice);
 }
 
 void TakeAllSamples(const Instruction& gate, int64_t samples, float* choice) {
   for (int64_t i = 0; i < samples; ++i)
-    choice[i * kChoiceColumns] = static_cast<float>(OptionCount(gate.attributes) - 1);
-  OrderSamples(gate.attributes, samples, choice);
+    choice[i * kHeldColumns] = static_cast<float>(OptionCount(gate.attributes) - 1);
+  OrderSamples(gate.attributes, samples, kHeldColumns, choice);
 }
 
-void GatherSamples(const float* x, const float* choice, int64_t samples, int64_t size,
-                   float* packed) {
-  for (int64_t row = 0; row < samples; ++row) {
-    const auto sample = static_cast<int64_t>(choice[row * kChoiceColumns + 1]);
-    if (sample < 0 || sample >= samples) return;
+void ChooseSamples(const Instruction& gate, const StepContext& context, const float* logits,
+                   int64_t samples, float* choice, float* exploration) {
+  const OpSpec& spec = gate.attributes;
+  const int options = OptionCount(spec);
+  const int64_t columns = ColumnsOf(spec);
+  const CounterRandom draws = GateDraws(context.run_seed, gate.layer, context.sequence);
+  const bool explores = exploration != nullptr && Explores(draws);
+  if (exploration != nullptr) std::fill_n(exploration, samples * columns, 0.0f);
+  for (int64_t i = 0; i < samples; ++i) {
+    const float* of_sample = logits + i * options;
+    float* row = choice + i * columns;
+    const int chosen = LargestLogit(of_sample, options);
+    row[0] = static_cast<float>(chosen);
+    const std::vector<double> p = Probabilities(of_sample, options);
+    std::copy(p.begin(), p.end(), row + kOptionColumns);
+    if (exploration == nullptr) continue;
+    const Explored other = explores ? ExploredOption(spec, draws, i, chosen) : Explored{};
+    exploration[i * columns] = static_cast<float>(other.option);
+    exploration[i * columns + kOptionColumns] = static_cast<float>(other.weight);
+  }
+  OrderSamples(spec, samples, columns, choice);
+  if (exploration != nullptr) OrderSamples(spec, samples, columns, exploration);
+}
+
+void GatherSamples(const float* x, const ChoiceRows& choice, int64_t size, float* packed) {
+  for (int64_t row = 0; row < choice.samples; ++row) {
+    const int64_t sample = SampleOf(choice, row);
+    if (sample < 0) return;
     std::memcpy(packed + row * size, x + sample * size, static_cast<size_t>(size) * sizeof(float));
   }
 }
 
-void ScatterSamples(const float* packed, const float* choice, const float* base, int64_t samples,
-                    int64_t size, float* y) {
-  const size_t bytes = static_cast<size_t>(samples * size) * sizeof(float);
+void ScatterSamples(const float* packed, const ChoiceRows& choice, const float* base, int64_t size,
+                    float* y) {
+  const size_t bytes = static_cast<size_t>(choice.samples * size) * sizeof(float);
   if (base == nullptr) {
     std::memset(y, 0, bytes);
   } else if (base != y) {
     std::memcpy(y, base, bytes);
   }
-  for (int64_t row = 0; row < samples; ++row) {
-    const auto sample = static_cast<int64_t>(choice[row * kChoiceColumns + 1]);
-    if (sample < 0 || sample >= samples) return;
+  for (int64_t row = 0; row < choice.samples; ++row) {
+    const int64_t sample = SampleOf(choice, row);
+    if (sample < 0) return;
     float* to = y + sample * size;
     const float* from = packed + row * size;
     for (int64_t e = 0; e < size; ++e) to[e] += from[e];
+  }
+}
+
+void MaskGradient(const float* dy, const float* packed, const ChoiceRows& choice,
+                  const float* explored, const ChoiceRows& exploration, int64_t size,
+                  float* dchoice) {
+  std::fill_n(dchoice, choice.samples * choice.columns, 0.0f);
+  AddProducts(dy, packed, choice, size, /*is_weighted=*/false, choice.columns, dchoice);
+  AddProducts(dy, explored, exploration, size, /*is_weighted=*/true, choice.columns, dchoice);
+}
+
+void ChoiceGradient(const Instruction& gate, const float* dchoice, const ChoiceRows& choice,
+                    float* dlogits) {
+  const int options = OptionCount(gate.attributes);
+  std::vector<double> dp(static_cast<size_t>(options));
+  for (int64_t i = 0; i < choice.samples; ++i) {
+    const float* p = choice.values + i * choice.columns + kOptionColumns;
+    const float* of_masks = dchoice + i * choice.columns + kOptionColumns;
+    double mean = 0;
+    for (int k = 0; k < options; ++k) {
+      dp[static_cast<size_t>(k)] = static_cast<double>(of_masks[k]) +
+                                   gate.attributes.rate * CostOfOption(gate.attributes, k);
+      mean += static_cast<double>(p[k]) * dp[static_cast<size_t>(k)];
+    }
+    for (int k = 0; k < options; ++k) {
+      dlogits[i * options + k] =
+          static_cast<float>(static_cast<double>(p[k]) * (dp[static_cast<size_t>(k)] - mean));
+    }
   }
 }
 
@@ -58,18 +141,33 @@ absl::Status AllSamples(const Call& call) {
   return absl::OkStatus();
 }
 
+absl::Status ChooseSamples(const Call& call) {
+  ChooseSamples(call.instruction(), call.context, call.in(0), call.in_shape(0)[0], call.out(0),
+                call.has_output(1) ? call.out(1) : nullptr);
+  return absl::OkStatus();
+}
+
 absl::Status GatherSamples(const Call& call) {
-  const int64_t samples = call.in_shape(0)[0];
-  GatherSamples(call.in(0), call.in(1), samples, call.in_shape(0).elements() / samples,
+  GatherSamples(call.in(0), RowsOf(call, 1), call.in_shape(0).elements() / call.in_shape(0)[0],
                 call.out(0));
   return absl::OkStatus();
 }
 
 absl::Status ScatterSamples(const Call& call) {
-  const int64_t samples = call.out_shape(0)[0];
-  ScatterSamples(call.in(0), call.in(1),
-                 call.has_input(kScatterBase) ? call.in(kScatterBase) : nullptr, samples,
-                 call.out_shape(0).elements() / samples, call.out(0));
+  ScatterSamples(call.in(0), RowsOf(call, 1),
+                 call.has_input(kScatterBase) ? call.in(kScatterBase) : nullptr,
+                 call.out_shape(0).elements() / call.out_shape(0)[0], call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status MaskGradient(const Call& call) {
+  MaskGradient(call.in(0), call.in(1), RowsOf(call, 2), call.in(3), RowsOf(call, 4),
+               call.in_shape(0).elements() / call.in_shape(0)[0], call.out(0));
+  return absl::OkStatus();
+}
+
+absl::Status ChoiceGradient(const Call& call) {
+  ChoiceGradient(call.instruction(), call.in(0), RowsOf(call, 1), call.out(0));
   return absl::OkStatus();
 }
 

@@ -14,9 +14,16 @@ constexpr int kFullBits = 32;
 constexpr int kMostBits = 16;
 constexpr size_t kMostOptions = 8;
 
+// Features of a gate that learns (FracTrain's two layers in front of what stands for its LSTM), and
+// the price of a whole block in FP32 for each sample that computes it.
+constexpr int64_t kHiddenFeatures = 32;
+constexpr int64_t kFeatures = 16;
+constexpr double kUsualPrice = 1e-3;
+
 struct Gates {
   std::vector<int32_t> options;  // OpSpec::options
-  double held_share = 0;
+  bool held = false;
+  double rate = kUsualPrice;  // the share that is held, or the price of a block of mean size
 };
 
 absl::StatusOr<std::vector<int>> ParseBits(absl::string_view text) {
@@ -61,6 +68,20 @@ absl::StatusOr<std::vector<int32_t>> ParseOptions(absl::string_view text) {
   return options;
 }
 
+// "hold:SHARE", "beta:PRICE" or nothing.
+absl::Status ParseRule(absl::string_view text, Gates& gates) {
+  if (text.empty()) return absl::OkStatus();
+  const std::pair<absl::string_view, absl::string_view> rule =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  gates.held = rule.first == "hold";
+  const bool is_known = gates.held || rule.first == "beta";
+  if (is_known && absl::SimpleAtod(rule.second, &gates.rate) && gates.rate >= 0 && gates.rate <= 1)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'@", text,
+                                                 "' is no @hold:SHARE with a share from 0 to 1, "
+                                                 "nor @beta:PRICE with a price from 0 to 1"));
+}
+
 absl::StatusOr<Gates> ParseGates(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> kind =
       absl::StrSplit(text, absl::MaxSplits(':', 1));
@@ -70,20 +91,15 @@ absl::StatusOr<Gates> ParseGates(absl::string_view text) {
       absl::StrSplit(kind.second, absl::MaxSplits('@', 1));
   Gates gates;
   RUNNEL_ASSIGN_OR_RETURN(gates.options, ParseOptions(parts.first));
-  constexpr absl::string_view kHold = "hold:";
-  if (parts.second.empty())
-    return absl::InvalidArgumentError(
-        absl::StrCat("gates that learn are not there yet; add @hold:SHARE, the share of samples "
-                     "that skip a block"));
-  const bool is_share = parts.second.substr(0, kHold.size()) == kHold &&
-                        absl::SimpleAtod(parts.second.substr(kHold.size()), &gates.held_share) &&
-                        gates.held_share >= 0 && gates.held_share <= 1;
-  if (!is_share)
-    return absl::InvalidArgumentError(
-        absl::StrCat("'@", parts.second, "' is no @hold:SHARE with a share from 0 to 1"));
-  if (gates.held_share > 0 && gates.options[0] != 0)
+  RUNNEL_RETURN_IF_ERROR(ParseRule(parts.second, gates));
+  if (gates.held && gates.rate > 0 && gates.options[0] != 0)
     return absl::InvalidArgumentError(
         "no option skips, so that none can be held; begin the first list with 0");
+  if (!gates.held && gates.options.size() < 4)
+    return absl::InvalidArgumentError("a gate that learns chooses among two options or more");
+  if (!gates.held && kind.first == "lstm")
+    return absl::InvalidArgumentError(
+        "gates with an LSTM do not learn; take ff, or add @hold:SHARE");
   return gates;
 }
 
@@ -139,9 +155,22 @@ LayerSpec WithGate(const LayerSpec& layer, const std::vector<size_t>& block, con
     return static_cast<int32_t>(result.ops.size());
   };
   std::vector<int32_t> values(layer.ops.size() + 1);  // of old ids
-  OpSpec gate = {.kind = OpKind::kGate, .inputs = {0}, .rate = gates.held_share};
+  int32_t read = 0;
+  const auto linear = [&](int64_t features, const char* name) {
+    OpSpec op = {.kind = OpKind::kLinear, .inputs = {read}, .out_channels = features};
+    op.bias = true;
+    read = append(std::move(op), name);
+  };
+  if (!gates.held) {
+    read = append({.kind = OpKind::kGlobalAvgPool, .inputs = {0}}, "gate.pool");
+    linear(kHiddenFeatures, "gate.hidden");
+    read = append({.kind = OpKind::kRelu, .inputs = {read}}, "gate.relu");
+    linear(kFeatures, "gate.features");
+    linear(static_cast<int64_t>(gates.options.size()) / 2, "gate.logits");
+  }
+  OpSpec gate = {.kind = OpKind::kGate, .inputs = {read}, .rate = gates.rate};
   gate.options = gates.options;
-  gate.held = true;
+  gate.held = gates.held;
   const int32_t choice = append(gate, "gate");
   int32_t last = append({.kind = OpKind::kPack, .inputs = {0, choice}}, "packed");
   for (size_t op : block) {
@@ -160,21 +189,50 @@ LayerSpec WithGate(const LayerSpec& layer, const std::vector<size_t>& block, con
   return result;
 }
 
+// Multiply-adds of a sample's block.
+double BlockMacs(const LayerSpec& layer, const LayerInfo& info, const std::vector<size_t>& block) {
+  double macs = 0;
+  for (const StateTensorSpec& spec : info.state) {
+    const auto op = static_cast<size_t>(spec.op);
+    const bool is_of_block = std::find(block.begin(), block.end(), op) != block.end();
+    if (!is_of_block || layer.ops[op].kind != OpKind::kConv || spec.role != TensorRole::kWeight)
+      continue;
+    macs += static_cast<double>(info.op_outputs[op].elements()) *
+            static_cast<double>(spec.shape.elements() / spec.shape[0]);
+  }
+  return macs;
+}
+
+// What a gate's own sample pays for its block: the price, by the block's share of the mean.
+void WeighPrices(const std::vector<std::pair<OpSpec*, double>>& macs_by_gate) {
+  double mean = 0;
+  for (const auto& [gate, macs] : macs_by_gate)
+    mean += macs / static_cast<double>(macs_by_gate.size());
+  for (const auto& [gate, macs] : macs_by_gate)
+    gate->rate = std::min(1.0, gate->rate * macs / mean);
+}
+
 }  // namespace
 
 absl::StatusOr<ModelSpec> AddGates(ModelSpec model, absl::string_view text) {
   RUNNEL_ASSIGN_OR_RETURN(const Gates gates, ParseGates(text));
-  bool any = false;
-  for (LayerSpec& layer : model.layers) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  std::vector<std::pair<OpSpec*, double>> macs_by_gate;
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    LayerSpec& layer = model.layers[i];
     const std::vector<size_t> block = SkippedBy(layer);
     if (block.empty() || layer.frozen) continue;
     if (layer.recompute)
       return absl::InvalidArgumentError(absl::StrCat(
           "layer ", layer.name, " is made again in the backward; leave --recompute or gates out"));
-    any = true;
+    const double macs = BlockMacs(layer, infos[i], block);
     layer = WithGate(layer, block, gates);
+    const auto gate = std::find_if(layer.ops.begin(), layer.ops.end(),
+                                   [](const OpSpec& op) { return op.kind == OpKind::kGate; });
+    macs_by_gate.emplace_back(&*gate, macs);
   }
-  if (!any)
+  if (!gates.held) WeighPrices(macs_by_gate);
+  if (macs_by_gate.empty())
     return absl::InvalidArgumentError(
         absl::StrCat("model ", model.name, " has no residual blocks; take one that has, such as ",
                      "resnet20, or leave --gates out"));

@@ -50,10 +50,12 @@ absl::StatusOr<ModelSpec> MarkRecomputed(ModelSpec model, absl::string_view laye
 
 // ---- --gates
 
-// "ff|lstm:0,3,4,6/6,6,8,12[@hold:SHARE]": the bits of weights and activations of each option, then
-// those of gradients. A gate before each residual block: a sum of a layer's input, or of one
-// convolution of it, with a chain of at least two convolutions, norms and ReLUs, which the gate's
-// choice packs. Operators keep the names of their tensors; new ones are "gate", "packed", "unpacked".
+// "ff:0,3,4,6/6,6,8,12[@beta:PRICE]", "ff|lstm:...@hold:SHARE": the bits of weights and activations of
+// each option, then those of gradients. A gate before each residual block: a sum of a layer's input, or
+// of one convolution of it, with a chain of at least two convolutions, norms and ReLUs, which the
+// gate's choice packs. Without hold it learns, from the block's pooled input. Operators keep the names
+// of their tensors; new ones are "gate", "packed", "unpacked", and in front of a gate that learns
+// "gate.pool", "gate.hidden", "gate.relu", "gate.features", "gate.logits".
 // InvalidArgument: the text does not fit, or the model has no such block.
 absl::StatusOr<ModelSpec> AddGates(ModelSpec model, absl::string_view text);
 

@@ -272,9 +272,12 @@ class LayerInference {
       if (bits < 0 || bits > 32) return Error(absl::StrCat(bits, " bits are not in 0..32"));
     }
     if (options[options.size() - 2] == 0) return Error("the last option has to run");
-    if (!spec().held) return Error("gates that learn are not there; hold them");
     if (!(spec().rate >= 0 && spec().rate <= 1)) return Error("rate must be in [0, 1]");
-    return Shape({in[0], 2});
+    if (spec().held) return Shape({in[0], 2});
+    const auto count = static_cast<int64_t>(options.size() / 2);
+    if (in.rank() != 2 || in[1] != count)
+      return Error(absl::StrCat("needs a logit for each of ", count, " options"));
+    return Shape({in[0], 2 + count});
   }
 
   // Only what lies packed by a gate's choice goes between kPack and kUnpack, through operators that

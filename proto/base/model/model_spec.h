@@ -44,8 +44,8 @@ enum class OpKind : uint8_t {
   kSlice = 21,   // out_channels channels from `begin` on, of (N,C,...)
   // Channel j * groups + g of the output is channel g * (C / groups) + j of the input (N,C,...).
   kShuffle = 22,
-  // Which of OpSpec::options each sample of the input takes for a residual block:
-  // (N,2), columns of a GateChoice (sample_choice.h).
+  // Which of OpSpec::options each sample takes for a residual block, of which a held gate reads the
+  // input (N,...), one that learns a logit for each option (N,K): (N,2) or (N,2+K), sample_choice.h.
   kGate = 23,
   // Two inputs, x and a gate's output: the samples that do not skip, in the gate's order, in front;
   // what is behind them means nothing. Up to its kUnpack, products and norms compute these alone.
@@ -100,7 +100,7 @@ struct OpSpec {
   // skips, 32: no grid.
   std::vector<int32_t> options;
   // gate: a share `rate` of the samples skips, by a draw; the others are spread over the other
-  // options. Nothing learns.
+  // options. Else it learns, and `rate` is the price of a sample that costs as much as in FP32.
   bool held = false;
   bool exact = false;          // gelu: x / 2 * (1 + erf(x / sqrt(2)))
   bool bidirectional = false;  // attention: each position sees all

@@ -19,7 +19,8 @@ struct Product {
   size_t op = 0;
   double macs = 0;
   bool frozen = false;
-  int gate = -1;  // the operator whose choice packs what the product reads
+  bool has_grids = true;  // where the recipe has
+  int gate = -1;          // the operator whose choice packs what the product reads
 };
 
 // The gate by whose choice an operator's input lies packed.
@@ -45,8 +46,8 @@ std::vector<Product> ProductsOf(const ModelSpec& model, const std::vector<LayerI
         continue;
       const auto outputs = static_cast<double>(infos[layer].op_outputs[op].elements());
       const auto weights = static_cast<double>(spec.shape.elements() / spec.shape[0]);
-      products.push_back(
-          {layer, op, outputs * weights, spec.frozen, GateOf(model.layers[layer], op)});
+      products.push_back({layer, op, outputs * weights, spec.frozen,
+                          !LeadsToGate(model.layers[layer], op), GateOf(model.layers[layer], op)});
     }
   }
   return products;
@@ -100,7 +101,8 @@ absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits
   bool trains_before = false;
   for (size_t i = 0; i < products.size(); ++i) {
     const Product& product = products[i];
-    const bool on_grid = grids.has_ends || (i > 0 && i + 1 < products.size());
+    const bool on_grid =
+        product.has_grids && (grids.has_ends || (i > 0 && i + 1 < products.size()));
     Add(product.macs, trains_before, !product.frozen, on_grid ? macs.on_grid : macs.in_full);
     if (product.gate >= 0) {
       SampleMacs::Gated& gated = GatedOf(model, product, macs);
@@ -142,6 +144,7 @@ struct GateSavings {
 
 void AddOptions(const SampleMacs::Gated& gated, const RecipeName& recipe, const GridBits& level,
                 const TrainingSettings& training, const MicroBatch& place, GateSavings& savings) {
+  if (!gated.gate.held) return;
   const double in_full = gated.on_grid.sum() + gated.in_full.sum();
   const CounterRandom draws = GateDraws(training.seed, gated.layer, place.sequence);
   std::vector<int64_t> samples(static_cast<size_t>(OptionCount(gated.gate)));
@@ -190,6 +193,8 @@ absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const Reci
   const double done = macs.on_grid.sum() + macs.in_full.sum();
   const double of_8_8 = EffectiveMacs(macs, recipe, kEightBits).sum();
   PrecisionCost cost;
+  cost.gates_learn = std::any_of(macs.gated.begin(), macs.gated.end(),
+                                 [](const SampleMacs::Gated& gated) { return !gated.gate.held; });
   for (int64_t step = 0; step < steps; ++step) {
     const MicroBatch place = batching.Locate(batching.FirstSequence(step));
     const GridBits bits =
@@ -199,6 +204,7 @@ absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const Reci
     PassMacs effective = savings.effective;
     AddSamples(EffectiveMacs(macs, recipe, bits), samples, effective);
     AddSamples(effective, 1, cost.effective);
+    cost.samples += samples;
     cost.macs_in_full += samples * done;
     cost.macs_done += samples * done + savings.done;
     cost.macs_of_8_8 += samples * of_8_8;

@@ -2,7 +2,9 @@
 
 // Effective multiply-adds of a run of a recipe with grids (FracTrain): a product of a bits by b bits
 // counts a/32 * b/32. All layers count: those that the recipe leaves in FP32 as a whole, attention
-// too. With gates a sample counts what its options compute; what held gates drew is drawn again. An activation of dorefa that no ReLU bounds counts as if it were on the grid.
+// too. With gates a sample counts what its options compute; what held gates drew is drawn again. What
+// gates that learn have chosen is not known here (`gates_learn`). An activation of dorefa that no ReLU
+// bounds counts as if it were on the grid.
 
 #include <cstdint>
 #include <vector>
@@ -51,6 +53,10 @@ struct PrecisionCost {
     double effective_share = 0;  // mean of its steps: of the multiply-adds in FP32
   };
 
+  // Only kernels know what was done: all but macs_in_full and the levels' steps is of no sample that
+  // skips.
+  bool gates_learn = false;
+  double samples = 0;         // that were trained
   double macs_done = 0;       // multiply-adds of the run, of whatever bits
   double macs_in_full = 0;    // had no sample skipped anything
   PassMacs effective;         // of the run
