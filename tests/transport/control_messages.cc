@@ -262,9 +262,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.model = model;
   prepare.training = Settings();
   prepare.eval_samples = 1 + Below(1000);
-  prepare.recipe = Text();
-  prepare.backend = Text();
-  for (std::string* text : {&prepare.link_token, &prepare.link_greeting, &prepare.upstream_peer})
+  for (std::string* text : {&prepare.recipe, &prepare.backend, &prepare.link_token,
+                            &prepare.link_greeting, &prepare.upstream_peer})
     *text = Text();
   prepare.downstream = {Text(), Text(), Text(), Text()};
   prepare.shaping = {Real(), Real()};
