@@ -18,7 +18,7 @@ constexpr size_t kMostOptions = 8;
 // the price of a whole block in FP32 for each sample that computes it.
 constexpr int64_t kHiddenFeatures = 32;
 constexpr int64_t kFeatures = 16;
-constexpr double kUsualPrice = 1e-3;
+constexpr double kUsualPrice = 1e-4;
 
 struct Gates {
   std::vector<int32_t> options;  // OpSpec::options
