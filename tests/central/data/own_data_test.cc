@@ -422,6 +422,7 @@ TEST_F(OwnData, ADescriptionReadsWhatItsDataSetDoes) {
   EXPECT_EQ((*again)->sample_name(2), At("new.csv:4"));
   DataDescription odd = *kept;
   odd.classes = {" a\nb ", "\xff\"\\"};
+  odd.scales[0] = {1.0 / 3, 2e-17 / 3};
   odd.columns[1].categories = {"", "x\ty"};
   EXPECT_EQ(*ParseDescription(DescriptionText(odd)), odd);
 }
