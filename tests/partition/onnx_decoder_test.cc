@@ -324,9 +324,9 @@ Graph PositionsFirst(bool causal) {
   g.Node("Softmax", {causal ? "masked" : "scores"}, "shares");
   g.Node("MatMul", {"shares", "v.turned"}, "mixed");
   g.Ints(g.Node("Transpose", {"mixed"}, "back"), "perm", {1, 0, 2});
-  g.Numbers("rows", {kPositions, kFeatures});
+  g.Numbers("as_rows", {kPositions, kFeatures});
   g.Numbers("by_place", {kPositions, 1, kFeatures});
-  g.Node("Reshape", {"back", "rows"}, "attended");
+  g.Node("Reshape", {"back", "as_rows"}, "attended");
   g.Weight("out", {kFeatures, kFeatures});
   g.Node("MatMul", {"attended", "out"}, "projected");
   g.Node("Reshape", {"projected", "by_place"}, "placed");

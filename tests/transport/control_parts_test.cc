@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/figures/class_counts.h"
 #include "proto/transport/link/frame.h"
 
 namespace runnel::control_parts_test {
@@ -255,6 +256,12 @@ TEST(ControlParts, EachKindHasALargestSize) {
   EXPECT_TRUE(absl::IsInvalidArgument(CheckWireSize(telemetry, 4097)));
   EXPECT_TRUE(CheckWireSize(Failed("r"), 8192).ok());
   EXPECT_FALSE(CheckWireSize(Failed("r"), 8193).ok());
+  // An evaluation's matrix of as many classes as have one.
+  Wire evaluation;
+  proto::ClassCounts& counts = *evaluation.mutable_evaluation_done()->mutable_counts();
+  for (int64_t i = 0; i < kMostConfusedClasses * kMostConfusedClasses; ++i)
+    counts.add_confusion(int64_t{1} << 55);
+  EXPECT_TRUE(CheckWireSize(evaluation, evaluation.ByteSizeLong()).ok());
   Wire ready;
   ready.mutable_stage_ready();
   EXPECT_FALSE(CheckWireSize(ready, 1025).ok());

@@ -38,6 +38,9 @@ size_t MostBytes(const proto::FromWorker& message) {
       return size_t{8} << 10;
     case proto::FromWorker::kProfileReport:
       return size_t{64} << 10;
+    // The matrix of kMostConfusedClasses squared counts, 8 bytes each at most.
+    case proto::FromWorker::kEvaluationDone:
+      return (size_t{128} << 10) + (size_t{1} << 10);
     case proto::FromWorker::kProgramReport:
     case proto::FromWorker::kTraceReport:
       return size_t{1} << 20;
