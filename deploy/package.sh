@@ -62,7 +62,7 @@ bash deploy/packages.sh package
 
 say "2/4 build (preset release)"
 cmake --preset release || die "configuring failed (above)"
-cmake --build --preset release -j "$(compile_jobs)" --target runnel-central runnel-worker runnel-lab ||
+cmake --build --preset release -j "$(compile_jobs)" --target packaged ||
   die "building failed (above)"
 version=$("$build/bin/runnel-worker" --version | sed 's/^runnel-worker \([^,]*\).*/\1/')
 

@@ -32,6 +32,7 @@ make_root
 say "install"
 install_packages "$folder"
 inside runnel-worker --version
+inside sh -c 'runnel-worker --check || true' | grep -q opencl || die "the package lacks backend opencl"
 for user in runnel runnel-central; do
   inside getent passwd "$user" >/dev/null || die "a service has no user: $user"
 done

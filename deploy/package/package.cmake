@@ -5,6 +5,10 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(RUNNEL_UNIT_DIR lib/systemd/system)
 
 install(TARGETS runnel-worker RUNTIME COMPONENT worker)
+# Asks for a driver only when it is loaded. Not so LibTorch's backend, which would pull LibTorch onto each board.
+if(TARGET runnel_backend_opencl)
+  install(TARGETS runnel_backend_opencl LIBRARY DESTINATION lib/runnel COMPONENT worker)
+endif()
 install(FILES deploy/systemd/runnel-worker.service DESTINATION ${RUNNEL_UNIT_DIR} COMPONENT worker)
 install(TARGETS runnel-central runnel-lab RUNTIME COMPONENT central)
 install(FILES deploy/systemd/runnel-central.service DESTINATION ${RUNNEL_UNIT_DIR} COMPONENT central)
@@ -26,6 +30,12 @@ foreach(component worker central)
   # Made by deploy/package.sh from what --help prints.
   install(DIRECTORY ${CMAKE_BINARY_DIR}/man/${component}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component} OPTIONAL)
 endforeach()
+
+# What deploy/package.sh builds.
+add_custom_target(packaged DEPENDS runnel-central runnel-worker runnel-lab)
+if(TARGET runnel_backend_opencl)
+  add_dependencies(packaged runnel_backend_opencl)
+endif()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME runnel)
