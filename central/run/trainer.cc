@@ -314,7 +314,7 @@ absl::StatusOr<std::string> Trainer::Impl::Trace(int64_t window_ms) {
 absl::StatusOr<std::string> Trainer::Impl::WhatIf(const std::string& assumption) {
   return Ask<absl::StatusOr<std::string>>(
       [this, assumption](Coordinator&) -> absl::StatusOr<std::string> {
-        if (record_ == nullptr || record_->plans().empty())
+        if (!record_.has_value() || record_->plans().empty())
           return absl::FailedPreconditionError("no plan holds yet");
         return job_.planner->WhatIf(assumption, record_->plans().back());
       });
