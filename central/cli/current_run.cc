@@ -80,9 +80,13 @@ absl::StatusOr<std::string> CurrentRun::Trace(int64_t window_ms) {
 }
 
 absl::StatusOr<std::string> CurrentRun::WhatIf(const std::string& assumption) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (trainer_ == nullptr) return NoRun();
-  return trainer_->WhatIf(assumption);
+  // Searched for beside the run, and where a signal is not held up.
+  absl::StatusOr<Planner::LateAnswer> answer = NoRun();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (trainer_ != nullptr) answer = trainer_->WhatIf(assumption);
+  }
+  return answer.ok() ? (*answer)() : answer.status();
 }
 
 MemberCalls CurrentRun::Calls(std::function<absl::StatusOr<std::string>()> state) {

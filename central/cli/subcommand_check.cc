@@ -37,8 +37,10 @@ Examples:
             RUNNEL_ASSIGN_OR_RETURN(const std::string table, LayerTable(spec));
             RUNNEL_ASSIGN_OR_RETURN(const std::string report, TrainingReport(spec, *training));
             context.print(absl::StrCat(table, "\n", report));
-            RUNNEL_ASSIGN_OR_RETURN(const std::string backends, BackendReport(spec, *training));
-            context.print(backends);
+            const absl::StatusOr<std::string> backends = BackendReport(spec, *training);
+            context.print(backends.ok()
+                              ? *backends
+                              : absl::StrCat("backends: not known: ", backends.status().message()));
             return absl::OkStatus();
           }};
 }

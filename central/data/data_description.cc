@@ -76,7 +76,11 @@ absl::Status CheckDescription(const DataDescription& description) {
   const Shape& sample = description.sample;
   if (description.kind.empty()) return wrong("has no kind");
   if (sample.rank() == 0) return wrong("has no shape of a sample");
-  if (!description.vocabulary.empty()) return absl::OkStatus();
+  if (!description.vocabulary.empty()) {
+    const bool is_alone = description.kind == "wikitext2" && description.classes.empty() &&
+                          description.scales.empty() && description.columns.empty();
+    return is_alone ? absl::OkStatus() : wrong("has a vocabulary, and what is not of texts");
+  }
   if (description.classes.empty()) return wrong("has no classes");
   if (static_cast<int64_t>(description.scales.size()) != sample[0])
     return wrong("has ", description.scales.size(), " scales for samples ", sample.ToString());

@@ -3,6 +3,7 @@
 // Decides which device runs which layers. The coordinator asks a planner for the first plan and at
 // every barrier; a planner never calls back.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -104,9 +105,11 @@ class Planner {
   virtual PeriodComparison period() const { return {}; }
   virtual PlanSearches searches() const { return {}; }
   // Lines about the plan that would be made under an assumption (what_if.h) in place of `decided`,
-  // which holds. FailedPrecondition: this planner measures nothing that it could tell from.
-  virtual absl::StatusOr<std::string> WhatIf(const std::string& /*assumption*/,
-                                             const PlanDecided& /*decided*/) const {
+  // which holds. They are searched for by calling what is returned, on any thread, when the planner
+  // may be gone. FailedPrecondition: this planner measures nothing that it could tell from.
+  using LateAnswer = std::function<absl::StatusOr<std::string>()>;
+  virtual absl::StatusOr<LateAnswer> WhatIf(const std::string& /*assumption*/,
+                                            const PlanDecided& /*decided*/) const {
     return absl::FailedPreconditionError(
         "nothing was measured that this could be told from: --policy runnel measures");
   }

@@ -151,10 +151,16 @@ void RunPlanner::SetNoise(const NoiseMeasured& noise) {
       std::clamp(noise.added / noise.by_table, kLeastNoiseRatio, 1 / kLeastNoiseRatio);
 }
 
-absl::StatusOr<std::string> RunPlanner::WhatIf(const std::string& assumption,
-                                               const PlanDecided& decided) const {
-  RUNNEL_ASSIGN_OR_RETURN(const Assumption parsed, ParseAssumption(assumption, decided.devices));
-  return runnel::WhatIf(inputs(), decided, cluster_.rates, parsed);
+absl::StatusOr<Planner::LateAnswer> RunPlanner::WhatIf(const std::string& assumption,
+                                                       const PlanDecided& decided) const {
+  // Who joined after the plan was made is not in its list.
+  std::vector<bool> usable = members_.usable();
+  usable.resize(decided.devices.size());
+  RUNNEL_ASSIGN_OR_RETURN(Assumption parsed, ParseAssumption(assumption, decided.devices, usable));
+  return LateAnswer([inputs = inputs(), decided, cluster = cluster_, usable = std::move(usable),
+                     parsed = std::move(parsed)] {
+    return runnel::WhatIf(inputs, decided, cluster, usable, parsed);
+  });
 }
 
 std::string RunPlanner::Explanation() const {

@@ -40,8 +40,8 @@ class RunPlanner final : public Planner {
   PlanSearches searches() const override {
     return replanner_.has_value() ? replanner_->searches() : PlanSearches();
   }
-  absl::StatusOr<std::string> WhatIf(const std::string& assumption,
-                                     const PlanDecided& decided) const override;
+  absl::StatusOr<LateAnswer> WhatIf(const std::string& assumption,
+                                    const PlanDecided& decided) const override;
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                  const std::vector<DeviceTimes>& times) override;
   BarrierDecision AtBarrier(const BarrierReport& report) override;

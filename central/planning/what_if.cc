@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "central/planning/plan_maker.h"
 #include "predictor/run/run_predictor.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/worker_name.h"
 #include "proto/process/atomic_file.h"
@@ -23,16 +24,17 @@ namespace {
 constexpr double kAlike = 0.01;
 
 absl::Status Wrong(const std::string& text, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("--what-if ", text, ": ", what,
-                                                 "; give leave:NAME, add:NAME=DEVICE, "
-                                                 "add:NAME=FILE.profile, mbps:X or "
-                                                 "link:NAME,NAME:X"));
+  return OneLine(absl::InvalidArgumentError(absl::StrCat("what-if ", text, ": ", what,
+                                                         "; give leave:NAME, add:NAME=DEVICE, "
+                                                         "add:NAME=FILE.profile, mbps:X or "
+                                                         "link:NAME,NAME:X")));
 }
 
 absl::StatusOr<int> Find(const std::string& text, const std::vector<JournalDevice>& devices,
-                         absl::string_view name) {
+                         const std::vector<bool>& usable, absl::string_view name) {
   std::vector<std::string> names;
   for (size_t i = 0; i < devices.size(); ++i) {
+    if (!usable[i]) continue;
     if (devices[i].name == name) return static_cast<int>(i);
     names.push_back(devices[i].name);
   }
@@ -48,27 +50,38 @@ absl::StatusOr<LinkRate> ParseRate(const std::string& text, absl::string_view nu
   return LinkRate::Mbps(mbps);
 }
 
-absl::StatusOr<MeasuredCluster> ClusterOf(const PlanningInputs& inputs,
-                                          const PlanDecided& decided) {
-  MeasuredCluster cluster;
-  for (const JournalDevice& device : decided.devices) {
-    if (device.times.empty()) {
-      const bool is_none = inputs.policy->basis != PlanBasis::kFirstDevice;
-      return absl::FailedPreconditionError(
-          absl::StrCat("--what-if: policy ", inputs.policy->name, " measures ",
-                       is_none ? "nothing to predict from" : "the first device alone",
-                       "; take dp, accept, ftpipehd+ or runnel"));
-    }
-    cluster.times.push_back(device.times);
-    cluster.processor_shares.push_back(device.processor_share);
-    cluster.costs.push_back(device.costs);
-    cluster.on_host.push_back(device.on_host);
+// Of the devices that `decided` has, with its times.
+absl::StatusOr<MeasuredCluster> ClusterOf(const PlanningInputs& inputs, const PlanDecided& decided,
+                                          MeasuredCluster cluster) {
+  const size_t devices = decided.devices.size();
+  cluster.times.clear();
+  for (const JournalDevice& device : decided.devices) cluster.times.push_back(device.times);
+  const auto is_measured = [&decided](int device) {
+    return !decided.devices[static_cast<size_t>(device)].times.empty();
+  };
+  const std::vector<int> planned = decided.plan.sole_devices();
+  if (!std::all_of(planned.begin(), planned.end(), is_measured)) {
+    const bool is_none = inputs.policy->basis != PlanBasis::kFirstDevice;
+    return absl::FailedPreconditionError(
+        absl::StrCat("what-if: policy ", inputs.policy->name, " measures ",
+                     is_none ? "nothing to predict from" : "the first device alone",
+                     "; take dp, accept, ftpipehd+ or runnel"));
+  }
+  // Who joined since has no times in `decided`.
+  cluster.processor_shares.resize(devices, 1);
+  cluster.costs.resize(devices);
+  cluster.on_host.resize(devices, false);
+  if (!cluster.memory.empty()) cluster.memory.resize(devices);
+  if (!cluster.profiled_sums.empty()) cluster.profiled_sums.resize(devices);
+  if (!cluster.rates.empty()) {
+    cluster.rates.resize(devices);
+    for (std::vector<WayFigures>& row : cluster.rates) row.resize(devices);
   }
   return cluster;
 }
 
 absl::Status InFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  return OneLine(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())));
 }
 
 // Of the run's model and micro-batch on the configuration that the file describes.
@@ -104,6 +117,10 @@ absl::Status Add(const Assumption::Added& added, const PlanningInputs& inputs,
   cluster.processor_shares.push_back(cluster.processor_shares[like]);
   cluster.costs.push_back(cluster.costs[like]);
   cluster.on_host.push_back(cluster.on_host[like]);
+  // Of a configuration nothing is known of its memory.
+  if (!cluster.memory.empty())
+    cluster.memory.push_back(added.profile.empty() ? cluster.memory[like] : DeviceMemory());
+  if (!cluster.profiled_sums.empty()) cluster.profiled_sums.push_back(cluster.times.back().Sum());
   LinkRates& rates = cluster.rates;
   if (rates.empty()) return absl::OkStatus();
   // Between the two of a kind: as from the one to whom both reach, central's host.
@@ -119,28 +136,28 @@ absl::Status Add(const Assumption::Added& added, const PlanningInputs& inputs,
 }  // namespace
 
 absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
-                                           const std::vector<JournalDevice>& devices) {
+                                           const std::vector<JournalDevice>& devices,
+                                           const std::vector<bool>& usable) {
   Assumption assumption;
   assumption.text = text;
   const std::vector<std::string> parts = absl::StrSplit(text, ':');
   if (parts.size() == 2 && parts[0] == "leave") {
-    RUNNEL_ASSIGN_OR_RETURN(assumption.leaves, Find(text, devices, parts[1]));
+    RUNNEL_ASSIGN_OR_RETURN(assumption.leaves, Find(text, devices, usable, parts[1]));
     if (assumption.leaves == 0) return Wrong(text, "the first device has the data and stays");
     return assumption;
   }
   if (parts.size() == 2 && parts[0] == "add") {
     const std::vector<std::string> sides = absl::StrSplit(parts[1], absl::MaxSplits('=', 1));
     if (sides.size() != 2) return Wrong(text, "says nothing of how fast it is");
-    RUNNEL_RETURN_IF_ERROR(CheckWorkerName("--what-if add", sides[0]));
-    if (std::any_of(devices.begin(), devices.end(),
-                    [&](const JournalDevice& device) { return device.name == sides[0]; })) {
+    RUNNEL_RETURN_IF_ERROR(CheckWorkerName("what-if add", sides[0]));
+    if (Find(text, devices, usable, sides[0]).ok())
       return Wrong(text, absl::StrCat("device '", sides[0], "' is there already"));
-    }
-    Assumption::Added added{sides[0], static_cast<int>(devices.size()) - 1};
+    const auto last = std::find(usable.rbegin(), usable.rend(), true);
+    Assumption::Added added{sides[0], static_cast<int>(usable.rend() - last) - 1};
     if (absl::EndsWith(sides[1], ".profile")) {
       added.profile = sides[1];
     } else {
-      RUNNEL_ASSIGN_OR_RETURN(added.like, Find(text, devices, sides[1]));
+      RUNNEL_ASSIGN_OR_RETURN(added.like, Find(text, devices, usable, sides[1]));
     }
     assumption.added = std::move(added);
     return assumption;
@@ -156,8 +173,8 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
                                             ? absl::StrSplit(parts[1], ',')
                                             : std::vector<std::string>();
   if (ends.size() != 2) return Wrong(text, "is not understood");
-  RUNNEL_ASSIGN_OR_RETURN(const int from, Find(text, devices, ends[0]));
-  RUNNEL_ASSIGN_OR_RETURN(const int to, Find(text, devices, ends[1]));
+  RUNNEL_ASSIGN_OR_RETURN(const int from, Find(text, devices, usable, ends[0]));
+  RUNNEL_ASSIGN_OR_RETURN(const int to, Find(text, devices, usable, ends[1]));
   if (from == to) return Wrong(text, "a link has two ends");
   RUNNEL_ASSIGN_OR_RETURN(const LinkRate rate, ParseRate(text, parts[2]));
   assumption.links.push_back({from, to, rate});
@@ -165,9 +182,9 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
 }
 
 absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecided& decided,
-                                   const LinkRates& rates, const Assumption& assumption) {
-  RUNNEL_ASSIGN_OR_RETURN(MeasuredCluster cluster, ClusterOf(inputs, decided));
-  cluster.rates = rates;
+                                   const MeasuredCluster& known, const std::vector<bool>& usable,
+                                   const Assumption& assumption) {
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCluster cluster, ClusterOf(inputs, decided, known));
   PlanningInputs assumed = inputs;
   assumed.links.assumed = assumption.links;
   for (AssumedLink& link : assumed.links.assumed) link.rate = link.rate * inputs.links.frame_share;
@@ -178,7 +195,9 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
   if (assumption.added.has_value()) RUNNEL_RETURN_IF_ERROR(Add(*assumption.added, inputs, then));
   std::vector<int> devices;
   for (int i = 0; i < static_cast<int>(then.times.size()); ++i) {
-    if (i != assumption.leaves) devices.push_back(i);
+    const bool is_there = i == static_cast<int>(there) || usable[static_cast<size_t>(i)];
+    if (i != assumption.leaves && is_there && !then.times[static_cast<size_t>(i)].empty())
+      devices.push_back(i);
   }
   const PlanMaker as_it_is(inputs);
   const PlanMaker as_assumed(std::move(assumed));

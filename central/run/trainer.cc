@@ -311,13 +311,13 @@ absl::StatusOr<std::string> Trainer::Impl::Trace(int64_t window_ms) {
   return trace.has_value() ? ChromeTrace(*trace) : std::string();
 }
 
-absl::StatusOr<std::string> Trainer::Impl::WhatIf(const std::string& assumption) {
-  return Ask<absl::StatusOr<std::string>>(
-      [this, assumption](Coordinator&) -> absl::StatusOr<std::string> {
-        if (!record_.has_value() || record_->plans().empty())
-          return absl::FailedPreconditionError("no plan holds yet");
-        return job_.planner->WhatIf(assumption, record_->plans().back());
-      });
+absl::StatusOr<Planner::LateAnswer> Trainer::Impl::WhatIf(const std::string& assumption) {
+  using Late = absl::StatusOr<Planner::LateAnswer>;
+  return Ask<Late>([this, assumption](Coordinator&) -> Late {
+    if (!record_.has_value() || record_->plans().empty())
+      return absl::FailedPreconditionError("no plan holds yet");
+    return job_.planner->WhatIf(assumption, record_->plans().back());
+  });
 }
 
 Trainer::Trainer(TrainingJob job, TrainerParts parts)
@@ -333,7 +333,7 @@ absl::StatusOr<MemberList> Trainer::Members() { return impl_->Members(); }
 
 absl::StatusOr<std::string> Trainer::Trace(int64_t window_ms) { return impl_->Trace(window_ms); }
 
-absl::StatusOr<std::string> Trainer::WhatIf(const std::string& assumption) {
+absl::StatusOr<Planner::LateAnswer> Trainer::WhatIf(const std::string& assumption) {
   return impl_->WhatIf(assumption);
 }
 

@@ -116,7 +116,7 @@ class Trainer {
   absl::Status Drain(const std::string& name);
   absl::Status Pause(bool paused);
   absl::StatusOr<std::string> Trace(int64_t window_ms);
-  absl::StatusOr<std::string> WhatIf(const std::string& assumption);
+  absl::StatusOr<Planner::LateAnswer> WhatIf(const std::string& assumption);
 
  private:
   class Impl;

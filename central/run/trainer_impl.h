@@ -104,7 +104,7 @@ class Trainer::Impl final : public CentralControlObserver {
 
   absl::StatusOr<MemberList> Members();
   absl::StatusOr<std::string> Trace(int64_t window_ms);
-  absl::StatusOr<std::string> WhatIf(const std::string& assumption);
+  absl::StatusOr<Planner::LateAnswer> WhatIf(const std::string& assumption);
   void OnJoined(ConnectionId) override {}
   void OnMessage(ConnectionId id, WorkerMessage message) override;
   bool OnBroken(ConnectionId id, const absl::Status& status) override {

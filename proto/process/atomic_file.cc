@@ -115,7 +115,8 @@ absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path) {
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_bytes) {
-  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe that nobody writes to would be waited for.
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return FileError("open", path, errno);
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) return FileError("read", path, errno);

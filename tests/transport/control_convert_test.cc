@@ -74,8 +74,8 @@ auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.change
 auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence, m.weights_only); }
 auto Fields(const EvaluateRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
 auto Fields(const DryRunRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
-auto Fields(const TraceRequest& m) { return std::tie(m.window_ns); }
-auto Fields(const TraceReport& m) { return std::tie(m.spans, m.left_out); }
+auto Fields(const TraceRequest& m) { return std::tie(m.window_ns, m.id); }
+auto Fields(const TraceReport& m) { return std::tie(m.spans, m.left_out, m.id); }
 auto Fields(const DryRunDone& m) { return std::tie(m.generation, m.first, m.sums); }
 auto Fields(const Release&) { return std::tuple<>(); }
 auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }

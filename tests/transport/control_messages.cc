@@ -247,6 +247,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       DryRunDone{generation, sequence, {1 + Below(9), Real(), Real(), Real(), Real()}},
       TraceReport{{{SpanKind::kStep, 1 + Below(9), 1 + Below(1000000), 1 + Below(999)},
                    {SpanKind::kDecodeGradient, 0, 1 + Below(1000000), 0}},
+                  Below(9),
                   Below(9)}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
@@ -318,7 +319,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Text()},
       Awaiting{Below(9), 9},
       DryRunRequest{generation, Sequence(1 + Below(1000000)), 1 + Below(9)},
-      TraceRequest{1 + Below(kMaxTraceNs)}};
+      TraceRequest{1 + Below(kMaxTraceNs), Below(9)}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

@@ -222,7 +222,7 @@ void WorkerCore::On(const ProbePiece& piece) {
 }
 
 void WorkerCore::On(const TraceRequest& request) {
-  spans_.Open(loop_.clock().NowNanos(), request.window_ns);
+  spans_.Open(loop_.clock().NowNanos(), request);
   loop_.PostAfter(request.window_ns, [this] {
     if (!ended_ && spans_.is_over(loop_.clock().NowNanos())) Send(spans_.Close());
   });

@@ -4,10 +4,11 @@
 
 namespace runnel {
 
-void SpanLog::Open(int64_t now_ns, int64_t window_ns) {
+void SpanLog::Open(int64_t now_ns, const TraceRequest& request) {
   begin_ns_ = now_ns;
-  end_ns_ = now_ns + window_ns;
+  end_ns_ = now_ns + request.window_ns;
   report_ = {};
+  report_.id = request.id;
   report_.spans.reserve(kMaxSpans);
 }
 

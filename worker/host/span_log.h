@@ -13,7 +13,7 @@ namespace runnel {
 class SpanLog {
  public:
   // A window begins at this time; what was kept of another one is dropped.
-  void Open(int64_t now_ns, int64_t window_ns);
+  void Open(int64_t now_ns, const TraceRequest& request);
   // Keeps the span, if it overlaps the window and there is room.
   void Add(const Span& span);
   // A window was opened, and has come to its end.

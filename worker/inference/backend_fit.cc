@@ -4,9 +4,11 @@
 
 #include "kernels/ir/compiler.h"
 #include "kernels/ir/recipe.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/transport/control/model_convert.h"
+#include "worker/out_of_memory.h"
 
 namespace runnel {
 namespace {
@@ -38,7 +40,9 @@ absl::Status FitBackendsJob(const proto::FitBackends& asked, const BackendSettin
   for (const BackendRow& row : BuiltinBackends()) {
     proto::BackendFit& fit = *reply.add_fits();
     fit.set_backend(std::string(row.name));
-    const absl::Status able = TryBackend(row, model, *recipe, programs, settings);
+    const absl::Status able = OneLine(WithinMemory("it prepared the training", [&] {
+      return TryBackend(row, model, *recipe, programs, settings);
+    }));
     if (!able.ok()) fit.set_why_not(std::string(able.message()));
   }
   return absl::OkStatus();

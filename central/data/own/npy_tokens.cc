@@ -115,6 +115,10 @@ absl::StatusOr<DatasetSplits> LoadNpyTokens(const Place& place, uint64_t seed,
   int64_t classes = tokens;
   if (!by_position)
     classes = 1 + int64_t{*std::max_element(all.labels.values.begin(), all.labels.values.end())};
+  if (!by_position && classes > static_cast<int64_t>(kMaxClasses)) {
+    return absl::InvalidArgumentError(absl::StrCat(place.paths[1], ": has ", classes,
+                                                   " classes; up to ", kMaxClasses, " can be"));
+  }
   const std::string test_place = place.Option("test");
   if (test_place.empty()) {
     // Without a class of its own each sample counts as of one.

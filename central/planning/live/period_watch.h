@@ -54,8 +54,7 @@ class PeriodWatch {
   MeasuredCluster AsMeasured(const BarrierReport& report, const MeasuredCluster& made_from,
                              const LinkRates& rates) const;
   double Predict(const Plan& plan, const MeasuredCluster& cluster) const;
-  // Other cuts, more memory, more micro-batches; searched for again where the measured time has
-  // changed.
+  // Other cuts, more memory, more micro-batches; searched for once a plan, since stages wait.
   const std::vector<OtherWay>& OtherWays(const BarrierReport& report,
                                          const MeasuredCluster& measured);
   std::optional<OtherWay> OtherCut(const BarrierReport& report, const MeasuredCluster& measured,
@@ -69,7 +68,7 @@ class PeriodWatch {
   int64_t micro_batches_ = 0;     // micro-batches of the last report
   PeriodComparison comparison_;
   struct Searched {
-    double measured_seconds = 0;  // of the report for which these were searched
+    bool is_done = false;
     std::vector<OtherWay> ways = {};
   };
   Searched searched_;

@@ -15,6 +15,7 @@ class PlanMembers {
  public:
   // usable: by device, for the first plan.
   void Set(std::vector<bool> usable) { usable_ = std::move(usable); }
+  const std::vector<bool>& usable() const { return usable_; }
   // As of the last call.
   size_t devices() const { return usable_.size(); }
   // devices: lost ones are those that plans may not use. Those that they may use since now.

@@ -11,7 +11,6 @@
 #include "central/display/admin_page.h"
 #include "central/display/state_json.h"
 #include "central/planning/fixed_planner.h"
-#include "central/planning/what_if.h"
 #include "central/run/evaluator.h"
 #include "central/run/machines/measuring/dry_runs.h"
 #include "central/run/own_model.h"
@@ -424,10 +423,9 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
     }
   }
   for (const std::string& text : what_if) {
-    RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
-                            ParseAssumption(text, outcome.plans.back().devices));
-    RUNNEL_ASSIGN_OR_RETURN(const std::string line, WhatIf(planner->inputs(), outcome.plans.back(),
-                                                           planner->first_rates(), assumption));
+    RUNNEL_ASSIGN_OR_RETURN(const Planner::LateAnswer answer,
+                            planner->WhatIf(text, outcome.plans.back()));
+    RUNNEL_ASSIGN_OR_RETURN(const std::string line, answer());
     context.print(line);
   }
   if (!settings.summary.empty())

@@ -20,6 +20,7 @@
 #include "central/run/sessions/front.h"
 #include "central/run/trained_weights.h"
 #include "partition/export/npz_file.h"
+#include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/process/atomic_stream.h"
@@ -181,7 +182,7 @@ std::string ScreenLine(int64_t index, absl::Span<const float> outputs, const Dat
   double sum = 0;
   for (const float output : outputs)
     sum += std::exp(static_cast<double>(output) - outputs[order[0]]);
-  std::string line = names.sample_name(index);
+  std::string line = Printable(names.sample_name(index));
   for (size_t i = 0; i < std::min(order.size(), kShownClasses); ++i) {
     const double share = std::exp(static_cast<double>(outputs[order[i]]) - outputs[order[0]]) / sum;
     if (i > 0 && share < kLeastShown) break;

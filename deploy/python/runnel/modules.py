@@ -60,7 +60,7 @@ def _is_of_positions(value, positions):
 
 def tokens_of(module, sample_shape):
     """Rows of the embedding that reads the samples; 0: none does, samples are numbers."""
-    if not any(isinstance(part, torch.nn.Embedding) for part in module.modules()):
+    if len(sample_shape) != 1 or not any(isinstance(part, torch.nn.Embedding) for part in module.modules()):
         return 0
     rows = []
 

@@ -262,6 +262,7 @@ struct ProcessorList {
 struct TraceReport {
   std::vector<Span> spans;  // at most kMaxSpans, as they ended
   int64_t left_out = 0;     // that ended after so many
+  int64_t id = 0;           // the request's
 };
 
 using WorkerMessage =
@@ -437,6 +438,7 @@ struct Release {};
 // The worker notes from now on, for so long, what its lanes do. Training goes on.
 struct TraceRequest {
   int64_t window_ns = 0;  // above 0, at most kMaxTraceNs
+  int64_t id = 0;         // another one for each window of a run
 };
 
 using CentralMessage =

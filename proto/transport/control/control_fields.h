@@ -197,7 +197,7 @@ void ListFields(auto& list, Span& span) {
 }
 
 void ListFields(auto& list, TraceReport& report) {
-  list("spans", report.spans)("left_out", report.left_out);
+  list("spans", report.spans)("left_out", report.left_out)("id", report.id);
 }
 
 // ---- central -> worker
@@ -275,7 +275,9 @@ void ListFields(auto& list, RelayWanted& wanted) {
   list("ticket", wanted.ticket)("from", wanted.from);
 }
 
-void ListFields(auto& list, TraceRequest& request) { list("window_ns", request.window_ns); }
+void ListFields(auto& list, TraceRequest& request) {
+  list("window_ns", request.window_ns)("id", request.id);
+}
 
 void ListFields(auto& list, ProgramRequest& request) {
   list("generation", request.generation)("model", request.model)("recipe", request.recipe);

@@ -36,15 +36,17 @@ class WhatIfTest : public ::testing::Test {
   }
 
   std::string Ask(const std::string& text) const {
-    const absl::StatusOr<Assumption> assumption = ParseAssumption(text, decided_.devices);
+    const absl::StatusOr<Assumption> assumption = ParseAssumption(text, decided_.devices, usable_);
     if (!assumption.ok()) return std::string(assumption.status().message());
-    const absl::StatusOr<std::string> answer = WhatIf(inputs_, decided_, rates_, *assumption);
+    const absl::StatusOr<std::string> answer =
+        WhatIf(inputs_, decided_, {.rates = rates_}, usable_, *assumption);
     return answer.ok() ? *answer : std::string(answer.status().message());
   }
 
   PlanningInputs inputs_;
   PlanDecided decided_;
   LinkRates rates_;
+  std::vector<bool> usable_ = std::vector<bool>(3, true);
 };
 
 TEST_F(WhatIfTest, OneMoreDeviceLikeAnother) {
@@ -54,8 +56,24 @@ TEST_F(WhatIfTest, OneMoreDeviceLikeAnother) {
   EXPECT_THAT(Ask("add:b=c"), HasSubstr("device 'b' is there already"));
   EXPECT_THAT(Ask("add:d=e"), HasSubstr("device 'e' is not there, there are a, b, c"));
   EXPECT_THAT(Ask("add:d"), HasSubstr("says nothing of how fast it is"));
-  EXPECT_THAT(Ask("add:../x=b"), HasSubstr("--what-if add"));
+  EXPECT_THAT(Ask("add:../x=b"), HasSubstr("what-if add"));
   EXPECT_THAT(Ask("add:d=/nowhere.profile"), HasSubstr("/nowhere.profile"));
+}
+
+// A device that was lost is in the plan's list, and in no plan; one of its name may be back.
+TEST_F(WhatIfTest, LostDevicesArePlannedNoMore) {
+  usable_[1] = false;
+  decided_.plan =
+      PlanMaker(inputs_).MakePlan({0, 2}, {.times = {3, decided_.devices[0].times}}).value();
+  EXPECT_THAT(Ask("mbps:20"), testing::Not(HasSubstr(": b, layers")));
+  EXPECT_THAT(Ask("leave:b"), HasSubstr("device 'b' is not there, there are a, c"));
+  decided_.devices.push_back(decided_.devices[1]);
+  usable_.push_back(true);
+  EXPECT_THAT(Ask("add:d=b"), StartsWith("what if add:d=b: 0."));
+  // Who joined since is in none of the plan's lists yet.
+  rates_.assign(5, std::vector<WayFigures>(5, {LinkRate::Mbps(20), 0.0}));
+  EXPECT_THAT(Ask("add:d=b"), StartsWith("what if add:d=b: 0."));
+  EXPECT_THAT(Ask("a\nb"), testing::Not(HasSubstr("\n")));
 }
 
 // A second one like b is behind a link of its own: at 1 Mbps it brings nothing.

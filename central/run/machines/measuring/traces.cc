@@ -28,6 +28,7 @@ absl::Status Traces::Begin(int64_t now_ns, int64_t window_ns, int64_t step,
   if (active.plan.stages.empty())
     return absl::FailedPreconditionError("no plan holds yet: there is nothing to trace");
   rows_.clear();
+  ++id_;
   trace_ = RunTrace{now_ns, window_ns, step, {}};
   for (size_t i = 0; i < roster.devices().size(); ++i) {
     if (roster.lost()[i]) continue;
@@ -41,14 +42,15 @@ absl::Status Traces::Begin(int64_t now_ns, int64_t window_ns, int64_t step,
     }
     rows_[device] = trace_->devices.size();
     trace_->devices.push_back(std::move(row));
-    effects.push_back(SendControl{roster.device(device).connection, TraceRequest{window_ns}});
+    effects.push_back(SendControl{roster.device(device).connection, TraceRequest{window_ns, id_}});
   }
   return absl::OkStatus();
 }
 
 void Traces::Add(int device, ConnectionId connection, const TraceReport& report) {
   const auto row = rows_.find(device);
-  if (!trace_.has_value() || row == rows_.end()) return;
+  // Not the answer to an earlier one, which was held up.
+  if (report.id != id_ || row == rows_.end()) return;
   DeviceTrace& trace = trace_->devices[row->second];
   const auto offset = offsets_.find(connection);
   const int64_t offset_ns = offset == offsets_.end() ? 0 : offset->second.ns().value_or(0);

@@ -55,6 +55,7 @@ class Traces {
 
   std::map<ConnectionId, ClockOffset> offsets_;
   std::optional<RunTrace> trace_;
+  int64_t id_ = 0;              // the window's
   std::map<int, size_t> rows_;  // in the trace, by device number
 };
 

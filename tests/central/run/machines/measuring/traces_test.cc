@@ -28,8 +28,8 @@ class TracesTest : public ::testing::Test {
   absl::Status Begin(int64_t now_ns) {
     return traces_.Begin(now_ns, 100 * kMs, /*step=*/7, active_, roster_, effects_);
   }
-  void Answer(int device, std::vector<Span> spans = {}) {
-    traces_.Add(device, ConnectionId(device), {std::move(spans), 0});
+  void Answer(int device, std::vector<Span> spans = {}, int64_t id = 1) {
+    traces_.Add(device, ConnectionId(device), {std::move(spans), 0, id});
   }
   bool IsThere(int64_t now_ns) const { return traces_.Take(now_ns).value().has_value(); }
 
@@ -56,7 +56,12 @@ TEST_F(TracesTest, AllAreAskedAndTheirLayersNoted) {
   EXPECT_EQ(trace.devices[0].first_layer, 3);
   EXPECT_EQ(trace.devices[1].stage, std::nullopt);
   EXPECT_EQ(trace.devices[2].last_layer, 2);
-  EXPECT_TRUE(Begin(151 * kMs).ok()) << "the next one";
+  ASSERT_TRUE(Begin(151 * kMs).ok()) << "the next one";
+  for (int device : {0, 1}) Answer(device, {}, 2);
+  Answer(2, {}, 1);
+  EXPECT_FALSE(IsThere(200 * kMs)) << "an answer to the first one that was held up";
+  Answer(2, {}, 2);
+  EXPECT_TRUE(IsThere(200 * kMs));
 }
 
 TEST_F(TracesTest, WhoDoesNotAnswerIsNotWaitedForForEver) {
