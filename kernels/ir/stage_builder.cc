@@ -302,8 +302,10 @@ class StageBuilder {
       Append(again.statistics, &inputs);
       const BufferIndex output = AddActivation(again.shape, unpack.exploration);
       Emit(Part::kForward, again.rule->forward_eval, again, std::move(inputs), {output});
-      unpack.explored = explored[node.output] = output;
+      explored[node.output] = output;
     }
+    if (const auto end = explored.find(unpack.inputs[0]); end != explored.end())
+      unpack.explored = end->second;
   }
 
   void EmitTraining(OpNode& node) {

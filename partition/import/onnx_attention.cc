@@ -84,7 +84,7 @@ bool AttentionForms::BeginsParts(const onnx::NodeProto& node, GraphFacts& facts)
   const int64_t features = (*shape)[2] / 3;
   std::vector<int64_t> sizes = Attributes(node).Ints("split", {});
   if (const Constant* given = FindConstant(facts.constants(), node, 1))
-    sizes.assign(given->values.begin(), given->values.end());
+    sizes = WholeNumbersOf(*given);
   if (sizes.empty()) sizes = {features, features, features};
   if (node.output_size() != 3 || (*shape)[2] % 3 != 0 || sizes != Order(3, features)) return false;
   for (int part = 0; part < 3; ++part) {
@@ -98,7 +98,8 @@ bool AttentionForms::BeginsParts(const onnx::NodeProto& node, GraphFacts& facts)
 // A Slice of (batch, positions, 3 features) that takes one of three.
 bool AttentionForms::BeginsPart(const onnx::NodeProto& node, GraphFacts& facts) {
   const Shape* shape = facts.ShapeOf(node.input(0));
-  if (shape == nullptr || shape->rank() != 3 || (*shape)[2] % 3 != 0 || node.input_size() < 4)
+  if (shape == nullptr || shape->rank() != 3 || (*shape)[2] % 3 != 0 || node.input_size() < 4 ||
+      node.input_size() > 5)
     return false;
   std::array<double, 4> numbers = {0, 0, 0, 1};  // begin, end, axis, step
   for (int i = 1; i < node.input_size(); ++i) {

@@ -38,7 +38,7 @@ absl::StatusOr<Constant> Reshaped(const onnx::NodeProto& node, Inputs inputs) {
   Constant result = *inputs[0];
   const bool adds = node.op_type() == "Unsqueeze";
   std::vector<int64_t> axes = Attributes(node).Ints("axes", {});
-  if (inputs.size() > 1) axes.assign(inputs[1]->values.begin(), inputs[1]->values.end());
+  if (inputs.size() > 1) axes = WholeNumbersOf(*inputs[1]);
   if (axes.empty()) axes = {0};
   const auto rank = static_cast<int64_t>(result.dims.size() + (adds ? axes.size() : 0));
   for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;

@@ -1,5 +1,7 @@
 #include "partition/import/onnx_graph.h"
 
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +36,7 @@ class Flattener final {
         Complain(absl::StrCat("tensor '", tensor.name(), "': ", constant.status().message()));
       }
     }
+    RUNNEL_RETURN_IF_ERROR(CheckNames());
     RUNNEL_RETURN_IF_ERROR(draft_.ReadInput());
     gelus_.Begin(graph_);
     for (int i = 0; i < graph_.node_size(); ++i) {
@@ -67,6 +70,24 @@ class Flattener final {
   }
 
  private:
+  // Each value is made once, and before it is read.
+  absl::Status CheckNames() const {
+    std::set<std::string> made = {""};
+    for (const auto& input : graph_.input()) made.insert(input.name());
+    for (const auto& tensor : graph_.initializer()) made.insert(tensor.name());
+    for (const onnx::NodeProto& node : graph_.node()) {
+      for (const std::string& input : node.input()) {
+        if (!made.contains(input))
+          return NotFlat(absl::StrCat("'", input, "' is read, and nothing before makes it"));
+      }
+      for (const std::string& output : node.output()) {
+        if (!output.empty() && !made.insert(output).second)
+          return NotFlat(absl::StrCat("'", output, "' is made twice"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   void Complain(std::string text) { complaints_.push_back(std::move(text)); }
   void Complain(const onnx::NodeProto& node, int index, absl::string_view what) {
     Complain(absl::StrCat("node ", node.name().empty() ? absl::StrCat(index) : node.name(), " (",

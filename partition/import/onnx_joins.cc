@@ -1,5 +1,6 @@
 #include "partition/import/onnx_joins.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,14 @@ absl::Status AddSlice(const onnx::NodeProto& node, GraphDraft& draft) {
   return absl::OkStatus();
 }
 
+// Whether nobody but the node that is being read has this value, so that its constant may go into the
+// operator that made it.
+bool IsReadOnce(const GraphDraft& draft, const std::string& value) {
+  const auto& readers = draft.Readers(value);
+  const auto counts = [](const onnx::NodeProto* reader) { return reader->op_type() != "Shape"; };
+  return std::count_if(readers.begin(), readers.end(), counts) <= 1 && !draft.IsOutput(value);
+}
+
 absl::Status AddSum(const onnx::NodeProto& node, GraphDraft& draft) {
   if (node.input_size() != 2) return NotJoined("needs two inputs");
   for (int constant = 0; constant < 2; ++constant) {
@@ -86,6 +95,8 @@ absl::Status AddSum(const onnx::NodeProto& node, GraphDraft& draft) {
         return NotJoined("a constant that is not (positions, 1, features)");
       placed.dims.erase(placed.dims.begin() + 1);
     }
+    if (!IsReadOnce(draft, node.input(1 - constant)) || !IsReadOnce(draft, input))
+      return NotJoined("a constant, of a value that others read too");
     FlatOp* const op = draft.Newest(input);
     if (op == nullptr || !AddConstantTo(*op, placed))
       return NotJoined("a constant that is no bias");
@@ -102,6 +113,8 @@ absl::Status AddProduct(const onnx::NodeProto& node, GraphDraft& draft) {
     const Constant* scale = draft.ConstantOf(node, constant);
     if (scale == nullptr) continue;
     const std::string input = draft.Resolved(node.input(1 - constant));
+    if (!IsReadOnce(draft, node.input(1 - constant)) || !IsReadOnce(draft, input))
+      return NotJoined("by a constant, of a value that others read too");
     FlatOp* const op = draft.Newest(input);
     const bool is_of_norm = op != nullptr && op->spec.kind == OpKind::kLayerNorm;
     if (!is_of_norm || !SetNormWeight(*op, TensorRole::kScale, *scale))

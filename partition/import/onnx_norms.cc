@@ -15,7 +15,7 @@ namespace {
 bool IsOverLast(const onnx::NodeProto& node, const GraphFacts& facts, int rank) {
   std::vector<int64_t> axes = Attributes(node).Ints("axes", {});
   if (const Constant* constant = FindConstant(facts.constants(), node, 1))
-    axes.assign(constant->values.begin(), constant->values.end());
+    axes = WholeNumbersOf(*constant);
   const bool is_last = axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
   return is_last && Attributes(node).Int("keepdims", 1) == 1;
 }
@@ -36,9 +36,22 @@ FlatOp NormOf(std::string value, std::string name, double epsilon, int64_t featu
 }  // namespace
 
 bool SetNormWeight(FlatOp& norm, TensorRole role, const Constant& values) {
-  Constant& ours = norm.constants[role];
-  if (values.values.size() != ours.values.size()) return false;
-  ours.values = values.values;
+  std::vector<float>& scale = norm.constants[TensorRole::kScale].values;
+  std::vector<float>& shift = norm.constants[TensorRole::kShift].values;
+  const std::vector<float>& numbers = values.values;
+  // (features, 1) is by position.
+  if (numbers.size() != scale.size() || values.dims.empty() ||
+      values.dims.back() != static_cast<int64_t>(numbers.size()))
+    return false;
+  // Behind what the norm has already.
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (role == TensorRole::kShift) {
+      shift[i] += numbers[i];
+    } else {
+      scale[i] *= numbers[i];
+      if (shift[i] != 0) shift[i] *= numbers[i];
+    }
+  }
   return true;
 }
 

@@ -51,8 +51,7 @@ absl::Status CheckHardSigmoid(const onnx::NodeProto& node) {
 
 absl::Status CheckMean(const onnx::NodeProto& node, const Constants& constants, int rank) {
   std::vector<int64_t> axes = Attributes(node).Ints("axes", {});
-  if (const Constant* constant = FindConstant(constants, node, 1))
-    axes.assign(constant->values.begin(), constant->values.end());
+  if (const Constant* constant = FindConstant(constants, node, 1)) axes = WholeNumbersOf(*constant);
   std::set<int64_t> meant, spatial;
   for (const int64_t axis : axes) meant.insert(axis < 0 ? axis + rank : axis);
   for (int64_t axis = 2; axis < rank; ++axis) spatial.insert(axis);
@@ -79,7 +78,10 @@ absl::StatusOr<FlatOp> ReadEmbedding(const onnx::NodeProto& node, const Constant
 bool AddConstantTo(FlatOp& op, const Constant& added) {
   switch (op.spec.kind) {
     case OpKind::kLinear:
-      if (op.spec.bias) return false;
+      // (positions, 1) is no bias, even of as many features.
+      if (op.spec.bias || added.dims.empty() ||
+          added.dims.back() != static_cast<int64_t>(added.values.size()))
+        return false;
       SetBias(op, added);
       return true;
     case OpKind::kEmbedding:

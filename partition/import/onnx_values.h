@@ -20,6 +20,17 @@ struct Constant {
   bool is_integral = false;  // integers, whose quotients are cut off
 };
 
+// Its numbers as whole ones, cut off; of one that is none, or far beyond any size, the smallest.
+inline std::vector<int64_t> WholeNumbersOf(const Constant& constant) {
+  constexpr float kLargest = 1e12f;
+  std::vector<int64_t> whole;
+  for (const float value : constant.values) {
+    const bool fits = value >= -kLargest && value <= kLargest;
+    whole.push_back(fits ? static_cast<int64_t>(value) : -static_cast<int64_t>(kLargest));
+  }
+  return whole;
+}
+
 // Of float, double, int32, int64 and bool. InvalidArgument: another type, another count than the shape's,
 // numbers in another file.
 absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor);

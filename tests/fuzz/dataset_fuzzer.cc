@@ -158,6 +158,8 @@ std::vector<std::string> Seeds() {
           "d" + described + next + table,
           "drunnel-data 1\nkind npy\nsample 2\nclass a\nclass b\nscale 1 1\nscale 0 1\n" + next +
               Array("<f4", "4, 2", 32),
+          "drunnel-data 1\nkind csv\nsample 1\nvocabulary x\ncolumn length\ncolumn colour\n" +
+              next + table,
           "drunnel-data 1\nkind images\nsample 1x3x3\nclass a\nscale 0.1 0.3\n" + next + Png()};
 }
 

@@ -273,6 +273,10 @@ class LayerInference {
     }
     if (options[options.size() - 2] == 0) return Error("the last option has to run");
     if (!(spec().rate >= 0 && spec().rate <= 1)) return Error("rate must be in [0, 1]");
+    bool any_skips = false;
+    for (size_t i = 0; i < options.size(); i += 2) any_skips |= options[i] == 0;
+    if (spec().held && spec().rate > 0 && !any_skips)
+      return Error("holds samples back, and no option skips");
     if (spec().held) return Shape({in[0], 2});
     const auto count = static_cast<int64_t>(options.size() / 2);
     if (in.rank() != 2 || in[1] != count)

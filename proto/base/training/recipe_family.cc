@@ -155,7 +155,12 @@ absl::Status CheckOptions(const OpSpec& gate, const RecipeFamily& family) {
     const int forward = gate.options[i], backward = gate.options[i + 1];
     const bool fits = forward >= limits.forward_least && forward <= limits.forward_most &&
                       backward >= limits.backward_least && backward <= limits.backward_most;
-    if (forward == 0 || (forward == 32 && backward == 32) || fits) continue;
+    const bool is_own = forward == 32 && backward == 32;
+    if (is_own && !gate.held) {
+      return absl::InvalidArgumentError(
+          "option 32/32 of a gate that learns has no price beside grids: write the recipe's bits");
+    }
+    if (forward == 0 || is_own || fits) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("option ", forward, "/", backward, " of a gate: ", family.name, " has FW ",
                      limits.forward_least, " to ", limits.forward_most, " and BW ",
@@ -233,6 +238,12 @@ absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family) 
     }
     for (size_t i = 0; i < layer.ops.size(); ++i) {
       const OpSpec& op = layer.ops[i];
+      if (op.kind == OpKind::kGate && layer.recompute) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("model ", model.name, ", layer ", layer.name,
+                         ": what a gate decides is not made again in the backward; leave "
+                         "--recompute or --gates out"));
+      }
       if (op.kind == OpKind::kGate && family.grids.any())
         RUNNEL_RETURN_IF_ERROR(CheckOptions(op, family));
       for (const OperatorLimit& limit : family.limits) {

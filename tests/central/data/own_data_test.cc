@@ -425,6 +425,9 @@ TEST_F(OwnData, ADescriptionReadsWhatItsDataSetDoes) {
   odd.scales[0] = {1.0 / 3, 2e-17 / 3};
   odd.columns[1].categories = {"", "x\ty"};
   EXPECT_EQ(*ParseDescription(DescriptionText(odd)), odd);
+  // Samples would be read by columns and scales that nothing has checked.
+  odd.vocabulary = "words";
+  EXPECT_FALSE(ParseDescription(DescriptionText(odd)).ok());
 }
 
 TEST_F(OwnData, UnlabelledPicturesAreFittedAsTheTrainingWas) {
