@@ -127,7 +127,8 @@ TEST(Members, AnOperatorListsPausesAndDrains) {
   EXPECT_EQ(trace.Wait(), 0) << trace.err();
   std::set<int> traced;  // devices that computed
   int arrows = 0;
-  for (const json& event : json::parse(ReadFile(file))["traceEvents"]) {
+  const json written = json::parse(ReadFile(file));
+  for (const json& event : written["traceEvents"]) {
     if (event["ph"] == "X") traced.insert(event["pid"].get<int>());
     if (event["ph"] == "f") ++arrows;
   }
