@@ -189,8 +189,6 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
   assumed.links.assumed = assumption.links;
   for (AssumedLink& link : assumed.links.assumed) link.rate = link.rate * inputs.links.frame_share;
   const size_t there = cluster.times.size();
-  // Caps that the user gave are for the devices that are there.
-  if (assumption.leaves.has_value() || assumption.added.has_value()) assumed.caps.clear();
   MeasuredCluster then = cluster;
   if (assumption.added.has_value()) RUNNEL_RETURN_IF_ERROR(Add(*assumption.added, inputs, then));
   std::vector<int> devices;
@@ -199,6 +197,8 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
     if (i != assumption.leaves && is_there && !then.times[static_cast<size_t>(i)].empty())
       devices.push_back(i);
   }
+  // Caps that the user gave are for the devices that were there.
+  if (assumed.caps.size() != devices.size()) assumed.caps.clear();
   const PlanMaker as_it_is(inputs);
   const PlanMaker as_assumed(std::move(assumed));
   RUNNEL_ASSIGN_OR_RETURN(const double now_s, as_it_is.PeriodSeconds(decided.plan, cluster));

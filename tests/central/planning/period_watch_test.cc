@@ -137,9 +137,12 @@ TEST_F(PeriodWatchTest, ASlowDeviceWouldHelp) {
   const PeriodParts& parts = watch_.comparison().parts;
   EXPECT_EQ(parts.slowest, "pi-1");
   EXPECT_GT(parts.computing_seconds, 0.8 * watch_.comparison().measured_seconds);
-  ASSERT_FALSE(parts.helps.empty());
-  EXPECT_THAT(parts.helps[0].what, HasSubstr("pi-1 twice as fast"));
-  EXPECT_NEAR(parts.helps[0].seconds, watch_.comparison().measured_seconds / 2,
+  const auto help =
+      std::find_if(parts.helps.begin(), parts.helps.end(), [](const PeriodParts::Help& one) {
+        return one.what.find("pi-1 twice as fast") != std::string::npos;
+      });
+  ASSERT_NE(help, parts.helps.end());
+  EXPECT_NEAR(help->seconds, watch_.comparison().measured_seconds / 2,
               0.1 * watch_.comparison().measured_seconds);
 }
 
@@ -171,10 +174,11 @@ TEST_F(PeriodWatchTest, ABadCutIsNamedAndTheBestOneHasNothingToName) {
   const std::vector<PeriodParts::Help>& helps = watch_.comparison().parts.helps;
   ASSERT_THAT(helps, has);
   const auto help = std::find_if(helps.begin(), helps.end(), [](const PeriodParts::Help& one) {
-    return one.what == "other layers (local 0 to 2, pi-1 3 to 5): --policy runnel";
+    return one.what.rfind("other layers (local 0 to ", 0) == 0;
   });
   ASSERT_NE(help, helps.end()) << helps.front().what;
-  EXPECT_LT(help->seconds, 0.75 * watch_.comparison().measured_seconds);
+  EXPECT_THAT(help->what, HasSubstr(": --policy runnel"));
+  EXPECT_LT(help->seconds, 0.85 * watch_.comparison().measured_seconds);
 }
 
 TEST_F(PeriodWatchTest, TooFewMicroBatchesAreNamed) {
@@ -185,13 +189,16 @@ TEST_F(PeriodWatchTest, TooFewMicroBatchesAreNamed) {
   const PlanMaker maker(inputs);
   PeriodWatch watch(&maker);
   std::swap(watch, watch_);
+  made_from_.rates[0][1] = made_from_.rates[1][0] = {LinkRate::Mbps(10'000), 0.0};
+  rates_ = made_from_.rates;
   plan_ = maker.MakePlan({0, 1}, made_from_).value();
   plan_.generation = Generation(1);
   stages_.clear();
   for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
   Report(maker.SecondsBetweenBarriers(plan_, made_from_, kMicroBatches).value(), {1, 1});
-  EXPECT_THAT(watch_.comparison().parts.helps,
-              testing::Contains(testing::Field(&PeriodParts::Help::what, "--micro-batches 4")));
+  std::vector<std::string> helps;
+  for (const PeriodParts::Help& help : watch_.comparison().parts.helps) helps.push_back(help.what);
+  EXPECT_THAT(helps, testing::Contains("--micro-batches 4"));
   EXPECT_GT(watch_.comparison().parts.schedule_seconds, 0);
 }
 

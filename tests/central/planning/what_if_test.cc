@@ -63,8 +63,11 @@ TEST_F(WhatIfTest, OneMoreDeviceLikeAnother) {
 // A device that was lost is in the plan's list, and in no plan; one of its name may be back.
 TEST_F(WhatIfTest, LostDevicesArePlannedNoMore) {
   usable_[1] = false;
+  inputs_.caps.clear();
   decided_.plan =
-      PlanMaker(inputs_).MakePlan({0, 2}, {.times = {3, decided_.devices[0].times}}).value();
+      PlanMaker(inputs_)
+          .MakePlan({0, 2}, {.times = std::vector<DeviceTimes>(3, decided_.devices[0].times)})
+          .value();
   EXPECT_THAT(Ask("mbps:20"), testing::Not(HasSubstr(": b, layers")));
   EXPECT_THAT(Ask("leave:b"), HasSubstr("device 'b' is not there, there are a, c"));
   decided_.devices.push_back(decided_.devices[1]);
@@ -82,20 +85,27 @@ TEST_F(WhatIfTest, OneMoreBehindASlowLinkBringsNothing) {
   inputs_.caps.clear();
   rates_.assign(3, std::vector<WayFigures>(3, {LinkRate::Mbps(1000), 0.0}));
   for (int i : {0, 1}) rates_[i][2] = rates_[2][i] = {LinkRate::Mbps(0.01), 0.0};
+  decided_.plan =
+      PlanMaker(inputs_)
+          .MakePlan({0, 1, 2}, {.times = std::vector<DeviceTimes>(3, decided_.devices[0].times),
+                                .rates = rates_})
+          .value();
   EXPECT_THAT(Ask("add:d=c"), HasSubstr("d would bring nothing: the plan leaves it out"));
   EXPECT_THAT(Ask("add:d=b"), testing::Not(HasSubstr("would bring nothing")));
 }
 
 TEST_F(WhatIfTest, OneMoreByAProfile) {
   DeviceProfile profile;
-  profile.name = profile.family = "board";
+  profile.name = profile.family = profile.host = profile.date = profile.numerics_class = "board";
   profile.batch = 8;
+  profile.repetitions = 1;
   for (int layer = 0; layer < 6; ++layer)
     profile.sub_models.push_back({"lenet", {layer, layer}, 8, 0.002, 0.01, 0, 0});
   const std::string path = testing::TempDir() + "/what_if_board.profile";
   std::ofstream(path) << FormatProfile(profile);
   // Twice the samples take twice the time: as fast as the others.
-  std::string answer = Ask("add:d=" + path), like = Ask("add:d=c");
+  const std::string answer = Ask("add:d=" + path), like = Ask("add:d=c");
+  ASSERT_THAT(answer, HasSubstr(": 0."));
   EXPECT_EQ(answer.substr(answer.find(": 0.")), like.substr(like.find(": 0.")));
   for (SubModelTime& time : profile.sub_models) time.model = "vgg11";
   std::ofstream(path) << FormatProfile(profile);
