@@ -99,8 +99,12 @@ TEST_F(WhatIfTest, OneMoreByAProfile) {
   profile.name = profile.family = profile.host = profile.date = profile.numerics_class = "board";
   profile.batch = 8;
   profile.repetitions = 1;
-  for (int layer = 0; layer < 6; ++layer)
-    profile.sub_models.push_back({"lenet", {layer, layer}, 8, 0.002, 0.01, 0, 0});
+  for (int first = 0; first < 6; ++first) {
+    for (int last = first; last < 6; ++last) {
+      const double seconds = 0.002 * (last - first + 1);
+      profile.sub_models.push_back({"lenet", {first, last}, 8, seconds, 0.01, 0, 0});
+    }
+  }
   const std::string path = testing::TempDir() + "/what_if_board.profile";
   std::ofstream(path) << FormatProfile(profile);
   // Twice the samples take twice the time: as fast as the others.
