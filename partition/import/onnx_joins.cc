@@ -83,24 +83,30 @@ bool IsReadOnce(const GraphDraft& draft, const std::string& value) {
   return std::count_if(readers.begin(), readers.end(), counts) <= 1 && !draft.IsOutput(value);
 }
 
+// The operator that made a value, if a constant that follows may go into it; null: it is not the newest
+// one, or others read the value as it is.
+FlatOp* OwnerOf(const std::string& value, GraphDraft& draft) {
+  const std::string made = draft.Resolved(value);
+  if (!IsReadOnce(draft, value) || !IsReadOnce(draft, made)) return nullptr;
+  return draft.Newest(made);
+}
+
 absl::Status AddSum(const onnx::NodeProto& node, GraphDraft& draft) {
   if (node.input_size() != 2) return NotJoined("needs two inputs");
   for (int constant = 0; constant < 2; ++constant) {
     const Constant* added = draft.ConstantOf(node, constant);
     if (added == nullptr) continue;
-    const std::string input = draft.Resolved(node.input(1 - constant));
+    const std::string& input = node.input(1 - constant);
     Constant placed = *added;
-    if (draft.LayoutOf(node.input(1 - constant)) != Layout::kAsHere && placed.dims.size() > 1) {
+    if (draft.LayoutOf(input) != Layout::kAsHere && placed.dims.size() > 1) {
       if (placed.dims.size() != 3 || placed.dims[1] != 1)
         return NotJoined("a constant that is not (positions, 1, features)");
       placed.dims.erase(placed.dims.begin() + 1);
     }
-    if (!IsReadOnce(draft, node.input(1 - constant)) || !IsReadOnce(draft, input))
-      return NotJoined("a constant, of a value that others read too");
-    FlatOp* const op = draft.Newest(input);
+    FlatOp* const op = OwnerOf(input, draft);
     if (op == nullptr || !AddConstantTo(*op, placed))
-      return NotJoined("a constant that is no bias");
-    draft.Alias(node.output(0), input);
+      return NotJoined("a constant that is no bias, or to a value that others read too");
+    draft.Alias(node.output(0), draft.Resolved(input));
     return absl::OkStatus();
   }
   draft.Add(node, OpKind::kAdd).inputs.push_back(draft.Resolved(node.input(1)));
@@ -112,14 +118,11 @@ absl::Status AddProduct(const onnx::NodeProto& node, GraphDraft& draft) {
   for (int constant = 0; constant < 2; ++constant) {
     const Constant* scale = draft.ConstantOf(node, constant);
     if (scale == nullptr) continue;
-    const std::string input = draft.Resolved(node.input(1 - constant));
-    if (!IsReadOnce(draft, node.input(1 - constant)) || !IsReadOnce(draft, input))
-      return NotJoined("by a constant, of a value that others read too");
-    FlatOp* const op = draft.Newest(input);
+    FlatOp* const op = OwnerOf(node.input(1 - constant), draft);
     const bool is_of_norm = op != nullptr && op->spec.kind == OpKind::kLayerNorm;
     if (!is_of_norm || !SetNormWeight(*op, TensorRole::kScale, *scale))
-      return NotJoined("by a constant");
-    draft.Alias(node.output(0), input);
+      return NotJoined("by a constant, or of a value that others read too");
+    draft.Alias(node.output(0), draft.Resolved(node.input(1 - constant)));
     return absl::OkStatus();
   }
   std::string first = draft.Resolved(node.input(0)), factor = draft.Resolved(node.input(1));

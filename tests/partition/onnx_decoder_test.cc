@@ -240,6 +240,66 @@ TEST(OnnxDecoder, WhatIsAnotherOperatorIsNamed) {
               HasSubstr("node n_ln1.plain (Div): of parts of two layer norms"));
 }
 
+// (norm * s + b + c) * m, as a network that scales its norms writes it.
+TEST(OnnxDecoder, ConstantsBehindANormAreComposed) {
+  Graph g = Tokens();
+  for (const char* name : {"s", "b", "c", "m"}) g.Weight(name, {kFeatures});
+  g.Node("LayerNormalization", {"a", "s", "b"}, "n");
+  g.Node("Add", {"n", "c"}, "shifted");
+  g.Node("Mul", {"shifted", "m"}, "scaled");
+  g.Weight("head", {kFeatures, kTokens});
+  g.Node("MatMul", {"scaled", "head"}, "y");
+  g.Output("y");
+  const absl::StatusOr<OnnxModel> read = g.Read();
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_THAT(Kinds(read->model), ElementsAre("embedding", "layer_norm", "linear"));
+  std::vector<float> scale(kFeatures), shift(kFeatures);
+  for (int64_t i = 0; i < kFeatures; ++i) {
+    const float weight = static_cast<float>(i) / 8;  // OnnxGraphWriter::Weight
+    scale[static_cast<size_t>(i)] = weight * weight;
+    shift[static_cast<size_t>(i)] = 2 * weight * weight;
+  }
+  const auto bytes = [](const std::vector<float>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+  };
+  const std::vector<std::string> tensors = Tensors(read->state);
+  EXPECT_THAT(tensors, testing::Contains(bytes(scale)));
+  EXPECT_THAT(tensors, testing::Contains(bytes(shift)));
+}
+
+TEST(OnnxDecoder, AValueThatOthersReadKeepsItsMeaning) {
+  const auto refusal = [](const char* type, bool is_norm) {
+    Graph g = Tokens();
+    for (const char* name : {"s", "c"}) g.Weight(name, {kFeatures});
+    g.Weight("w", {kFeatures, kFeatures});
+    g.Node(is_norm ? "LayerNormalization" : "MatMul", {"a", is_norm ? "s" : "w"}, "h");
+    g.Node(type, {"h", "c"}, "t");
+    g.Node("Add", {"t", "h"}, "sum");
+    g.Output("sum");
+    return g.Refusal();
+  };
+  for (const bool is_norm : {false, true})
+    EXPECT_THAT(refusal("Add", is_norm), HasSubstr("node n_t (Add)")) << is_norm;
+  EXPECT_THAT(refusal("Mul", true), HasSubstr("or of a value that others read too"));
+}
+
+TEST(OnnxDecoder, ValuesAreMadeOnceAndBeforeTheyAreRead) {
+  const auto refusal = [](const std::string& from, const std::string& to) {
+    Graph g = Tokens();
+    g.Node("Identity", {from}, to);
+    g.Node("Identity", {to}, "y");
+    g.Output("y");
+    return g.Refusal();
+  };
+  EXPECT_THAT(refusal("a", "a"), HasSubstr("'a' is made twice"));
+  EXPECT_THAT(refusal("y", "z"), HasSubstr("'y' is read, and nothing before makes it"));
+  Graph g = Tokens();
+  for (const char* name : {"i0", "i1", "i2", "i3", "i4"}) Number(g, name, 1);
+  g.Node("Slice", {"a", "i0", "i1", "i2", "i3", "i4"}, "y");
+  g.Output("y");
+  EXPECT_THAT(g.Refusal(), HasSubstr("(Slice)"));
+}
+
 // As one node (opset 20), or as x / 2 * (1 + erf(x / sqrt(2))).
 TEST(OnnxDecoder, GelusByErfAreExact) {
   const auto read = [](auto add) {

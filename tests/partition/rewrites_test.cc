@@ -7,6 +7,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/training/gate_options.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel::rewrites_test {
 namespace {
@@ -271,6 +272,30 @@ TEST(Gates, WhatMakesNoSenseIsNamed) {
     EXPECT_THAT(GatesError("resnet20", gates), HasSubstr(message)) << gates;
   EXPECT_THAT(GatesError("lenet", "ff:0,32/32,32@hold:0.5"),
               HasSubstr("model lenet has no residual blocks; take one that has"));
+}
+
+// What no command writes can stand in a message or a check-point.
+TEST(Gates, WhatWouldBeComputedWrongIsNotTrained) {
+  const auto refusal = [](const ModelSpec& model, absl::string_view name) {
+    for (const RecipeFamily& family : RecipeFamilies()) {
+      if (family.name == name) return std::string(CheckTrainable(model, family).message());
+    }
+    return std::string("no such family");
+  };
+  ModelSpec model = *AddGates(*MakeModel("resnet20"), "ff:0,32/32,32");
+  EXPECT_EQ(refusal(model, "fp32"), "");
+  for (LayerSpec& layer : model.layers) layer.recompute = true;
+  EXPECT_THAT(refusal(model, "fp32"), HasSubstr("leave --recompute or --gates out"));
+  EXPECT_EQ(refusal(*AddGates(*MakeModel("resnet20"), "ff:0,4,8/8,8,8"), "sbm"), "");
+  EXPECT_THAT(refusal(*AddGates(*MakeModel("resnet20"), "ff:0,4,32/8,8,32"), "sbm"),
+              HasSubstr("has no price beside grids"));
+  EXPECT_EQ(refusal(*AddGates(*MakeModel("resnet20"), "ff:0,4,32/8,8,32@hold:0.5"), "sbm"), "");
+  ModelSpec held = *AddGates(*MakeModel("resnet20"), "ff:0,8/8,8@hold:0.5");
+  for (LayerSpec& layer : held.layers) {
+    if (layer.ops[0].kind == OpKind::kGate) layer.ops[0].options = {8, 8};
+  }
+  EXPECT_THAT(std::string(InferShapes(held, 2).status().message()),
+              HasSubstr("holds samples back, and no option skips"));
 }
 
 }  // namespace
