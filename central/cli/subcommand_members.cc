@@ -116,6 +116,9 @@ absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& c
   return absl::OkStatus();
 }
 
+// After which a command says what it waits for.
+constexpr std::chrono::seconds kSilence(2);
+
 struct TraceFlags {
   OrderFlags order;
   double seconds = 2;
@@ -133,10 +136,16 @@ absl::Status Trace(const TraceFlags& flags, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags.order.central));
   RUNNEL_RETURN_IF_ERROR(calls.trace(static_cast<int64_t>(flags.seconds * 1e3)).status());
   context.print(absl::StrFormat("tracing for %g s", flags.seconds));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(flags.seconds);
+  bool says_why = true;
   std::string trace;
   while (trace.empty()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     RUNNEL_ASSIGN_OR_RETURN(trace, calls.trace(0));
+    if (says_why && trace.empty() && std::chrono::steady_clock::now() > end + kSilence) {
+      context.print("waiting for devices that have not answered yet, 10 s at most");
+      says_why = false;
+    }
   }
   RUNNEL_RETURN_IF_ERROR(WriteFileAtomically(flags.out, {absl::string_view(trace)}));
   context.print(absl::StrCat(flags.out, ": open it in https://ui.perfetto.dev or about:tracing"));

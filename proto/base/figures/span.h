@@ -43,8 +43,9 @@ struct Span {
   friend bool operator==(const Span&, const Span&) = default;
 };
 
-// A worker keeps as many of one trace: some seconds of the fastest stages.
-inline constexpr int64_t kMaxSpans = 8192;
+// A worker keeps as many of one trace: some seconds of fast stages, and half a second of a link of
+// 1 Mbps, which heartbeats wait for.
+inline constexpr int64_t kMaxSpans = 2048;
 inline constexpr int64_t kMaxTraceNs = 60'000'000'000;
 
 }  // namespace runnel
