@@ -124,9 +124,16 @@ class WorkerCore {
   void On(const TraceRequest& request);
   void On(const Release&);
   StageEvents Events(Generation generation);
-  // Sends what `message` makes of the stage's state. generation: that a failure is about, if it is
-  // too large for one message.
-  void SendState(Generation generation, std::function<WorkerMessage(ModelState)> message);
+  // Where a state is taken from, on the workshop's lane, and the plan that has failed if it cannot be.
+  struct StateSource {
+    std::function<absl::StatusOr<ModelState>()> take;
+    Generation generation;
+  };
+  StateSource OwnState() const;
+  // Sends what `message` makes of a state. generation: that a failure is about, if it is too large
+  // for one message.
+  void SendState(Generation generation, StateSource source,
+                 std::function<WorkerMessage(ModelState)> message);
   void Send(WorkerMessage message);
   void SendTelemetry();
   void SendHeartbeat();

@@ -65,18 +65,6 @@ void WorkerCore::On(PrepareStage stage) {
   const LinkExpectation expectation{stage.link_token, stage.upstream_peer,
                                     CentralSubject().ToString()};
   const LinkShaping shaping = stage.shaping;
-  if (stage.replica.has_value()) {
-    const StagePlan& range = stage.plan.stages[stage.stage];
-    absl::StatusOr<ModelState> state =
-        replicas_.LayersOf(*stage.replica, {range.first_layer, range.last_layer});
-    if (!state.ok()) return Failed(generation, state.status());
-    Merge(stage.state, *state);
-    stage.state = *std::move(state);
-    if (const absl::Status all =
-            CheckHasLayers(*stage.replica, {range.first_layer, range.last_layer}, stage.state);
-        !all.ok())
-      return Failed(generation, all);
-  }
   workshop_->Make(std::move(stage), stages_.current(), Events(generation),
                   [=, this](absl::StatusOr<std::unique_ptr<StageHost>> host) {
                     if (!host.ok()) {
@@ -92,14 +80,19 @@ void WorkerCore::On(PrepareStage stage) {
                   });
 }
 
-void WorkerCore::SendState(Generation generation,
+WorkerCore::StateSource WorkerCore::OwnState() const {
+  return {[host = stages_.current()] { return host->TakeSnapshot(); }, stages_.generation()};
+}
+
+void WorkerCore::SendState(Generation generation, StateSource source,
                            std::function<WorkerMessage(ModelState)> message) {
   const auto hand_over = [this, message = std::move(message)](ModelState state) {
     return control_->Send(message(std::move(state)));
   };
-  workshop_->TakeState(stages_.current(), hand_over,
-                       [this, generation](const absl::Status& taken, const absl::Status& handed) {
-                         if (!taken.ok()) Failed(stages_.generation(), taken);
+  workshop_->TakeState(std::move(source.take), hand_over,
+                       [this, generation, taken_of = source.generation](
+                           const absl::Status& taken, const absl::Status& handed) {
+                         if (!taken.ok()) Failed(taken_of, taken);
                          if (absl::IsResourceExhausted(handed)) {
                            Failed(generation, handed);
                          } else if (!handed.ok()) {
@@ -118,18 +111,16 @@ void WorkerCore::On(const Replicate& request) {
 
 void WorkerCore::On(const FetchLayers& request) {
   if (request.replica.has_value()) {
-    LayersFetched fetched{request.generation, {}};
-    for (const LayerRange& range : request.ranges) {
-      const absl::StatusOr<ModelState> part = replicas_.LayersOf(*request.replica, range);
-      if (!part.ok()) return Failed(request.generation, part.status());
-      if (const absl::Status all = CheckHasLayers(*request.replica, range, *part); !all.ok())
-        return Failed(request.generation, all);
-      Merge(*part, fetched.state);
-    }
-    return Send(std::move(fetched));
+    const auto take = [copies = replicas_.CopiesAt(*request.replica), ranges = request.ranges] {
+      return copies.AllLayersOf(ranges);
+    };
+    return SendState(request.generation, {take, request.generation},
+                     [generation = request.generation](ModelState state) {
+                       return LayersFetched{generation, std::move(state)};
+                     });
   }
   if (stage() == nullptr) return FailWithoutStage("hand over layers");
-  SendState(request.generation, [request](ModelState state) {
+  SendState(request.generation, OwnState(), [request](ModelState state) {
     std::erase_if(state.layers, [&](const LayerState& layer) {
       return std::none_of(
           request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
@@ -206,7 +197,7 @@ void WorkerCore::On(const RunUntil& grant) {
 void WorkerCore::On(const SnapshotRequest& request) {
   if (IsAboutAnother(request.generation)) return;
   if (stage() == nullptr) return FailWithoutStage("report its state");
-  SendState(request.generation, [request](ModelState state) {
+  SendState(request.generation, OwnState(), [request](ModelState state) {
     if (request.weights_only) {
       UseAverages(state);
       KeepWeightsOnly(state);

@@ -83,15 +83,20 @@ void Workshop::List(ProgramRequest request,
       std::move(done));
 }
 
-absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage, StageHost* own,
-                                                              StageEvents events) {
+absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage,
+                                                              const ReplicaCopies& copies,
+                                                              StageHost* own, StageEvents events) {
+  const StagePlan& range = stage.plan.stages[stage.stage];
+  if (stage.replica.has_value()) {
+    RUNNEL_ASSIGN_OR_RETURN(
+        stage.state, copies.AllLayersOf({{range.first_layer, range.last_layer}}, stage.state));
+  }
   // Layers that were not sent are those of the own stage.
   if (own != nullptr) {
     RUNNEL_ASSIGN_OR_RETURN(ModelState state, own->TakeSnapshot());
     state.encoders.clear();
     Merge(stage.state, state);
-    stage.state = Slice(state, stage.plan.stages[stage.stage].first_layer,
-                        stage.plan.stages[stage.stage].last_layer);
+    stage.state = Slice(state, range.first_layer, range.last_layer);
   }
   const auto make_engine = [this, &stage](const StageExecutorOptions& options) {
     return parts_.arithmetic->MakeEngine(stage.backend, options, parts_.pool);
@@ -107,17 +112,20 @@ void Workshop::Make(PrepareStage stage, StageHost* own, StageEvents events,
                     std::function<void(absl::StatusOr<std::unique_ptr<StageHost>>)> done) {
   // The state in it is large: it is not copied along with the task.
   auto given = std::make_shared<PrepareStage>(std::move(stage));
+  const ReplicaCopies copies =
+      given->replica.has_value() ? parts_.replicas->CopiesAt(*given->replica) : ReplicaCopies();
   Begin<absl::StatusOr<std::unique_ptr<StageHost>>>(
       WorkerPhase::kPreparing,
-      [this, given, own, events = std::move(events)] {
+      [this, given, copies, own, events = std::move(events)] {
         return WithinMemory("it prepared its stage",
-                            [&] { return MakeHost(std::move(*given), own, events); });
+                            [&] { return MakeHost(std::move(*given), copies, own, events); });
       },
       std::move(done));
 }
 
 void Workshop::TakeState(
-    StageHost* host, std::function<absl::Status(ModelState)> hand_over,
+    std::function<absl::StatusOr<ModelState>()> take,
+    std::function<absl::Status(ModelState)> hand_over,
     std::function<void(const absl::Status& taken, const absl::Status& handed)> done) {
   struct Results {
     absl::Status taken;
@@ -125,10 +133,9 @@ void Workshop::TakeState(
   };
   Begin<Results>(
       WorkerPhase::kHandingOver,
-      [host, hand_over = std::move(hand_over)]() -> Results {
+      [take = std::move(take), hand_over = std::move(hand_over)]() -> Results {
         constexpr char kDoing[] = "it copied its stage's state";
-        absl::StatusOr<ModelState> state =
-            WithinMemory(kDoing, [host] { return host->TakeSnapshot(); });
+        absl::StatusOr<ModelState> state = WithinMemory(kDoing, take);
         if (!state.ok()) return {state.status(), absl::OkStatus()};
         return {absl::OkStatus(),
                 WithinMemory(kDoing, [&] { return hand_over(*std::move(state)); })};

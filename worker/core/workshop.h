@@ -57,12 +57,13 @@ class Workshop {
   // Errors as DeviceArithmetic::List.
   void List(ProgramRequest request, std::function<void(absl::StatusOr<ProgramListing>)> done);
   // own: the stage that stands here, which has the layers that `stage` came without; null: `stage`
-  // has all. Errors as MakeStageHost and TakeSnapshot.
+  // has all, or asks for a copy's. Errors as MakeStageHost, TakeSnapshot and ReplicaCopies.
   void Make(PrepareStage stage, StageHost* own, StageEvents events,
             std::function<void(absl::StatusOr<std::unique_ptr<StageHost>>)> done);
-  // Gives the stage's state to `hand_over`, on the workshop's lane, and its result to `done`.
-  // taken: the stage could not give it.
-  void TakeState(StageHost* host, std::function<absl::Status(ModelState)> hand_over,
+  // Gives the state that `take` takes to `hand_over`, both on the workshop's lane, and the result to
+  // `done`. taken: it could not be taken.
+  void TakeState(std::function<absl::StatusOr<ModelState>()> take,
+                 std::function<absl::Status(ModelState)> hand_over,
                  std::function<void(const absl::Status& taken, const absl::Status& handed)> done);
   // As DeviceArithmetic::DoWithout, ahead of all later orders.
   void DoWithout(const std::string& backend);
@@ -77,7 +78,8 @@ class Workshop {
   int64_t progress() const { return progress_; }
 
  private:
-  absl::StatusOr<std::unique_ptr<StageHost>> MakeHost(PrepareStage stage, StageHost* own,
+  absl::StatusOr<std::unique_ptr<StageHost>> MakeHost(PrepareStage stage,
+                                                      const ReplicaCopies& copies, StageHost* own,
                                                       StageEvents events);
   // Runs `work` on the lane and `done` with its result on the loop.
   template <typename Result>

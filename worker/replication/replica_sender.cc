@@ -60,9 +60,9 @@ absl::StatusOr<PieceHead> ReadPieceHead(const Frame& frame) {
   return head;
 }
 
-void ReplicaSender::Begin(const PieceHead& head, std::shared_ptr<const ModelState> state) {
+void ReplicaSender::Begin(const PieceHead& head, std::shared_ptr<const SummedState> copy) {
   head_ = head;
-  writer_.emplace(std::move(state));
+  writer_.emplace(std::move(copy));
   bytes_ = writer_->left();
 }
 

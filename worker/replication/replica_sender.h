@@ -46,7 +46,7 @@ class ReplicaSender {
   ReplicaSender(Generation generation, BufferPool* pool) : generation_(generation), pool_(pool) {}
 
   // Not while busy.
-  void Begin(const PieceHead& head, std::shared_ptr<const ModelState> state);
+  void Begin(const PieceHead& head, std::shared_ptr<const SummedState> copy);
   // Something is still to be sent or acknowledged.
   bool busy() const { return writer_.has_value(); }
   // The neighbour has acknowledged all frames but the last `on_their_way`. True: that was all.

@@ -13,13 +13,37 @@
 #include "proto/base/model/model_state.h"
 #include "proto/base/plan/layer_range.h"
 #include "proto/transport/control/control.h"
+#include "worker/replication/summed_state.h"
 
 namespace runnel {
+
+// Copies of one barrier, as a worker's store had them when it was asked. They stay as they are; any
+// thread may read them, so that checking and copying large states does not hold a loop up.
+class ReplicaCopies {
+ public:
+  // Copies of layers first..last, with the encoders of their outputs. DataLoss: another stage's copy
+  // has a value that is no finite number, or bytes are not those that the stage has summed.
+  absl::StatusOr<ModelState> LayersOf(const LayerRange& layers) const;
+  // All of these ranges and of `given`, layers from elsewhere, which stand in the place of copies.
+  // Errors as LayersOf; NotFound: a layer of the ranges is neither here nor there.
+  absl::StatusOr<ModelState> AllLayersOf(const std::vector<LayerRange>& ranges,
+                                         const ModelState& given = {}) const;
+
+ private:
+  friend class ReplicaStore;
+  struct Replica {
+    std::shared_ptr<const SummedState> copy;
+    bool is_own = false;
+  };
+
+  ReplicaId id_;
+  std::vector<Replica> replicas_;  // by stage
+};
 
 class ReplicaStore {
  public:
   // The state of this stage of the id's plan; is_own: this worker's.
-  void Add(const ReplicaId& id, int stage, bool is_own, std::shared_ptr<const ModelState> state);
+  void Add(const ReplicaId& id, int stage, bool is_own, std::shared_ptr<const SummedState> copy);
   // Older ones are dropped. A commit that is older than the last one has come late and changes
   // nothing.
   void Commit(const ReplicaId& id);
@@ -28,10 +52,8 @@ class ReplicaStore {
   // Stages that were copying are no more: what was not committed never will be.
   void DropUncommitted();
 
-  // Copies of layers first..last of this barrier, with the encoders of their outputs.
-  // InvalidArgument: another stage's copy has a value that is no finite number. DataLoss: the memory
-  // has changed since the copy was made.
-  absl::StatusOr<ModelState> LayersOf(const ReplicaId& id, const LayerRange& layers) const;
+  // The copies of this barrier, which may be none.
+  ReplicaCopies CopiesAt(const ReplicaId& id) const;
 
  private:
   struct Key {
@@ -39,18 +61,8 @@ class ReplicaStore {
     int stage;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  // With checksums of what came: by layer, and of all encoders.
-  struct Replica {
-    std::shared_ptr<const ModelState> state;
-    bool is_own = false;
-    std::vector<uint32_t> layer_sums = {};
-    uint32_t encoder_sum = 0;
-  };
-  std::map<Key, Replica> replicas_;
+  std::map<Key, ReplicaCopies::Replica> replicas_;
   ReplicaId committed_;
 };
-
-// NotFound: `found`, what a worker has of this barrier, lacks one of these layers.
-absl::Status CheckHasLayers(const ReplicaId& id, const LayerRange& layers, const ModelState& found);
 
 }  // namespace runnel

@@ -10,8 +10,9 @@
 namespace runnel {
 namespace {
 
-// The encoders: how many bytes follow, then boundary, direction, codec and state of each. Numbers
-// are little-endian, of 4 bytes; a text is its length and its bytes.
+// What is behind the tensors: how many bytes follow; the checksums, one for each layer and one for
+// the encoders; then boundary, direction, codec and state of each encoder. Numbers are little-endian,
+// of 4 bytes; a text is its length and its bytes.
 constexpr size_t kNumberBytes = 4;
 
 void PutNumber(size_t number, std::string& to) {
@@ -30,9 +31,11 @@ size_t NumberAt(const char* at) {
   return number;
 }
 
-std::string EncodersToBytes(const std::vector<EncoderState>& encoders) {
+std::string EndToBytes(const SummedState& copy) {
   std::string entries;
-  for (const EncoderState& encoder : encoders) {
+  for (const uint32_t sum : copy.sums.layers) PutNumber(sum, entries);
+  PutNumber(copy.sums.encoders, entries);
+  for (const EncoderState& encoder : copy.state.encoders) {
     PutNumber(static_cast<size_t>(encoder.boundary), entries);
     PutNumber(encoder.direction == Direction::kForward ? 0 : 1, entries);
     PutText(encoder.codec, entries);
@@ -61,6 +64,18 @@ bool TakeText(absl::string_view& from, std::string& text) {
   text = std::string(from.substr(0, size));
   from.remove_prefix(size);
   return true;
+}
+
+// `sums` has as many layers as the state.
+absl::Status TakeSums(absl::string_view& from, StateSums& sums) {
+  size_t sum = 0;
+  for (uint32_t& layer : sums.layers) {
+    if (!TakeNumber(from, sum)) return BadEncoders("the bytes end within the checksums");
+    layer = static_cast<uint32_t>(sum);
+  }
+  if (!TakeNumber(from, sum)) return BadEncoders("the bytes end within the checksums");
+  sums.encoders = static_cast<uint32_t>(sum);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<EncoderState>> EncodersFromBytes(absl::string_view from) {
@@ -92,10 +107,11 @@ void ForEachTensor(State& state, Use use) {
 
 }  // namespace
 
-ReplicaWriter::ReplicaWriter(std::shared_ptr<const ModelState> state)
-    : state_(std::move(state)), encoders_(EncodersToBytes(state_->encoders)) {
-  ForEachTensor(*state_, [this](const TensorData& tensor) { pieces_.push_back(&tensor.bytes); });
-  pieces_.push_back(&encoders_);
+ReplicaWriter::ReplicaWriter(std::shared_ptr<const SummedState> copy)
+    : copy_(std::move(copy)), end_(EndToBytes(*copy_)) {
+  ForEachTensor(copy_->state,
+                [this](const TensorData& tensor) { pieces_.push_back(&tensor.bytes); });
+  pieces_.push_back(&end_);
   for (const std::string* piece : pieces_) left_ += static_cast<int64_t>(piece->size());
 }
 
@@ -122,6 +138,7 @@ absl::StatusOr<ReplicaReader> ReplicaReader::Create(const ModelSpec& model, int 
 
 ReplicaReader::ReplicaReader(ModelState zeros, int64_t max_encoder_bytes)
     : state_(std::move(zeros)), max_encoder_bytes_(max_encoder_bytes) {
+  sums_.layers.resize(state_.layers.size());
   ForEachTensor(state_, [this](const TensorData& tensor) {
     sizes_.push_back(static_cast<size_t>(tensor.shape.elements()) * SizeOf(tensor.dtype));
   });
@@ -138,22 +155,25 @@ absl::Status ReplicaReader::Add(absl::Span<const std::byte> bytes) {
     bytes.remove_prefix(taken);
     if (one.bytes.size() == size) ++tensor_;
   });
-  return bytes.empty() ? absl::OkStatus() : AddEncoders(bytes);
+  return bytes.empty() ? absl::OkStatus() : AddEnd(bytes);
 }
 
-absl::Status ReplicaReader::AddEncoders(absl::Span<const std::byte> bytes) {
+absl::Status ReplicaReader::AddEnd(absl::Span<const std::byte> bytes) {
   if (whole_) return absl::InvalidArgumentError("replica: bytes behind its end");
-  if (encoders_.size() + bytes.size() > static_cast<size_t>(max_encoder_bytes_) + kNumberBytes)
+  const size_t most_bytes = static_cast<size_t>(max_encoder_bytes_) +
+                            kNumberBytes * (sums_.layers.size() + 2);  // length, encoders' sum
+  if (end_.size() + bytes.size() > most_bytes)
     return BadEncoders(absl::StrCat("more than ", max_encoder_bytes_, " bytes"));
-  encoders_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (encoders_.size() < kNumberBytes) return absl::OkStatus();
-  const size_t size = NumberAt(encoders_.data());
-  if (encoders_.size() - kNumberBytes > size) return BadEncoders("bytes behind their end");
-  if (encoders_.size() - kNumberBytes < size) return absl::OkStatus();
+  end_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (end_.size() < kNumberBytes) return absl::OkStatus();
+  const size_t size = NumberAt(end_.data());
+  if (end_.size() - kNumberBytes > size) return BadEncoders("bytes behind their end");
+  if (end_.size() - kNumberBytes < size) return absl::OkStatus();
   whole_ = true;
-  RUNNEL_ASSIGN_OR_RETURN(state_.encoders,
-                          EncodersFromBytes(absl::string_view(encoders_).substr(kNumberBytes)));
-  encoders_ = std::string();
+  absl::string_view entries = absl::string_view(end_).substr(kNumberBytes);
+  RUNNEL_RETURN_IF_ERROR(TakeSums(entries, sums_));
+  RUNNEL_ASSIGN_OR_RETURN(state_.encoders, EncodersFromBytes(entries));
+  end_ = std::string();
   return absl::OkStatus();
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // A stage's state as the bytes that its neighbour is sent: the tensors and momenta of its layers in
-// the order of ModelState, then the states of its encoders. Names, types and shapes are not sent:
-// both ends know the model. Neither end holds more than the state itself and a piece.
+// the order of ModelState, then the checksums that its stage made, and the states of its encoders.
+// Names, types and shapes are not sent: both ends know the model. Neither end holds more than the state itself and a piece.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,22 +16,23 @@
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/model/number_format.h"
+#include "worker/replication/summed_state.h"
 
 namespace runnel {
 
 // Not thread-safe.
 class ReplicaWriter {
  public:
-  // All tensors of `state` must have their bytes.
-  explicit ReplicaWriter(std::shared_ptr<const ModelState> state);
+  // All tensors of the copy must have their bytes.
+  explicit ReplicaWriter(std::shared_ptr<const SummedState> copy);
 
   int64_t left() const { return left_; }
   // Fills `to`, at most left() bytes, with the next ones.
   void Read(absl::Span<std::byte> to);
 
  private:
-  std::shared_ptr<const ModelState> state_;
-  std::string encoders_;
+  std::shared_ptr<const SummedState> copy_;
+  std::string end_;  // sums and encoders
   std::vector<const std::string*> pieces_;
   size_t piece_ = 0;
   size_t offset_ = 0;  // within it
@@ -47,23 +48,24 @@ class ReplicaReader {
                                               int last_layer, const NumberFormat& format,
                                               int64_t max_encoder_bytes);
 
-  // InvalidArgument: more than the state has, or encoders that cannot be.
+  // InvalidArgument: more than the state has, or sums or encoders that cannot be.
   absl::Status Add(absl::Span<const std::byte> bytes);
   // Whether all of it has arrived.
   bool whole() const { return whole_; }
-  // Only when whole().
-  ModelState Take() { return std::move(state_); }
+  // Only when whole(). The sums are as they were sent: nobody has compared them.
+  SummedState Take() { return {std::move(state_), std::move(sums_)}; }
 
  private:
   explicit ReplicaReader(ModelState zeros, int64_t max_encoder_bytes);
-  absl::Status AddEncoders(absl::Span<const std::byte> bytes);
+  absl::Status AddEnd(absl::Span<const std::byte> bytes);
 
   ModelState state_;
   // Final bytes of each tensor of state_.
   std::vector<size_t> sizes_;
   size_t tensor_ = 0;
   int64_t max_encoder_bytes_;
-  std::string encoders_;
+  std::string end_;
+  StateSums sums_;
   bool whole_ = false;
 };
 

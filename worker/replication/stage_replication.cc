@@ -48,7 +48,7 @@ absl::Status StageReplication::Begin(const Replicate& request, ModelState state,
       return absl::InvalidArgumentError(absl::StrCat("replicate: stage ", stage_, " of ", stages(),
                                                      " has no copies at stage ", holder));
   }
-  auto copy = std::make_shared<const ModelState>(std::move(state));
+  auto copy = std::make_shared<const SummedState>(std::move(state));
   options_.store->Add(id, stage_, true, copy);
   under_way_ = {id, stall_ns};
   began_ns_ = options_.loop->clock().NowNanos();
@@ -141,9 +141,9 @@ absl::Status StageReplication::Arrived(Side from, const Frame& frame) {
 absl::Status StageReplication::Keep(Incoming incoming) {
   const PieceHead& head = incoming.head;
   const StagePlan& range = options_.plan.stages[static_cast<size_t>(head.source)];
-  auto state = std::make_shared<const ModelState>(incoming.reader.Take());
-  RUNNEL_RETURN_IF_ERROR(
-      CheckState(*state, options_.model, range.first_layer, range.last_layer, options_.format));
+  auto state = std::make_shared<const SummedState>(incoming.reader.Take());
+  RUNNEL_RETURN_IF_ERROR(CheckState(state->state, options_.model, range.first_layer,
+                                    range.last_layer, options_.format));
   const ReplicaId id = {options_.plan.generation, head.barrier};
   options_.store->Commit(head.committed);
   options_.store->Add(id, head.source, false, state);

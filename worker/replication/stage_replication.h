@@ -60,7 +60,7 @@ class StageReplication {
  private:
   struct Copy {
     PieceHead head;
-    std::shared_ptr<const ModelState> state;
+    std::shared_ptr<const SummedState> state;
   };
   struct Incoming {
     PieceHead head;

@@ -8,11 +8,11 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 const ReplicaId kCommitted = {Generation(2), Sequence(31)};
 
-std::shared_ptr<const ModelState> StateOf(int64_t bytes) {
+std::shared_ptr<const SummedState> StateOf(int64_t bytes) {
   ModelState state;
   state.layers.push_back(
       {0, {{"w", DType::kInt8, Shape(), std::string(static_cast<size_t>(bytes), 'x')}}, {}});
-  return std::make_shared<const ModelState>(state);
+  return std::make_shared<const SummedState>(state);
 }
 
 class ReplicaSenderTest : public ::testing::Test {

@@ -6,11 +6,11 @@ namespace runnel::replica_store_test {
 namespace {
 
 // Of a stage 1 that holds copies of stage 0.
-void AddOwn(ReplicaStore& store, const ReplicaId& id, std::shared_ptr<const ModelState> state) {
+void AddOwn(ReplicaStore& store, const ReplicaId& id, std::shared_ptr<const SummedState> state) {
   store.Add(id, 1, true, std::move(state));
 }
 void AddUpstream(ReplicaStore& store, const ReplicaId& id,
-                 std::shared_ptr<const ModelState> state) {
+                 std::shared_ptr<const SummedState> state) {
   store.Add(id, 0, false, std::move(state));
 }
 
@@ -19,13 +19,13 @@ ReplicaId At(int64_t sequence, int32_t generation = 1) {
 }
 
 // Layers first..last; `mark` tells whose and when.
-std::shared_ptr<const ModelState> State(int first, int last, const std::string& mark) {
+std::shared_ptr<const SummedState> State(int first, int last, const std::string& mark) {
   ModelState state;
   for (int layer = first; layer <= last; ++layer)
     state.layers.push_back({layer, {{"w", DType::kInt8, Shape(), mark}}, {}});
   state.encoders = {{last, Direction::kForward, "mbq:2", mark},
                     {first - 1, Direction::kBackward, "mbq:2", mark}};
-  return std::make_shared<const ModelState>(state);
+  return std::make_shared<const SummedState>(state);
 }
 
 std::string Marks(const ModelState& state) {
@@ -39,7 +39,7 @@ std::string Marks(const ModelState& state) {
 }
 
 std::string MarksOf(const ReplicaStore& store, const ReplicaId& id, int first, int last) {
-  return Marks(store.LayersOf(id, {first, last}).value());
+  return Marks(store.CopiesAt(id).LayersOf({first, last}).value());
 }
 
 TEST(ReplicaStore, GivesLayersAndTheEncodersOfWhatTheySend) {
@@ -56,29 +56,29 @@ TEST(ReplicaStore, GivesLayersAndTheEncodersOfWhatTheySend) {
 TEST(ReplicaStore, OthersValuesMustBeFinite) {
   ModelState bad;
   bad.layers = {{0, {{"w", DType::kFloat32, Shape(), std::string("\0\0\x80\x7f", 4)}}, {}}};
-  const auto infinite = std::make_shared<const ModelState>(bad);
+  const auto infinite = std::make_shared<const SummedState>(bad);
   ReplicaStore store;
   AddOwn(store, At(40), infinite);
-  EXPECT_EQ(store.LayersOf(At(40), {0, 0}).value().layers.size(), 1u);
+  EXPECT_EQ(store.CopiesAt(At(40)).LayersOf({0, 0}).value().layers.size(), 1u);
   AddUpstream(store, At(80), infinite);
-  EXPECT_EQ(store.LayersOf(At(80), {0, 0}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(store.LayersOf(At(80), {1, 1}).ok()) << "not asked for";
+  EXPECT_EQ(store.CopiesAt(At(80)).LayersOf({0, 0}).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(store.CopiesAt(At(80)).LayersOf({1, 1}).ok()) << "not asked for";
 }
 
 // A recovery that goes on from other bytes would make other weights without a word.
 TEST(ReplicaStore, ACopyThatChangedInMemoryIsNone) {
-  const auto state = std::make_shared<ModelState>(*State(0, 2, "own"));
+  const auto state = std::make_shared<SummedState>(*State(0, 2, "own"));
   ReplicaStore store;
   AddOwn(store, At(40), state);
-  state->layers[1].tensors[0].bytes[2] ^= 1;
-  const absl::Status changed = store.LayersOf(At(40), {0, 2}).status();
+  state->state.layers[1].tensors[0].bytes[2] ^= 1;
+  const absl::Status changed = store.CopiesAt(At(40)).LayersOf({0, 2}).status();
   EXPECT_EQ(changed.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(changed.message(),
-            "the copy of layer 1 at micro-batch 40 of plan 1 has changed in memory");
-  EXPECT_TRUE(store.LayersOf(At(40), {0, 0}).ok()) << "not asked for";
-  state->encoders[0].state[0] ^= 1;
-  EXPECT_EQ(store.LayersOf(At(40), {0, 0}).status().message(),
-            "the copy of encoders at micro-batch 40 of plan 1 has changed in memory");
+            "the copy of layer 1 at micro-batch 40 of plan 1 has changed since it was made");
+  EXPECT_TRUE(store.CopiesAt(At(40)).LayersOf({0, 0}).ok()) << "not asked for";
+  state->state.encoders[0].state[0] ^= 1;
+  EXPECT_EQ(store.CopiesAt(At(40)).LayersOf({0, 0}).status().message(),
+            "the copy of encoders at micro-batch 40 of plan 1 has changed since it was made");
 }
 
 // A barrier is of use only when everybody has it: until then the one before is needed.
@@ -123,11 +123,26 @@ TEST(ReplicaStore, ACommitThatComesLateChangesNothing) {
 }
 
 TEST(ReplicaStore, SaysWhichLayerIsMissing) {
-  const std::shared_ptr<const ModelState> state = State(2, 3, "o");
-  EXPECT_TRUE(CheckHasLayers(At(40), {2, 3}, *state).ok());
-  const absl::Status missing = CheckHasLayers(At(40), {1, 3}, *state);
+  ReplicaStore store;
+  AddOwn(store, At(40), State(2, 3, "o"));
+  EXPECT_EQ(Marks(store.CopiesAt(At(40)).AllLayersOf({{2, 2}, {3, 3}}).value()),
+            "2o 3o f2o b1o f3o b2o ");
+  const absl::Status missing = store.CopiesAt(At(40)).AllLayersOf({{1, 3}}).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(missing.message(), "has no copy of layer 1 at micro-batch 40 of plan 1");
+  // From elsewhere, and ahead of a copy.
+  EXPECT_EQ(Marks(store.CopiesAt(At(40)).AllLayersOf({{1, 3}}, State(1, 2, "g")->state).value()),
+            "1g 2g 3o f3o b1o f2g b0g ");
+}
+
+// What was asked for stays, whatever the store drops meanwhile.
+TEST(ReplicaStore, CopiesOutliveTheStoresOwn) {
+  ReplicaStore store;
+  AddOwn(store, At(40), State(2, 3, "o"));
+  const ReplicaCopies copies = store.CopiesAt(At(40));
+  store.Commit(At(80));
+  EXPECT_EQ(MarksOf(store, At(40), 0, 5), "");
+  EXPECT_EQ(Marks(copies.LayersOf({2, 2}).value()), "2o b1o ");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ ModelState StageState(const ModelSpec& model) {
 }
 
 std::vector<std::byte> BytesOf(const ModelState& state) {
-  ReplicaWriter writer(std::make_shared<const ModelState>(state));
+  ReplicaWriter writer(std::make_shared<const SummedState>(state));
   std::vector<std::byte> bytes(static_cast<size_t>(writer.left()));
   writer.Read(absl::MakeSpan(bytes));
   EXPECT_EQ(writer.left(), 0);
@@ -42,7 +42,7 @@ TEST(ReplicaStream, ComesOutAsItWentInWhateverThePieces) {
   const ModelState state = StageState(model);
   const std::vector<std::byte> whole = BytesOf(state);
   for (const size_t piece : {size_t{1000}, size_t{7}, whole.size()}) {
-    ReplicaWriter writer(std::make_shared<const ModelState>(state));
+    ReplicaWriter writer(std::make_shared<const SummedState>(state));
     ReplicaReader reader = ReaderOf(model);
     while (writer.left() > 0) {
       EXPECT_FALSE(reader.whole());
@@ -51,7 +51,9 @@ TEST(ReplicaStream, ComesOutAsItWentInWhateverThePieces) {
       ASSERT_TRUE(reader.Add(bytes).ok());
     }
     ASSERT_TRUE(reader.whole()) << piece;
-    EXPECT_TRUE(reader.Take() == state) << piece;
+    const SummedState taken = reader.Take();
+    EXPECT_TRUE(taken.state == state) << piece;
+    EXPECT_TRUE(taken.sums == SummedState(state).sums) << piece;
   }
 }
 
@@ -74,12 +76,12 @@ TEST(ReplicaStream, BrokenEncodersAreRefused) {
   const ModelSpec model = MakeModel("lenet").value();
   ModelState state = StageState(model);
   state.encoders.clear();
-  const size_t layers = BytesOf(state).size() - 4;
+  const size_t ahead = BytesOf(state).size();
   const std::vector<std::byte> whole = BytesOf(StageState(model));
   // Of the first one: boundary, direction, length of the codec's name.
-  for (const size_t at : {size_t{4 + 2}, size_t{4 + 4}, size_t{4 + 8 + 1}}) {
+  for (const size_t at : {size_t{2}, size_t{4}, size_t{8 + 1}}) {
     std::vector<std::byte> bytes = whole;
-    bytes[layers + at] = std::byte{0x7f};
+    bytes[ahead + at] = std::byte{0x7f};
     EXPECT_THAT(ReaderOf(model).Add(bytes).message(), HasSubstr("replica: encoders")) << at;
   }
 }

@@ -57,7 +57,10 @@ class StageReplicationTest : public ::testing::Test {
 
   // One piece that has all of the state.
   Frame Piece(const PieceHead& head, const ModelState& state, size_t left_out = 0) const {
-    ReplicaWriter writer(std::make_shared<const ModelState>(state));
+    return Piece(head, SummedState(state), left_out);
+  }
+  Frame Piece(const PieceHead& head, const SummedState& copy, size_t left_out = 0) const {
+    ReplicaWriter writer(std::make_shared<const SummedState>(copy));
     std::vector<std::byte> bytes(static_cast<size_t>(writer.left()) - left_out + kReplicaHeadBytes);
     WritePieceHead(head, absl::MakeSpan(bytes));
     writer.Read(absl::MakeSpan(bytes).subspan(kReplicaHeadBytes));
@@ -130,8 +133,8 @@ TEST_F(StageReplicationTest, ACopyCrossesTheLink) {
   EXPECT_EQ(replicated_[0].stall_ns, 17);
   EXPECT_GT(replicated_[0].bytes, 0);
   EXPECT_FALSE(replicated_[0].kept_of.has_value());
-  EXPECT_TRUE(stores_[1].LayersOf(id, {0, 5}).value() == StateOf(1));
-  EXPECT_TRUE(stores_[2].LayersOf(id, {0, 5}).value() == StateOf(1));
+  EXPECT_TRUE(stores_[1].CopiesAt(id).LayersOf({0, 5}).value() == StateOf(1));
+  EXPECT_TRUE(stores_[2].CopiesAt(id).LayersOf({0, 5}).value() == StateOf(1));
 }
 
 // The stage between passes it on, beside its own copy, and keeps it too.
@@ -150,7 +153,7 @@ TEST_F(StageReplicationTest, ACopyPassesAStageToItsHolder) {
   ModelState both = StateOf(0);
   Merge(StateOf(1), both);
   for (const int stage : {1, 2})
-    EXPECT_TRUE(stores_[stage].LayersOf(id, {0, 5}).value() == both) << stage;
+    EXPECT_TRUE(stores_[stage].CopiesAt(id).LayersOf({0, 5}).value() == both) << stage;
 }
 
 TEST_F(StageReplicationTest, AStageThatIsAloneHasNoHolder) {
@@ -182,8 +185,22 @@ TEST_F(StageReplicationTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(other->Arrived(kUpstream, Piece({Sequence(8), {}, 0, 1}, StateOf(0))).message(),
               HasSubstr("of barrier 8 of stage 0 within one of 4"));
   for (const int64_t barrier : {4, 8})
-    EXPECT_TRUE(
-        stores_[1].LayersOf({kGeneration, Sequence(barrier)}, {0, 5}).value().layers.empty());
+    EXPECT_TRUE(stores_[1]
+                    .CopiesAt({kGeneration, Sequence(barrier)})
+                    .LayersOf({0, 5})
+                    .value()
+                    .layers.empty());
+}
+
+// A copy whose bytes are not those that its stage has summed is no copy, wherever they changed.
+TEST_F(StageReplicationTest, SumsOfTheSourceComeWithTheCopy) {
+  const auto middle = Stage(1);
+  SummedState damaged(StateOf(0));
+  damaged.state.layers[1].tensors[0].bytes[2] ^= 1;
+  ASSERT_TRUE(middle->Arrived(kUpstream, Piece({Sequence(4), {}, 0, 1}, damaged)).ok());
+  const ReplicaCopies copies = stores_[1].CopiesAt({kGeneration, Sequence(4)});
+  EXPECT_TRUE(copies.LayersOf({0, 0}).ok());
+  EXPECT_EQ(copies.LayersOf({0, 1}).status().code(), absl::StatusCode::kDataLoss);
 }
 
 // The stage before and the one behind it, each at its own pace.
@@ -192,7 +209,7 @@ TEST_F(StageReplicationTest, KeepsCopiesFromBothSides) {
   const ReplicaId id = {kGeneration, Sequence(4)};
   ASSERT_TRUE(middle->Arrived(kUpstream, Piece({id.sequence, {}, 0, 1}, StateOf(0))).ok());
   ASSERT_TRUE(middle->Arrived(kDownstream, Piece({id.sequence, {}, 2, 1}, StateOf(2))).ok());
-  const ModelState kept = stores_[1].LayersOf(id, {0, 5}).value();
+  const ModelState kept = stores_[1].CopiesAt(id).LayersOf({0, 5}).value();
   ASSERT_EQ(kept.layers.size(), 4u);
   EXPECT_EQ(kept.layers[2].layer, 4);
 }
@@ -205,7 +222,7 @@ TEST_F(StageReplicationTest, ACopyThatOvertakesACommitDropsNothing) {
   ASSERT_TRUE(middle->Arrived(kUpstream, Piece({Sequence(4), {}, 0, 1}, StateOf(0))).ok());
   ASSERT_TRUE(middle->Arrived(kUpstream, Piece({Sequence(8), committed, 0, 1}, StateOf(0))).ok());
   EXPECT_EQ(stores_[1].committed(), committed);
-  EXPECT_TRUE(stores_[1].LayersOf(committed, {0, 1}).value() == StateOf(0));
+  EXPECT_TRUE(stores_[1].CopiesAt(committed).LayersOf({0, 1}).value() == StateOf(0));
 }
 
 }  // namespace
