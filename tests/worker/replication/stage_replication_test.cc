@@ -196,10 +196,10 @@ TEST_F(StageReplicationTest, WhatCannotBeIsRefused) {
 TEST_F(StageReplicationTest, SumsOfTheSourceComeWithTheCopy) {
   const auto middle = Stage(1);
   SummedState damaged(StateOf(0));
-  damaged.state.layers[1].tensors[0].bytes[2] ^= 1;
+  damaged.state.layers[0].tensors[0].bytes[2] ^= 1;
   ASSERT_TRUE(middle->Arrived(kUpstream, Piece({Sequence(4), {}, 0, 1}, damaged)).ok());
   const ReplicaCopies copies = stores_[1].CopiesAt({kGeneration, Sequence(4)});
-  EXPECT_TRUE(copies.LayersOf({0, 0}).ok());
+  EXPECT_TRUE(copies.LayersOf({1, 1}).ok());
   EXPECT_EQ(copies.LayersOf({0, 1}).status().code(), absl::StatusCode::kDataLoss);
 }
 
