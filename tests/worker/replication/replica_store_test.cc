@@ -125,8 +125,7 @@ TEST(ReplicaStore, ACommitThatComesLateChangesNothing) {
 TEST(ReplicaStore, SaysWhichLayerIsMissing) {
   ReplicaStore store;
   AddOwn(store, At(40), State(2, 3, "o"));
-  EXPECT_EQ(Marks(store.CopiesAt(At(40)).AllLayersOf({{2, 2}, {3, 3}}).value()),
-            "2o 3o f2o b1o f3o b2o ");
+  EXPECT_EQ(Marks(store.CopiesAt(At(40)).AllLayersOf({{2, 2}, {3, 3}}).value()), "2o 3o b1o f3o ");
   const absl::Status missing = store.CopiesAt(At(40)).AllLayersOf({{1, 3}}).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(missing.message(), "has no copy of layer 1 at micro-batch 40 of plan 1");
