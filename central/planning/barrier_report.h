@@ -54,6 +54,14 @@ struct DeviceFacts {
   bool is_dialable = true;
 };
 
+// How a run gets on, by central's clock. 0: not known yet.
+struct RunPace {
+  double trained_seconds = 0;  // since this process began to train, between barriers
+  double step_seconds = 0;     // an optimizer step's, in the stretch before the barrier
+  double barrier_seconds = 0;  // in which stages wait, as the pipeline drains and fills again
+  int64_t losses = 0;          // of workers, of which the run has gone back
+};
+
 // The pipeline at a barrier. Borrowed members live as long as the report.
 struct BarrierReport {
   int64_t step = 0;
@@ -64,7 +72,8 @@ struct BarrierReport {
   // Times by device number, as last measured or predicted; empty: no device was measured. Devices
   // that joined since may have none.
   const std::vector<DeviceTimes>& times;
-  bool is_regular = true;  // the step is a multiple of --barrier-every
+  bool is_regular = true;  // the step is a multiple of the interval of barriers
+  RunPace pace = {};
 };
 
 }  // namespace runnel

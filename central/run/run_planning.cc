@@ -12,6 +12,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -82,7 +83,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.batch_size = setup.training.batch_size;
   inputs.micro_batches = setup.training.micro_batches;
   inputs.micro_batch_size = batching.MicroBatchSizes().front();
-  inputs.barrier_every = setup.settings.barrier_every;
+  inputs.barrier_every = setup.barriers.every;
   inputs.replicates = setup.settings.replicate_every >= 0 && !setup.plain_loop;
   inputs.looks_ahead = setup.training.look_ahead > 0;
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;
@@ -127,6 +128,10 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
     const int64_t level = PrecisionLevelAt(precision, changes, 0, first_step);
     RUNNEL_RETURN_IF_ERROR(add(precision.rule, kPrecisionDial, absl::StrCat(level),
                                setup.training.precision.substr(precision.rule.size() + 1)));
+  }
+  if (setup.settings.barrier_every == kDecidedBarrierEvery) {
+    const int64_t every = BarrierRuleBehind(setup.barriers, changes, first_step).every;
+    RUNNEL_RETURN_IF_ERROR(add(kLossesRule, kBarrierEveryDial, absl::StrCat(every), ""));
   }
   RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
   return rules;

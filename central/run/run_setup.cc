@@ -249,6 +249,11 @@ absl::Status CheckPrecision(const RunSettings& settings) {
   const auto rule = (*row)->make("0", text.substr(setting.rule.size() + 1));
   if (!rule.ok()) return wrong(rule.status().message());
   const int64_t every = (*rule)->every_steps(), barriers = settings.barrier_every;
+  if (barriers == kDecidedBarrierEvery) {
+    return wrong(absl::StrCat("it looks every ", every,
+                              " steps, and --barrier-every auto has barriers elsewhere; give it a "
+                              "number"));
+  }
   if (every % barriers == 0) return absl::OkStatus();
   return wrong(absl::StrCat("EVERY ", every, " is no multiple of --barrier-every ", barriers,
                             "; take ", (every / barriers + 1) * barriers));
@@ -310,7 +315,8 @@ absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup) {
   RunSettings& settings = setup.settings;
   RUNNEL_ASSIGN_OR_RETURN(setup.training, TrainingOf(settings, setup.model, samples));
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
-  setup.barriers = {.every = settings.barrier_every,
+  const bool decides = settings.barrier_every == kDecidedBarrierEvery;
+  setup.barriers = {.every = decides ? kFirstBarrierEvery : settings.barrier_every,
                     .eval_every_epochs = settings.eval_every,
                     .steps_per_epoch = batching.steps_per_epoch(),
                     .epochs = settings.epochs};

@@ -252,9 +252,12 @@ constexpr RunField kFields[] = {
      &S::worker_threads,
      {1, kMaxWorkers}},
     {{"barrier-every", SettingGroup::kAdvanced,
-      "optimizer steps between barriers, where check-points are made and plans change", "50"},
+      "optimizer steps between barriers, where check-points are made and plans change; auto: by "
+      "what "
+      "a barrier takes and how often workers are lost",
+      "50", "", "auto"},
      &S::barrier_every,
-     kCount},
+     {0, kMaxSettingCount}},
     {{"replicate-every", SettingGroup::kAdvanced,
       "barriers between copies of each stage's state to a neighbour; a lost worker costs the steps "
       "since the last copy. 0: as often as at most 1.6 % of the time allows, -1: never",
@@ -405,12 +408,17 @@ bool IsGiven(const RunField& field, const RunSettings& settings) {
 }
 
 std::string SettingText(const RunField& field, const RunSettings& settings) {
-  return VisitSetting(field, settings, [](const auto& value) { return Text(value); });
+  std::string text = VisitSetting(field, settings, [](const auto& value) { return Text(value); });
+  return text == "0" && !field.flag.zero.empty() ? std::string(field.flag.zero) : text;
 }
 
 absl::Status SetFromText(const RunField& field, absl::string_view text, RunSettings& settings) {
   const absl::Status status = VisitSetting(field, settings, [&](auto& value) {
-    const absl::Status parsed = Parse(text, value);
+    if (text == "0" && !field.flag.zero.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("must be at least 1, or ", field.flag.zero));
+    }
+    const bool is_zero = !text.empty() && text == field.flag.zero;
+    const absl::Status parsed = Parse(is_zero ? "0" : text, value);
     return parsed.ok() ? CheckValue(field.range, value) : parsed;
   });
   return Wrong(field, text, status);

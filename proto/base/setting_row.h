@@ -49,6 +49,8 @@ struct SettingFlag {
   // "the model's": where the value comes from if the user does not give it. A number or a list is
   // then -1 as long as nobody has looked there. Empty: the member's initial value is the default.
   absl::string_view fallback;
+  // "auto": the word that a user writes for the number 0. Empty: 0 is 0.
+  absl::string_view zero = {};
 };
 
 // OK, or InvalidArgument with the allowed values: "must be at least 1".

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "central/planning/rules/loss_interval.h"
 #include "central/planning/rules/plateau_bits.h"
 #include "central/planning/rules/progressive_precision.h"
 #include "central/planning/rules/saturation_scale.h"
+#include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -27,6 +29,7 @@ absl::Span<const TrainingRuleRow> TrainingRuleTable() {
   static constexpr TrainingRuleRow kRows[] = {
       {"plateau", kGradientBitsDial, "[:BARRIERS]", MakePlateauBits},
       {kDecidedLossScale, kLossScaleDial, "", MakeSaturationScale},
+      {kLossesRule, kBarrierEveryDial, "", MakeLossInterval},
       {"pfq", kPrecisionDial, "[@EPS,ALPHA,EVERY]", MakeProgressivePrecision},
   };
   return kRows;

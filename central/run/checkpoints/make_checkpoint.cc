@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "proto/base/training/dials/barrier_every.h"
+
 namespace runnel {
 namespace {
 
@@ -26,7 +28,6 @@ Checkpoint MakeCheckpoint(const RunSetup& setup, const std::string& control_addr
                           const Coordinator& run, StateCollected collected) {
   Checkpoint checkpoint;
   checkpoint.step = collected.step;
-  checkpoint.resumable = setup.barriers.IsBarrier(collected.step);
   checkpoint.settings = setup.settings;
   const int64_t dialling = DiallingWorkers(setup, run);
   if (setup.settings.workers > 0 || dialling > 0) checkpoint.settings.listen = control_address;
@@ -40,6 +41,8 @@ Checkpoint MakeCheckpoint(const RunSetup& setup, const std::string& control_addr
   checkpoint.plan = run.plan();
   checkpoint.training = setup.training;
   checkpoint.changes = run.ChangesAt(collected.step);
+  checkpoint.resumable =
+      BarrierRuleUpTo(setup.barriers, checkpoint.changes, collected.step).IsBarrier(collected.step);
   checkpoint.rules = run.RuleStatesAt(collected.step);
   for (const Device& device : run.devices()) checkpoint.device_names.push_back(device.hello.name);
   checkpoint.state = std::move(collected.state);

@@ -7,9 +7,11 @@
 
 namespace runnel {
 
-void Barrier::Grant(const ActivePlan& active, RunEffects& effects) {
+void Barrier::Grant(const ActivePlan& active, const std::vector<TrainingChange>& changes,
+                    RunEffects& effects) {
   state_ = State::kTraining;
-  step_ = std::min(options_.rule.Next(reached_), options_.stop_step);
+  const BarrierRule rule = BarrierRuleBehind(options_.rule, changes, reached_);
+  step_ = std::min(rule.Next(reached_), options_.stop_step);
   under_way_.clear();
   for (size_t i = 0; i < active.stages.size(); ++i) under_way_.insert(i);
   const Sequence limit = batching_.FirstSequence(step_);
@@ -21,9 +23,24 @@ void Barrier::Grant(const ActivePlan& active, RunEffects& effects) {
 bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active) {
   if (state_ != State::kTraining || reached.generation != active.plan.generation) return false;
   if (reached.sequence != batching_.FirstSequence(step_)) return false;
-  if (under_way_.erase(stage) == 0 || !under_way_.empty()) return false;
+  const size_t missing = under_way_.size();
+  if (under_way_.erase(stage) == 0) return false;
+  if (missing == active.stages.size()) first_reached_ns_ = reached.arrived_ns;
+  if (!under_way_.empty()) return false;
+  Measure(reached.arrived_ns);
   reached_ns_ = reached.arrived_ns;
   return true;
+}
+
+// The last stage drains first. Until the first one has too, and again until the last one has
+// something to do, stages stand.
+void Barrier::Measure(int64_t now_ns) {
+  constexpr double kNs = 1e-9;
+  pace_.barrier_seconds = 2 * static_cast<double>(now_ns - first_reached_ns_) * kNs;
+  if (std::exchange(has_stood_, false) || step_ <= reached_) return;
+  const double seconds = static_cast<double>(now_ns - reached_ns_) * kNs;
+  pace_.trained_seconds += seconds;
+  pace_.step_seconds = seconds / static_cast<double>(step_ - reached_);
 }
 
 void Barrier::GoBackTo(int64_t step) {
@@ -31,6 +48,8 @@ void Barrier::GoBackTo(int64_t step) {
   step_ = reached_ = step;
   changes_.clear();
   under_way_.clear();
+  has_stood_ = true;
+  ++pace_.losses;
 }
 
 void Barrier::Arrive(int64_t at, RunEffects& effects) {
@@ -45,6 +64,7 @@ bool Barrier::EvaluatesAt(int64_t step) const {
 
 void Barrier::BeginEvaluation(const ActivePlan& active, RunEffects& effects) {
   state_ = State::kEvaluating;
+  has_stood_ = true;
   const int64_t batch = options_.eval_batch_size;
   const int64_t micro_batches = (options_.eval_samples + batch - 1) / batch;
   evaluation_first_ = next_evaluation_;

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "central/planning/barrier_report.h"
 #include "central/run/machines/active_plan.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 
@@ -32,8 +34,10 @@ class Barrier {
 
   // Decided at reached(), for the stages that stand there: goes out with the next grant.
   void Propose(const TrainingChange& change) { changes_.push_back(change); }
-  // All stages stand at reached(): lets them train up to the barrier after it.
-  void Grant(const ActivePlan& active, RunEffects& effects);
+  // All stages stand at reached(): lets them train up to the barrier after it. changes: of the
+  // training, in force there.
+  void Grant(const ActivePlan& active, const std::vector<TrainingChange>& changes,
+             RunEffects& effects);
   // True: `stage` was the last to reach step(); Arrive is due. Reports of other barriers or plans,
   // and those that come twice, count for nothing.
   bool AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active);
@@ -50,7 +54,9 @@ class Barrier {
   absl::StatusOr<bool> AddEvaluation(const EvaluationDone& done, const ActivePlan& active,
                                      RunEffects& effects);
 
-  bool IsBarrier(int64_t step) const { return options_.rule.IsBarrier(step); }
+  bool IsBarrier(int64_t step, const std::vector<TrainingChange>& changes) const {
+    return BarrierRuleUpTo(options_.rule, changes, step).IsBarrier(step);
+  }
   bool IsLast(int64_t step) const { return step >= options_.stop_step; }
   bool training() const { return state_ == State::kTraining; }
   bool evaluating() const { return state_ == State::kEvaluating; }
@@ -61,11 +67,16 @@ class Barrier {
   // The last barrier that all stages have reached; when its last report came, by central's clock.
   int64_t reached() const { return reached_; }
   int64_t reached_ns() const { return reached_ns_; }
+  // As the stages' reports of barriers tell it.
+  const RunPace& pace() const { return pace_; }
   Sequence reached_sequence() const { return batching_.FirstSequence(reached_); }
   const Batching& batching() const { return batching_; }
 
  private:
   enum class State : uint8_t { kNotBegun, kTraining, kReached, kEvaluating };
+
+  // All stages stand at step_ now.
+  void Measure(int64_t now_ns);
 
   BarrierOptions options_;
   Batching batching_;
@@ -73,6 +84,9 @@ class Barrier {
   int64_t step_;
   int64_t reached_;
   int64_t reached_ns_ = 0;
+  int64_t first_reached_ns_ = 0;  // the first stage's report of the barrier under way
+  bool has_stood_ = true;  // the stages have done something else since they stood at reached_
+  RunPace pace_;
   std::vector<TrainingChange> changes_;
   std::set<size_t> under_way_;  // stages that have not reached it
   // Evaluation micro-batches have sequences of their own, counted over the run.

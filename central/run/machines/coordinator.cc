@@ -98,13 +98,14 @@ void Coordinator::Train() {
     return;
   }
   const int64_t now_ns = barrier_.reached_ns();
-  if (barrier_.IsBarrier(step()) &&
-      replication_.Wants(step(), recovery_.central_step(), active_, now_ns)) {
+  replication_.SetBarrierSteps(
+      BarrierRuleUpTo(options_.barriers.rule, options_.changes, step()).every);
+  if (IsRegularBarrier() && replication_.Wants(step(), recovery_.central_step(), active_, now_ns)) {
     if (const auto holders = replication_.HoldersIn(active_, Facts(), roster_, effects_)) {
       replication_.Begin(step(), barrier_.reached_sequence(), active_, *holders, now_ns, effects_);
     }
   }
-  barrier_.Grant(active_, effects_);
+  barrier_.Grant(active_, options_.changes, effects_);
 }
 
 void Coordinator::Handle(int device, const BarrierReached& reached) {
@@ -150,7 +151,7 @@ void Coordinator::Evaluated(int64_t at, Generation generation,
 // Work at a barrier after the evaluation, in order.
 void Coordinator::GoOnAtBarrier() {
   const bool is_last = barrier_.IsLast(step()) || is_to_end();
-  if (!is_last && barrier_.IsBarrier(step()) &&
+  if (!is_last && IsRegularBarrier() &&
       dry_runs_.Begin(Report(), barrier_.reached_ns(), active_, effects_))
     return;
   // First, so that a check-point of this barrier has it: the run that goes on from there trains as
@@ -182,7 +183,7 @@ bool Coordinator::EvaluatesBesideHere() {
 
 void Coordinator::CollectAtBarrier() {
   if (is_to_end()) return CollectFinal();  // while the state of the barrier before was awaited
-  const bool is_barrier = barrier_.IsBarrier(step());
+  const bool is_barrier = IsRegularBarrier();
   StateUse use = {.checkpoint = options_.collect_at_barriers && is_barrier,
                   .evaluation = EvaluatesBesideHere()};
   // Beside the training, if nothing else is on its way: nobody waits for it.
@@ -207,7 +208,8 @@ BarrierReport Coordinator::Report() const {
           active_.stages,
           Facts(),
           Times(),
-          step() % options_.barriers.rule.every == 0};
+          step() % BarrierRuleUpTo(options_.barriers.rule, options_.changes, step()).every == 0,
+          barrier_.pace()};
 }
 
 std::vector<TrainingChange> Coordinator::ChangesAt(int64_t step) const {
@@ -226,7 +228,7 @@ RuleStates Coordinator::RuleStatesAt(int64_t step) const {
 }
 
 void Coordinator::AskTrainingRules() {
-  if (options_.rules == nullptr || !barrier_.IsBarrier(step())) return;
+  if (options_.rules == nullptr || !IsRegularBarrier()) return;
   // A run that is resumed at its end, or that stopped here before, has asked already.
   if (step() == options_.first_step) return;
   for (const ChangeTraining& proposed : options_.rules->AtBarrier(Report())) {

@@ -241,6 +241,8 @@ class Coordinator {
   PrepareStage StageMessage() const;
   bool has_plan() const { return !active_.plan.stages.empty(); }
   bool ended() const { return course_.ended(); }
+  // Not only where an order or the end has stopped training.
+  bool IsRegularBarrier() const { return barrier_.IsBarrier(step(), options_.changes); }
   // At this barrier, although it is not the last one.
   bool is_to_end() const { return course_.is_to_stop() || options_.early_stop.is_due(); }
   bool states_under_way() const {

@@ -279,7 +279,7 @@ TEST(RunSettings, CheckNamesFlagValueAndRule) {
       {[](auto& s) { s.max_batches = -1; }, "--max-batches -1: must be at least 0"},
       {[](auto& s) { s.eval_every = -2; }, "--eval-every -2: must be at least -1"},
       {[](auto& s) { s.training.eval_batch_size = 0; }, "--eval-batch-size 0: must be at least 1"},
-      {[](auto& s) { s.barrier_every = 0; }, "--barrier-every 0: must be at least 1"},
+      {[](auto& s) { s.barrier_every = -1; }, "--barrier-every -1: must be at least 0"},
       {[](auto& s) { s.replicate_every = -2; }, "--replicate-every -2: must be at least -1"},
       {[](auto& s) { s.training.learning_rate = kNan; }, "--lr nan: must be a finite number"},
       {[](auto& s) { s.training.learning_rate = kInf; }, "--lr inf: must be a finite number"},

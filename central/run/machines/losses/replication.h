@@ -50,6 +50,8 @@ class Replication {
   // Whether the stages, which stand at the barrier at `step`, should replicate it. central_step:
   // of the state that central has.
   bool Wants(int64_t step, int64_t central_step, const ActivePlan& active, int64_t now_ns);
+  // Barriers lie so far apart from now on.
+  void SetBarrierSteps(int64_t steps) { options_.barrier_steps = steps; }
   // Who holds copies in a plan: apart from each other where the stages have the memory for it, else
   // neighbours. Where one has not even that, the plan trains without, and a line says so once.
   std::optional<CopyHolders> HoldersIn(const ActivePlan& active,

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "tests/central/run/machines/machine_effects.h"
 
@@ -28,13 +29,14 @@ class BarrierTest : public ::testing::Test {
   }
 
   Barrier barrier_;
+  std::vector<TrainingChange> changes_;
   ActivePlan active_;
   RunEffects effects_;
 };
 
 TEST_F(BarrierTest, GrantsUpToTheNextBarrierTheEndIncluded) {
   EXPECT_FALSE(barrier_.begun());
-  barrier_.Grant(active_, effects_);
+  barrier_.Grant(active_, changes_, effects_);
   EXPECT_TRUE(barrier_.training());
   EXPECT_EQ(barrier_.step(), 40);
   EXPECT_THAT(ReceiversOf<RunUntil>(effects_), ElementsAre(0, 1));
@@ -42,18 +44,18 @@ TEST_F(BarrierTest, GrantsUpToTheNextBarrierTheEndIncluded) {
   EXPECT_EQ(EffectsOf<FeedUntil>(effects_)[0].limit, Sequence(40));
   barrier_.Arrive(80, effects_);
   barrier_.Propose(ChangeOfGradientBits(80, {1, 0}));
-  barrier_.Grant(active_, effects_);
+  barrier_.Grant(active_, changes_, effects_);
   EXPECT_THAT(MessagesOf<RunUntil>(effects_)[2].second.changes,
               ElementsAre(ChangeOfGradientBits(80, {1, 0})));
   EXPECT_EQ(barrier_.step(), 100) << "an evaluation is a barrier";
   barrier_.Arrive(240, effects_);
-  barrier_.Grant(active_, effects_);
+  barrier_.Grant(active_, changes_, effects_);
   EXPECT_EQ(barrier_.step(), 250);
   EXPECT_TRUE(barrier_.IsLast(250));
 }
 
 TEST_F(BarrierTest, IsReachedWhenEveryStageHasSaidSoOnce) {
-  barrier_.Grant(active_, effects_);
+  barrier_.Grant(active_, changes_, effects_);
   EXPECT_FALSE(Reaches(1, 40));
   EXPECT_FALSE(Reaches(1, 40)) << "said twice";
   EXPECT_FALSE(Reaches(0, 80)) << "another barrier";
@@ -68,14 +70,14 @@ TEST_F(BarrierTest, IsReachedWhenEveryStageHasSaidSoOnce) {
 
 // A stage of the plan that was given up may still report the barrier.
 TEST_F(BarrierTest, GoesBackToAnEarlierBarrier) {
-  barrier_.Grant(active_, effects_);
+  barrier_.Grant(active_, changes_, effects_);
   EXPECT_FALSE(Reaches(0, 40));
   barrier_.GoBackTo(0);
   EXPECT_FALSE(barrier_.training());
   EXPECT_EQ(barrier_.step(), 0);
   EXPECT_FALSE(Reaches(1, 40)) << "nothing is granted any more";
   active_.plan.generation = Generation(2);
-  barrier_.Grant(active_, effects_);
+  barrier_.Grant(active_, changes_, effects_);
   EXPECT_EQ(MessagesOf<RunUntil>(effects_).back().second.generation, Generation(2));
 }
 
@@ -140,6 +142,49 @@ TEST_F(BarrierTest, AnEvaluationOfOtherSamplesIsAnError) {
                       .status()
                       .message()),
       HasSubstr("evaluated 24 of 25"));
+}
+
+// The interval that led to a barrier says whether it is one; the next one may be another.
+TEST_F(BarrierTest, AChangeOfTheIntervalHoldsBehindItsBarrier) {
+  barrier_.Arrive(40, effects_);
+  changes_.push_back(ChangeOfBarrierEvery(40, 15));
+  EXPECT_TRUE(barrier_.IsBarrier(40, changes_));
+  EXPECT_FALSE(barrier_.IsBarrier(80, changes_));
+  barrier_.Grant(active_, changes_, effects_);
+  EXPECT_EQ(barrier_.step(), 45);
+  barrier_.GoBackTo(40);
+  changes_.clear();
+  barrier_.Grant(active_, changes_, effects_);
+  EXPECT_EQ(barrier_.step(), 80) << "what was decided behind the barrier is void with it";
+}
+
+TEST_F(BarrierTest, ThePaceIsThatOfStretchesInWhichNothingElseWasDone) {
+  constexpr int64_t kMs = 1'000'000;
+  const auto reach = [this](size_t stage, int64_t step, int64_t ms) {
+    barrier_.AddReached(
+        stage, {.generation = Generation(1), .sequence = Sequence(step), .arrived_ns = ms * kMs},
+        active_);
+  };
+  barrier_.Grant(active_, changes_, effects_);
+  reach(1, 40, 990);
+  reach(0, 40, 1000);
+  EXPECT_DOUBLE_EQ(barrier_.pace().barrier_seconds, 0.020);
+  EXPECT_EQ(barrier_.pace().step_seconds, 0) << "nobody knows when it began";
+  barrier_.Arrive(40, effects_);
+  barrier_.Grant(active_, changes_, effects_);
+  reach(1, 80, 1790);
+  reach(0, 80, 1800);
+  EXPECT_DOUBLE_EQ(barrier_.pace().step_seconds, 0.020);
+  barrier_.Arrive(80, effects_);
+  barrier_.BeginEvaluation(active_, effects_);
+  barrier_.Grant(active_, changes_, effects_);
+  reach(1, 100, 9000);
+  reach(0, 100, 9000);
+  EXPECT_DOUBLE_EQ(barrier_.pace().step_seconds, 0.020) << "an evaluation was between";
+  EXPECT_DOUBLE_EQ(barrier_.pace().trained_seconds, 0.8);
+  EXPECT_EQ(barrier_.pace().losses, 0);
+  barrier_.GoBackTo(80);
+  EXPECT_EQ(barrier_.pace().losses, 1);
 }
 
 }  // namespace
