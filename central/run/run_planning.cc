@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "central/planning/live/given_links.h"
+#include "central/planning/rules/loss_interval.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "compress/link_bits.h"

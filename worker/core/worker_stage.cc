@@ -105,8 +105,21 @@ void WorkerCore::SendState(Generation generation, StateSource source,
 void WorkerCore::On(const Replicate& request) {
   if (IsAboutAnother(request.id.generation)) return;
   if (stage() == nullptr) return FailWithoutStage("replicate its state");
-  if (absl::Status status = stages_.current()->Replicate(request); !status.ok())
-    Failed(stages_.generation(), status);
+  auto copy = std::make_shared<std::shared_ptr<const SummedState>>();
+  const auto keep = [copy](ModelState state) {
+    *copy = std::make_shared<const SummedState>(std::move(state));
+    return absl::OkStatus();
+  };
+  const auto send = [this, request, copy, begin_ns = loop_.clock().NowNanos()](
+                        const absl::Status& taken, const absl::Status& kept) {
+    absl::Status status = taken.ok() ? kept : taken;
+    if (status.ok() && stage() != nullptr) {
+      status = stages_.current()->Replicate(request, *copy, loop_.clock().NowNanos() - begin_ns);
+    }
+    if (!status.ok()) Failed(stages_.generation(), status);
+    CarryOutWaiting();
+  };
+  workshop_->TakeState(OwnState().take, keep, send);
 }
 
 void WorkerCore::On(const FetchLayers& request) {

@@ -160,11 +160,9 @@ absl::StatusOr<ModelState> PipelineHost::TakeSnapshot() {
   return state;
 }
 
-absl::Status PipelineHost::Replicate(const runnel::Replicate& request) {
-  const int64_t begin_ns = environment_.loop->clock().NowNanos();
-  RUNNEL_ASSIGN_OR_RETURN(ModelState state, TakeSnapshot());
-  return replication_->Begin(request, std::move(state),
-                             environment_.loop->clock().NowNanos() - begin_ns);
+absl::Status PipelineHost::Replicate(const runnel::Replicate& request,
+                                     std::shared_ptr<const SummedState> copy, int64_t stall_ns) {
+  return replication_->Begin(request, std::move(copy), stall_ns);
 }
 
 Telemetry PipelineHost::telemetry() const {

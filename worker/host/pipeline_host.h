@@ -36,7 +36,8 @@ class PipelineHost final : public StageHost {
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::Status DryRun(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override;
-  absl::Status Replicate(const runnel::Replicate& request) override;
+  absl::Status Replicate(const runnel::Replicate& request, std::shared_ptr<const SummedState> copy,
+                         int64_t stall_ns) override;
   Telemetry telemetry() const override;
   std::string numerics_class() const override { return engine_->numerics_class(); }
   int64_t evaluated() const override { return runtime_.evaluated(); }

@@ -32,7 +32,8 @@ class PlainHost final : public StageHost {
     return absl::FailedPreconditionError("the plain loop has no codecs to measure");
   }
   absl::StatusOr<ModelState> TakeSnapshot() override { return engine_->ExportState(); }
-  absl::Status Replicate(const runnel::Replicate&) override {
+  absl::Status Replicate(const runnel::Replicate&, std::shared_ptr<const SummedState>,
+                         int64_t) override {
     return absl::FailedPreconditionError("the plain loop has no neighbours to replicate its state");
   }
   Telemetry telemetry() const override;

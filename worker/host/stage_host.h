@@ -47,10 +47,11 @@ class StageHost {
   virtual absl::Status DryRun(Sequence first, int64_t micro_batches) = 0;
   // Only at a barrier. Unavailable: the device that holds the state is lost.
   virtual absl::StatusOr<ModelState> TakeSnapshot() = 0;
-  // Only at a barrier: copies the state into the store of replicas, and sends it to a neighbour
-  // meanwhile. Errors as TakeSnapshot. FailedPrecondition: the copy before is still on its way, or
-  // the host has no neighbours.
-  virtual absl::Status Replicate(const runnel::Replicate& request) = 0;
+  // Only at a barrier: keeps `copy`, of TakeSnapshot's state, in the store of replicas, and sends it
+  // to those who are to hold it while training goes on; making it took stall_ns. FailedPrecondition:
+  // the copy before is still on its way, or the host has no neighbours.
+  virtual absl::Status Replicate(const runnel::Replicate& request,
+                                 std::shared_ptr<const SummedState> copy, int64_t stall_ns) = 0;
   virtual Telemetry telemetry() const = 0;
   // Of the backend that computes the stage.
   virtual std::string numerics_class() const = 0;

@@ -36,7 +36,8 @@ StageReplication::StageReplication(StageReplicationOptions options)
       lines_{Line{.sender = ReplicaSender(options_.plan.generation, options_.pool)},
              Line{.sender = ReplicaSender(options_.plan.generation, options_.pool)}} {}
 
-absl::Status StageReplication::Begin(const Replicate& request, ModelState state, int64_t stall_ns) {
+absl::Status StageReplication::Begin(const Replicate& request,
+                                     std::shared_ptr<const SummedState> copy, int64_t stall_ns) {
   const ReplicaId& id = request.id;
   if (own_left_ > 0) {
     return absl::FailedPreconditionError(
@@ -48,7 +49,6 @@ absl::Status StageReplication::Begin(const Replicate& request, ModelState state,
       return absl::InvalidArgumentError(absl::StrCat("replicate: stage ", stage_, " of ", stages(),
                                                      " has no copies at stage ", holder));
   }
-  auto copy = std::make_shared<const SummedState>(std::move(state));
   options_.store->Add(id, stage_, true, copy);
   under_way_ = {id, stall_ns};
   began_ns_ = options_.loop->clock().NowNanos();

@@ -49,9 +49,11 @@ class StageReplication {
   // The neighbour on this side is behind this link; it outlives this.
   void SetLink(Side side, LinkShell* link) { lines_[side].link = link; }
 
-  // `state` is the stage's at this barrier; copying took stall_ns. FailedPrecondition: the one
-  // before is still on its way. InvalidArgument: there is no such holder.
-  absl::Status Begin(const Replicate& request, ModelState state, int64_t stall_ns);
+  // `copy` is of the stage's state at this barrier; the stage stood for stall_ns meanwhile.
+  // FailedPrecondition: the one before is still on its way. InvalidArgument: there is no such
+  // holder.
+  absl::Status Begin(const Replicate& request, std::shared_ptr<const SummedState> copy,
+                     int64_t stall_ns);
   // A piece from the neighbour on this side. InvalidArgument: it cannot be.
   absl::Status Arrived(Side from, const Frame& frame);
   // There may be room on the link of this side.

@@ -55,6 +55,10 @@ class StageReplicationTest : public ::testing::Test {
     return Slice(InitialState(model_, seed).value(), range.first_layer, range.last_layer);
   }
 
+  std::shared_ptr<const SummedState> CopyOf(int stage) const {
+    return std::make_shared<const SummedState>(StateOf(stage));
+  }
+
   // One piece that has all of the state.
   Frame Piece(const PieceHead& head, const ModelState& state, size_t left_out = 0) const {
     return Piece(head, SummedState(state), left_out);
@@ -125,8 +129,8 @@ TEST_F(StageReplicationTest, ACopyCrossesTheLink) {
   const auto sender = Stage(1), receiver = Stage(2);
   const Line line(&loop_, sender.get(), receiver.get());
   const ReplicaId id = {kGeneration, Sequence(40)};
-  ASSERT_TRUE(sender->Begin({id, {2}}, StateOf(1), 17).ok());
-  EXPECT_EQ(sender->Begin({id, {2}}, StateOf(1), 17).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(sender->Begin({id, {2}}, CopyOf(1), 17).ok());
+  EXPECT_EQ(sender->Begin({id, {2}}, CopyOf(1), 17).code(), absl::StatusCode::kFailedPrecondition);
   loop_.Run();
   ASSERT_EQ(replicated_.size(), 1u);
   EXPECT_EQ(replicated_[0].id, id);
@@ -144,8 +148,8 @@ TEST_F(StageReplicationTest, ACopyPassesAStageToItsHolder) {
   const Line lower(&loop_, middle.get(), last.get());
   const ReplicaId id = {kGeneration, Sequence(40)};
   answers_ = 3;
-  ASSERT_TRUE(first->Begin({id, {2}}, StateOf(0), 0).ok());
-  ASSERT_TRUE(middle->Begin({id, {2}}, StateOf(1), 0).ok());
+  ASSERT_TRUE(first->Begin({id, {2}}, CopyOf(0), 0).ok());
+  ASSERT_TRUE(middle->Begin({id, {2}}, CopyOf(1), 0).ok());
   loop_.Run();
   EXPECT_EQ(std::count_if(replicated_.begin(), replicated_.end(),
                           [](const Replicated& one) { return one.kept_of == 0; }),
@@ -158,7 +162,7 @@ TEST_F(StageReplicationTest, ACopyPassesAStageToItsHolder) {
 
 TEST_F(StageReplicationTest, AStageThatIsAloneHasNoHolder) {
   plan_.stages.resize(1);
-  ASSERT_TRUE(Stage(0)->Begin({{kGeneration, Sequence(4)}, {}}, StateOf(0), 3).ok());
+  ASSERT_TRUE(Stage(0)->Begin({{kGeneration, Sequence(4)}, {}}, CopyOf(0), 3).ok());
   ASSERT_EQ(replicated_.size(), 1u);
   EXPECT_EQ(replicated_[0].bytes, 0);
 }
@@ -167,7 +171,7 @@ TEST_F(StageReplicationTest, WhatCannotBeIsRefused) {
   const auto middle = Stage(1);
   const ReplicaId id = {kGeneration, Sequence(4)};
   for (const int holder : {-1, 1, 3})
-    EXPECT_THAT(middle->Begin({id, {holder}}, StateOf(1), 0).message(), HasSubstr("has no copies"));
+    EXPECT_THAT(middle->Begin({id, {holder}}, CopyOf(1), 0).message(), HasSubstr("has no copies"));
   const std::pair<int, int> ways[] = {{2, 0}, {1, 2}, {0, 0}, {0, 3}, {3, 1}};
   for (const auto& [source, holder] : ways) {
     EXPECT_THAT(
