@@ -6,12 +6,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "central/planning/live/given_links.h"
+#include "central/planning/rules/gate_counts.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "compress/link_bits.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -127,6 +129,16 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
     const int64_t level = PrecisionLevelAt(precision, changes, 0, first_step);
     RUNNEL_RETURN_IF_ERROR(add(precision.rule, kPrecisionDial, absl::StrCat(level),
                                setup.training.precision.substr(precision.rule.size() + 1)));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(CostTargetSetting target, ParseCostTarget(setup.training.cost_target));
+  if (!target.percents.empty()) {
+    const int64_t level = CostLevelAt(target, changes, first_step);
+    RUNNEL_RETURN_IF_ERROR(
+        add("pfq_cost", kCostTargetDial, absl::StrCat(level), setup.training.cost_target));
+  }
+  if (HasGates(setup.model)) {
+    RUNNEL_ASSIGN_OR_RETURN(GateCost cost, GateCost::Of(setup.model));
+    rules.Add(GateCounts::kName, std::make_unique<GateCounts>(std::move(cost), std::move(target)));
   }
   RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
   return rules;

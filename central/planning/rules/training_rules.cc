@@ -8,6 +8,7 @@
 #include "central/planning/rules/plateau_bits.h"
 #include "central/planning/rules/progressive_precision.h"
 #include "central/planning/rules/saturation_scale.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -28,6 +29,7 @@ absl::Span<const TrainingRuleRow> TrainingRuleTable() {
       {"plateau", kGradientBitsDial, "[:BARRIERS]", MakePlateauBits},
       {kDecidedLossScale, kLossScaleDial, "", MakeSaturationScale},
       {"pfq", kPrecisionDial, "[@EPS,ALPHA,EVERY]", MakeProgressivePrecision},
+      {"pfq_cost", kCostTargetDial, "[@EPS,ALPHA,EVERY]", MakeProgressiveCost},
   };
   return kRows;
 }

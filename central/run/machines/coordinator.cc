@@ -207,7 +207,8 @@ BarrierReport Coordinator::Report() const {
           active_.stages,
           Facts(),
           Times(),
-          step() % options_.barriers.rule.every == 0};
+          step() % options_.barriers.rule.every == 0,
+          &options_.changes};
 }
 
 std::vector<TrainingChange> Coordinator::ChangesAt(int64_t step) const {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -15,6 +16,7 @@ absl::Span<const Dial> Dials() {
       {kGradientBitsDial, "gradient bits", CheckGradientBitsValue},
       {kLossScaleDial, "loss scale", CheckLossScaleValue},
       {kPrecisionDial, "precision level", CheckPrecisionValue},
+      {kCostTargetDial, "level of the target of cost", CheckCostLevelValue},
   };
   return kDials;
 }
