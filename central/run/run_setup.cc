@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/data/class_filter.h"
@@ -14,6 +15,7 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/precision.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/base/training/mixed_label.h"
@@ -192,6 +194,13 @@ absl::StatusOr<ModelSpec> ModelOf(const RunSettings& settings,
   return model;
 }
 
+// With a target of cost the price only has to lead there, which the usual one does too slowly.
+std::string GatesText(const RunSettings& settings) {
+  const bool has_price = absl::StrContains(settings.gates, '@');
+  return HasCostTarget(settings.training) && !has_price ? absl::StrCat(settings.gates, "@beta:0.1")
+                                                        : settings.gates;
+}
+
 absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec model) {
   absl::StatusOr<ModelSpec> rewritten = Rewrite(std::move(model), settings.rewrites);
   if (!rewritten.ok())
@@ -204,7 +213,7 @@ absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec 
     }
   }
   if (settings.gates.empty() || settings.gates == "off") return rewritten;
-  rewritten = AddGates(*std::move(rewritten), settings.gates);
+  rewritten = AddGates(*std::move(rewritten), GatesText(settings));
   if (rewritten.ok()) return rewritten;
   return absl::InvalidArgumentError(
       absl::StrCat("--gates ", settings.gates, ": ", rewritten.status().message()));

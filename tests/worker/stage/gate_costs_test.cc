@@ -72,8 +72,9 @@ class Stage {
   StageExecutor* operator->() { return executor_.get(); }
   BufferPool& pool() { return pool_; }
   std::vector<std::string> Weights() {
+    const ModelState state = *executor_->ExportState();
     std::vector<std::string> weights;
-    for (const LayerState& layer : executor_->ExportState()->layers)
+    for (const LayerState& layer : state.layers)
       for (const TensorData& tensor : layer.tensors) weights.push_back(tensor.bytes);
     return weights;
   }

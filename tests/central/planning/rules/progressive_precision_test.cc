@@ -148,6 +148,7 @@ TEST(ProgressiveCost, TurnsAsThePrecisionDoes) {
   std::vector<int64_t> turns;
   for (int64_t step = 50; step <= 1000; step += 50) {
     stages[0].telemetry.loss_samples += 10;
+    stages[0].telemetry.loss_sum += 20;
     const auto change = rule->AtBarrier({step, plan, Sequence(0), stages, {}, {}});
     if (!change.has_value()) continue;
     EXPECT_EQ(change->change, ChangeOfCostTarget(step, static_cast<int64_t>(turns.size()) + 1));
