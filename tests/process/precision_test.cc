@@ -204,7 +204,7 @@ TEST(CostTarget, AWorkerThatIsLostBehindATurnChangesNothing) {
     const std::string journal = files / "j";
     Process central(
         With({"runnel-central"}, With(run, {"--journal", journal, "--summary", files / "s.json"})));
-    ASSERT_TRUE(WaitForRecords(journal, "training_changed", 1)) << central.err();
+    ASSERT_TRUE(WaitForRecords(journal, "training_change", 1)) << central.err();
     ASSERT_TRUE(KillWorker(central, lost));
     EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
     const json summary = Summary(files / "s.json");
