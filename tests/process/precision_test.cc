@@ -195,7 +195,7 @@ TEST(CostTarget, AWorkerThatIsLostBehindATurnChangesNothing) {
   Words run = With(GatedRun(dir), {"--schedule", "sync_1f1b", "--micro-batches", "2", "--recipe",
                                    "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
                                    "--cost-target", "0.5,2,4@1000,1,5", "--local-workers", "3"});
-  *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "200";
+  *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "400";
   *(std::find(run.begin(), run.end(), "--barrier-every") + 1) = "5";
   const json whole = RunCentral(run);
   ASSERT_EQ(whole["precision"]["gates"]["turns"], 2);
