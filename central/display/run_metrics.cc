@@ -118,6 +118,21 @@ void AddGradientNoise(const std::vector<NoiseSummary>& measured, MetricText& tex
            AsDouble(last.step));
 }
 
+// What gates chose since the plan holds.
+void AddGates(const ShownRun& run, MetricText& text) {
+  constexpr Metric kSamples = {"runnel_gate_samples_total",
+                               "Samples that took this option of the gate of the layer, by number "
+                               "from 0 on.",
+                               "layer,option"};
+  for (const StageStatus& stage : run.view.stages) {
+    for (const GateChoices& gate : stage.telemetry.gates) {
+      for (size_t option = 0; option < gate.samples.size(); ++option)
+        text.Add(kSamples, {absl::StrCat(gate.layer), absl::StrCat(option)},
+                 AsDouble(gate.samples[option]));
+    }
+  }
+}
+
 void AddReplication(const ReplicationSummary& replication, MetricText& text) {
   text.Add({"runnel_replicas_total", "Barriers whose state neighbours keep a copy of."}, {},
            AsDouble(replication.count));
@@ -243,6 +258,7 @@ std::string MetricsText(const ShownRun& run) {
   AddRecoveries(run.view.recoveries, text);
   AddReplication(run.view.replication, text);
   AddGradientNoise(run.view.gradient_noise, text);
+  AddGates(run, text);
   return text.Text();
 }
 

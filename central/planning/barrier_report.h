@@ -13,6 +13,7 @@
 #include "proto/base/plan/device_times.h"
 #include "proto/base/plan/link_rate.h"
 #include "proto/base/plan/plan.h"
+#include "proto/base/training/training_change.h"
 
 namespace runnel {
 
@@ -74,6 +75,7 @@ struct BarrierReport {
   const std::vector<DeviceTimes>& times;
   bool is_regular = true;  // the step is a multiple of the interval of barriers
   RunPace pace = {};
+  const std::vector<TrainingChange>* changes = nullptr;  // decided before; null: none
 };
 
 }  // namespace runnel

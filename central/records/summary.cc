@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "central/records/figure_json.h"
+#include "central/records/gate_json.h"
 #include "central/records/plan_json.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/json/json_fields.h"
@@ -207,6 +208,7 @@ std::string SummaryToJson(const RunSummary& summary) {
   if (summary.loss_scale > 0) json["loss_scale"] = summary.loss_scale;
   if (summary.precision.has_value())
     json["precision"] = PrecisionToJson(summary.precision_setting, *summary.precision);
+  if (summary.gates.has_value()) json["precision"]["gates"] = ToJson(*summary.gates);
   if (IsEmulated(summary.recipe)) {
     json["products"] = kEmulated;
     if (summary.precision.has_value()) json["precision"]["products"] = kEmulated;

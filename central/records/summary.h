@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "central/records/gate_summary.h"
 #include "proto/base/figures/class_counts.h"
 #include "proto/base/figures/figure_fields.h"
 #include "proto/base/plan/link_rate.h"
@@ -174,6 +175,7 @@ struct RunSummary {
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
   int64_t loss_scale = 0;     // of recipe fp16, at the end; 0: left out
   std::optional<PrecisionCost> precision;  // of recipes with grids, of the whole run
+  std::optional<GateSummary> gates;        // of models with gates, whose barriers it saw
   std::string codec_forward;               // as asked for; "codecs": {"forward", "backward"}
   std::string codec_backward;
   Plan plan;
@@ -194,7 +196,7 @@ struct RunSummary {
 // [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
 // dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits],
 // [top_5, classes[], confusion[][]], [test {}], [loss_scale], [precision {setting, effective_share, share_of_8_8, macs_done, macs_in_full, effective_macs {},
-// turns, levels[]}], codecs
+// turns, levels[], gates {}}], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],
 // links[], stages[], evaluations[], recoveries[], replication {}, [gradient_noise[]], timeline[]; keys as the members

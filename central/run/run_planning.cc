@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "central/planning/live/given_links.h"
+#include "central/planning/rules/gate_counts.h"
 #include "central/planning/rules/loss_interval.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
@@ -14,6 +15,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/dials/barrier_every.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -133,6 +135,16 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
   if (setup.settings.barrier_every == kDecidedBarrierEvery) {
     const int64_t every = BarrierRuleBehind(setup.barriers, changes, first_step).every;
     RUNNEL_RETURN_IF_ERROR(add(kLossesRule, kBarrierEveryDial, absl::StrCat(every), ""));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(CostTargetSetting target, ParseCostTarget(setup.training.cost_target));
+  if (!target.percents.empty()) {
+    const int64_t level = CostLevelAt(target, changes, first_step);
+    RUNNEL_RETURN_IF_ERROR(
+        add("pfq_cost", kCostTargetDial, absl::StrCat(level), setup.training.cost_target));
+  }
+  if (HasGates(setup.model)) {
+    RUNNEL_ASSIGN_OR_RETURN(GateCost cost, GateCost::Of(setup.model));
+    rules.Add(GateCounts::kName, std::make_unique<GateCounts>(std::move(cost), std::move(target)));
   }
   RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
   return rules;

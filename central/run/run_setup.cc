@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/data/class_filter.h"
 #include "central/data/validation_split.h"
-#include "central/planning/rules/training_rules.h"
 #include "central/run/own_model.h"
+#include "central/run/rule_checks.h"
 #include "central/settings/codec_settings.h"
-#include "central/settings/gradient_bits_setting.h"
 #include "central/settings/run_fields.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/dials/gradient_bits.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/precision.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/base/training/mixed_label.h"
@@ -194,6 +194,13 @@ absl::StatusOr<ModelSpec> ModelOf(const RunSettings& settings,
   return model;
 }
 
+// With a target of cost the price only has to lead there, which the usual one does too slowly.
+std::string GatesText(const RunSettings& settings) {
+  const bool has_price = absl::StrContains(settings.gates, '@');
+  return HasCostTarget(settings.training) && !has_price ? absl::StrCat(settings.gates, "@beta:0.1")
+                                                        : settings.gates;
+}
+
 absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec model) {
   absl::StatusOr<ModelSpec> rewritten = Rewrite(std::move(model), settings.rewrites);
   if (!rewritten.ok())
@@ -206,7 +213,7 @@ absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec 
     }
   }
   if (settings.gates.empty() || settings.gates == "off") return rewritten;
-  rewritten = AddGates(*std::move(rewritten), settings.gates);
+  rewritten = AddGates(*std::move(rewritten), GatesText(settings));
   if (rewritten.ok()) return rewritten;
   return absl::InvalidArgumentError(
       absl::StrCat("--gates ", settings.gates, ": ", rewritten.status().message()));
@@ -216,59 +223,17 @@ void AddNote(const std::string& note, std::string& notes) {
   if (!note.empty()) absl::StrAppend(&notes, notes.empty() ? "" : "; ", note);
 }
 
-absl::Status CheckRule(const RunSettings& settings) {
-  if (settings.gradient_bits.empty()) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting bits,
-                          ParseGradientBitsSetting(settings.gradient_bits));
-  if (bits.rule.empty()) return absl::OkStatus();
-  const absl::StatusOr<const TrainingRuleRow*> row = FindTrainingRule(bits.rule, kGradientBitsDial);
-  const absl::Status status =
-      row.ok() ? (*row)->make(GradientBitsText(bits.steps), bits.rule_arguments).status()
-               : row.status();
-  if (status.ok()) return status;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--gradient-bits ", settings.gradient_bits, ": ", status.message()));
-}
-
-// Bits that the recipe has, and a rule that looks where there are barriers.
-absl::Status CheckPrecision(const RunSettings& settings) {
-  const std::string& text = settings.training.precision;
-  const auto wrong = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("--precision ", text, ": ", what));
-  };
-  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(text));
-  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
-  const bool has_gates = !settings.gates.empty() && settings.gates != "off";
-  if (has_gates && setting.kind != PrecisionSetting::Kind::kRecipe)
-    return wrong("gates give each sample its bits; leave --precision or --gates out");
-  if (const absl::Status fits = CheckPrecisionOf(setting, recipe); !fits.ok())
-    return wrong(fits.message());
-  if (setting.kind != PrecisionSetting::Kind::kRule) return absl::OkStatus();
-  const absl::StatusOr<const TrainingRuleRow*> row = FindTrainingRule(setting.rule, kPrecisionDial);
-  if (!row.ok()) return wrong(row.status().message());
-  const auto rule = (*row)->make("0", text.substr(setting.rule.size() + 1));
-  if (!rule.ok()) return wrong(rule.status().message());
-  const int64_t every = (*rule)->every_steps(), barriers = settings.barrier_every;
-  if (barriers == kDecidedBarrierEvery) {
-    return wrong(absl::StrCat("it looks every ", every,
-                              " steps, and --barrier-every auto has barriers elsewhere; give it a "
-                              "number"));
-  }
-  if (every % barriers == 0) return absl::OkStatus();
-  return wrong(absl::StrCat("EVERY ", every, " is no multiple of --barrier-every ", barriers,
-                            "; take ", (every / barriers + 1) * barriers));
-}
-
 }  // namespace
 
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<SampleFacts>& samples) {
   RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
-  RUNNEL_RETURN_IF_ERROR(CheckRule(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckGradientBitsRule(settings));
   RUNNEL_RETURN_IF_ERROR(CheckPrecision(settings));
   RunSetup setup;
   RUNNEL_ASSIGN_OR_RETURN(setup.row, FindModel(settings.model));
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelOf(settings, samples));
   RUNNEL_ASSIGN_OR_RETURN(setup.model, RewrittenModel(settings, std::move(model)));
+  RUNNEL_RETURN_IF_ERROR(CheckCostTarget(settings, setup.model));
   RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(settings));
   RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
   if (absl::Status status = CheckTrainable(setup.model, *recipe.family); !status.ok()) {

@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "central/display/chrome_trace.h"
 #include "central/planning/planner.h"
+#include "central/planning/rules/gate_counts.h"
 #include "central/run/coordinator_options.h"
+#include "central/run/gate_figures.h"
 #include "central/run/trainer_impl.h"
 #include "central/run/waiting.h"
 #include "proto/base/status_macros.h"
@@ -78,6 +80,14 @@ void AddDecided(const TrainingJob& job, const Coordinator& coordinator, Training
   if (!cost.ok()) return;
   summary.precision = *cost;
   summary.precision_setting = job.setup->training.precision;
+  const RuleStates states = coordinator.RuleStatesAt(step);
+  const auto counted = states.find(std::string(GateCounts::kName));
+  if (counted == states.end()) return;
+  absl::StatusOr<GateSummary> gates = GateSummaryOf(*job.setup, *cost, counted->second);
+  if (!gates.ok()) return;  // no barrier was reached
+  for (const TrainingChange& change : outcome.changes)
+    gates->turns += change.dial == kCostTargetDial ? 1 : 0;
+  summary.gates = *std::move(gates);
 }
 
 // Stamps the time of arrival on messages that need it.

@@ -11,6 +11,7 @@
 
 namespace runnel {
 
+class ChoiceTally;
 class RangeTally;
 class WorkTally;
 
@@ -23,10 +24,13 @@ struct StepContext {
   // The loss gradient is multiplied with it, and the optimizer's step divides by it: a power of
   // two. 1: FP32 and integers.
   double loss_scale = 1;
-  double gradient_factor = 1;   // of the optimizer's step, beside loss_scale: clipping
-  double label_smoothing = 0;   // of the training loss (float_loss.h)
-  RangeTally* range = nullptr;  // counts what f16 cannot hold; null: nobody counts
-  WorkTally* work = nullptr;    // counts what programs with gates compute; null: nobody counts
+  double gradient_factor = 1;      // of the optimizer's step, beside loss_scale: clipping
+  double label_smoothing = 0;      // of the training loss (float_loss.h)
+  RangeTally* range = nullptr;     // counts what f16 cannot hold; null: nobody counts
+  WorkTally* work = nullptr;       // counts what programs with gates compute; null: nobody counts
+  ChoiceTally* choices = nullptr;  // is told what gates choose; null: nobody
+  // Of the price of gates that learn (dials/cost_target.h): -1, 0 or 1.
+  double price_sign = 1;
   bool accumulate =
       false;  // false: weight-gradients overwrite (first micro-batch of a step), true: they add
   double learning_rate = 0;

@@ -345,6 +345,7 @@ void ExpectStraightThrough(const std::string& backend_name, bool explores) {
   const ModelSpec model = Gated("ff:0,32/32,32@beta:0.25");
   Block gated(model, kBatch, backend.get(), "fp32");
   StepContext context = Context();
+  context.price_sign = explores ? 1 : -1;  // both are tried
   while (Explores(GateDraws(context.run_seed, 1, context.sequence)) != explores)
     context.sequence = context.sequence.next();
   std::vector<float> x(kBatch * kImage), dy(kBatch * kImage);
@@ -371,7 +372,7 @@ void ExpectStraightThrough(const std::string& backend_name, bool explores) {
   EXPECT_EQ(tally.done, of_gates + 3 * kSampleMacs + (explores ? 3 * kSampleMacs / 3 : 0))
       << "exploring is a forward, and counted";
 
-  const double price = 0.25;
+  const double price = 0.25 * context.price_sign;
   std::vector<std::array<double, 2>> worth(kBatch, {0, price});
   std::vector<float> g(dy);
   for (size_t e = 0; e < g.size(); ++e) g[e] = gated.y[e] > 0 ? dy[e] : 0;

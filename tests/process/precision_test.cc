@@ -148,6 +148,107 @@ TEST(Gates, ThoseThatLearnHaveTheWeightsOfThePlainLoopAndResume) {
   EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
 }
 
+// Any five losses stand still: the target turns at steps 5 and 10.
+TEST(CostTarget, StagesHaveTheWeightsOfThePlainLoopAndResume) {
+  ScratchDir dir;
+  Words run = With(GatedRun(dir), {"--schedule", "sync_1f1b", "--micro-batches", "2", "--recipe",
+                                   "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01"});
+  const auto with_steps = [&run](const std::string& steps) {
+    *(std::find(run.begin(), run.end(), "--max-batches") + 1) = steps;
+    return run;
+  };
+  const Words whole = With(with_steps("12"), {"--cost-target", "0.5,2,4@1000,1,1"});
+  const json plain = RunCentral(With(whole, {"--local-workers", "0"}));
+  const json& gates = plain["precision"]["gates"];
+  EXPECT_EQ(gates["turns"], 2);
+  EXPECT_EQ(gates["samples"], 12 * 8);
+  ASSERT_EQ(gates["cost_targets"].size(), 3u);
+  EXPECT_EQ(gates["cost_targets"][0]["samples"], 5 * 8);
+  EXPECT_EQ(gates["cost_targets"][2]["samples"], 2 * 8);
+  ASSERT_EQ(gates["layers"].size(), 2u);
+  for (const json& layer : gates["layers"]) {
+    EXPECT_EQ(layer["options"], (json{"0", "3/6", "8/8"}));
+    int64_t samples = 0;
+    for (const json& count : layer["samples"]) samples += count.get<int64_t>();
+    EXPECT_EQ(samples, 12 * 8);
+  }
+  for (const char* workers : {"1", "2", "3"}) {
+    const json cut = RunCentral(With(whole, {"--local-workers", workers}));
+    EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]) << workers << " stages";
+    EXPECT_EQ(cut["precision"]["gates"]["layers"], gates["layers"]);
+    EXPECT_EQ(cut["precision"]["gates"]["cost_targets"], gates["cost_targets"]);
+  }
+  EXPECT_NE(Weights(With(with_steps("12"), {"--local-workers", "0"})), plain["weights_sha256"])
+      << "the target decides";
+  // Behind the first turn; totals are those of the whole run.
+  RunCentral(With(with_steps("7"), {"--cost-target", "0.5,2,4@1000,1,1", "--local-workers", "2",
+                                    "--checkpoint-dir", dir / "c"}));
+  const json resumed = RunCentral({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "12"});
+  EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
+  EXPECT_EQ(resumed["precision"]["gates"]["layers"], gates["layers"]);
+  EXPECT_EQ(resumed["precision"]["gates"]["cost_targets"], gates["cost_targets"]);
+}
+
+// Totals are those of the undisturbed run, too: what was trained in vain is not in them.
+TEST(CostTarget, AWorkerThatIsLostBehindATurnChangesNothing) {
+  ScratchDir dir;
+  Words run = With(GatedRun(dir), {"--schedule", "sync_1f1b", "--micro-batches", "2", "--recipe",
+                                   "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
+                                   "--cost-target", "0.5,2,4@1000,1,5", "--local-workers", "3"});
+  *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "400";
+  *(std::find(run.begin(), run.end(), "--barrier-every") + 1) = "5";
+  const json whole = RunCentral(run);
+  ASSERT_EQ(whole["precision"]["gates"]["turns"], 2);
+  for (const char* lost : {"local-000", "local-001", "local-002"}) {
+    ScratchDir files;
+    const std::string journal = files / "j";
+    Process central(
+        With({"runnel-central"}, With(run, {"--journal", journal, "--summary", files / "s.json"})));
+    ASSERT_TRUE(WaitForRecords(journal, "training_change", 1)) << central.err();
+    ASSERT_TRUE(KillWorker(central, lost));
+    EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
+    const json summary = Summary(files / "s.json");
+    ASSERT_TRUE(summary.is_object()) << central.err();
+    EXPECT_GE(summary["recoveries"].size(), 1u) << lost;
+    EXPECT_EQ(summary["weights_sha256"], whole["weights_sha256"]) << lost;
+    EXPECT_EQ(summary["precision"]["gates"]["layers"], whole["precision"]["gates"]["layers"]);
+    EXPECT_EQ(summary["precision"]["gates"]["cost_targets"],
+              whole["precision"]["gates"]["cost_targets"]);
+  }
+}
+
+TEST(CostTarget, AsyncRunsThatTurnReplay) {
+  ScratchDir dir;
+  Words run = With(GatedRun(dir), {"--schedule", "async_1f1b", "--local-workers", "3", "--recipe",
+                                   "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
+                                   "--cost-target", "0.5,4@1000,1,1", "--journal", dir / "j"});
+  *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "8";
+  const json trained = RunCentral(run);
+  EXPECT_EQ(trained["precision"]["gates"]["turns"], 1);
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+}
+
+TEST(CostTarget, WhatDoesNotFitIsOneLine) {
+  ScratchDir dir;
+  const Words sbm = With(GatedRun(dir), {"--recipe", "sbm:8,8,8"});
+  const Words gated = With(sbm, {"--gates", "ff:3,8/6,8"});
+  ExpectRefused(With(sbm, {"--cost-target", "2"}), "there are no gates that learn; add --gates");
+  ExpectRefused(With(sbm, {"--gates", "ff:0,8/6,8@hold:0.5", "--cost-target", "2"}),
+                "there are no gates that learn");
+  ExpectRefused(With(gated, {"--cost-target", "1,2"}),
+                "1 % is below the cheapest option of --gates, 1.465 %");
+  ExpectRefused(With(gated, {"--cost-target", "2,7"}),
+                "7 % is above the dearest option of --gates, 6.25 %");
+  ExpectRefused(With(gated, {"--cost-target", "3,2"}), "targets do not rise from 3 to 2");
+  ExpectRefused(With(gated, {"--cost-target", "two"}), "'two' is no percentage");
+  Words every = With(gated, {"--cost-target", "2,3@,,15"});
+  *(std::find(every.begin(), every.end(), "--barrier-every") + 1) = "10";
+  ExpectRefused(every, "EVERY 15 is no multiple of --barrier-every 10; take 20");
+  ExpectRefused(With(gated, {"--cost-target", "2,3@x,,"}), "--cost-target 2,3@x,,");
+}
+
 TEST(Gates, WhatDoesNotFitIsOneLine) {
   ScratchDir dir;
   const Words gated = GatedRun(dir);

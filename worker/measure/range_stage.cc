@@ -45,7 +45,7 @@ RangeTensors RangeTensors::Make(const ModelSpec& model, const LayerRange& range,
                                 const StageExecutor& executor, int64_t samples, int64_t in_flight,
                                 bool as_in_pipeline, BufferPool& pool) {
   RangeTensors made;
-  const NumberFormat& format = executor.recipe().numbers;
+  const NumberFormat& format = executor.numbers();
   const Shape input = executor.input_shape(samples);
   const int64_t inputs =
       std::max(in_flight, TensorsFor(BoundaryBytes(format, input), as_in_pipeline));

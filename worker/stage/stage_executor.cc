@@ -32,6 +32,12 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
   std::unique_ptr<StageExecutor> executor(
       new StageExecutor(std::move(options), std::move(optimizer), std::move(programs), pool));
   executor->precision_ = std::move(precision);
+  if (HasGates(executor->options_.model)) {
+    const StageExecutorOptions& made = executor->options_;
+    RUNNEL_ASSIGN_OR_RETURN(executor->gates_,
+                            GateCosts::Create(made.model, made.first_layer, made.last_layer,
+                                              made.training, executor->numbers_));
+  }
   RUNNEL_RETURN_IF_ERROR(executor->AllocateState(backend));
   return executor;
 }
@@ -172,6 +178,7 @@ WorkTally* StageExecutor::WorkOf(const Program& program) {
 void StageExecutor::FillRange(Telemetry& telemetry) const {
   telemetry.effective_macs = work_ != nullptr ? work_->effective() : effective_macs_.load();
   telemetry.macs_done = work_ != nullptr ? work_->done() : 0;
+  if (gates_ != nullptr) gates_->Fill(telemetry);
   telemetry.clipped_steps = clipped_steps_;
   if (range_ == nullptr) return;
   telemetry.gradient_values = gradient_values_;
@@ -293,8 +300,15 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   trained_grid_bits_ = context.grid_bits;
   CountMacs(program, context.grid_bits);
   context.work = WorkOf(program);
+  context.choices = gates_.get();
+  if (gates_ != nullptr) gates_->Begin(entry.input.bytes(), program.input, dry_run_ == nullptr);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, context, bindings));
   CountGradients(program, Part::kForward);
+  if (gates_ != nullptr && programs_.has_loss()) {
+    entry.price_sign = gates_->Sign(options_.changes, place.step);
+  } else if (gates_ != nullptr) {
+    gates_->WriteCost(output.mutable_bytes(), program.output);
+  }
   if (program.backward_reads_output) entry.output = output;
   if (programs_.has_loss()) return LossOutput(metrics, programs_.labels_per_sample());
   if (forward_only_) stash_->Pop();  // no backward comes
@@ -331,6 +345,11 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   bindings[Storage::kStash] = entry.activations->address();
   StepContext context = ContextOf(place);
   context.work = WorkOf(program);
+  if (gates_ != nullptr && !programs_.has_loss())
+    entry.price_sign = gates_->ReadSign(entry.output_gradient.bytes(), program.output);
+  context.price_sign = entry.price_sign;
+  if (gates_ != nullptr && program.needs_input_gradient)
+    gates_->WriteSign(entry.price_sign, result.tensor.mutable_bytes(), program.input);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kInputGradient, context, bindings));
   CountGradients(program, Part::kInputGradient);
   return result;
@@ -445,6 +464,10 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   RUNNEL_RETURN_IF_ERROR(programs_.CheckLabels(labels, samples));
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
+  for (const SidePlace& place : SidePlaces(numbers_, program.output, Direction::kForward)) {
+    if (!programs_.has_loss())
+      place.value->FillNeutral(output.mutable_bytes().subspan(place.memory_offset, place.bytes));
+  }
   StepContext context;
   context.run_seed = options_.training.seed;
   context.step_labels = samples * programs_.labels_per_sample();

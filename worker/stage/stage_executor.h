@@ -25,6 +25,7 @@
 #include "proto/base/training/training_change.h"
 #include "worker/stage/compiled_stage.h"
 #include "worker/stage/effective_macs.h"
+#include "worker/stage/gate_costs.h"
 #include "worker/stage/mapped_state.h"
 #include "worker/stage/stage_engine.h"
 #include "worker/stage/stash.h"
@@ -160,6 +161,7 @@ class StageExecutor final : public StageEngine {
   std::atomic<double> effective_macs_ = 0;
   std::atomic<int64_t> clipped_steps_ = 0;
   const std::unique_ptr<StageWork> work_;  // null: the model has no gates
+  std::unique_ptr<GateCosts> gates_;       // likewise
   // Of the last micro-batch that was trained, or else what LastPrecision says: for evaluations.
   std::optional<GridBits> trained_grid_bits_;
   const std::unique_ptr<RangeTally> range_;   // null: gradients are no f16

@@ -27,6 +27,7 @@ class Stash {
     Payload input;
     Payload output;
     Payload output_gradient;
+    int32_t price_sign = 1;  // StepContext::price_sign of the backward
     // held from its input-gradient to its weight-gradient, else none
     std::unique_ptr<Memory> scratch;
   };

@@ -7,7 +7,7 @@
 
 namespace runnel {
 
-std::optional<ChangeTraining> ProgressivePrecision::AtBarrier(const BarrierReport& report) {
+std::optional<ChangeTraining> ProgressiveLevels::AtBarrier(const BarrierReport& report) {
   if (report.stages.empty()) return std::nullopt;
   if (report.plan.generation != generation_) seen_ = Sums();
   generation_ = report.plan.generation;
@@ -25,19 +25,19 @@ std::optional<ChangeTraining> ProgressivePrecision::AtBarrier(const BarrierRepor
   if (!indicator_.Observe(mean)) return std::nullopt;
   const int64_t level = indicator_.turns();
   return ChangeTraining{
-      ChangeOfPrecision(report.step, level),
-      absl::StrFormat("%s bits; the training loss moved by %.4f of its scale, at most %.4f, in %d "
+      {report.step, std::string(dial_), absl::StrCat(level)},
+      absl::StrFormat("%s; the training loss moved by %.4f of its scale, at most %.4f, in %d "
                       "periods",
-                      GridBitsText(levels_.levels[static_cast<size_t>(level)]),
-                      indicator_.distance().value_or(0), eps, LossIndicator::kPeriods)};
+                      levels_[static_cast<size_t>(level)], indicator_.distance().value_or(0), eps,
+                      LossIndicator::kPeriods)};
 }
 
-std::string ProgressivePrecision::State() const {
+std::string ProgressiveLevels::State() const {
   return DumpJson(Json{
       {"loss", period_.loss}, {"samples", period_.samples}, {"indicator", indicator_.State()}});
 }
 
-absl::Status ProgressivePrecision::Restore(absl::string_view state) {
+absl::Status ProgressiveLevels::Restore(absl::string_view state) {
   RUNNEL_ASSIGN_OR_RETURN(const Json json, ParseJson(state));
   JsonObject object(json, "progress");
   Sums period;
@@ -52,10 +52,26 @@ absl::Status ProgressivePrecision::Restore(absl::string_view state) {
 absl::StatusOr<std::unique_ptr<TrainingRule>> MakeProgressivePrecision(
     absl::string_view value, absl::string_view arguments) {
   RUNNEL_RETURN_IF_ERROR(CheckPrecisionValue(value));
-  RUNNEL_ASSIGN_OR_RETURN(PrecisionSetting levels, ParsePrecision(absl::StrCat("pfq:", arguments)));
-  RUNNEL_ASSIGN_OR_RETURN(LossIndicatorOptions options, ParseLossIndicator(levels.rule_arguments));
-  options.most_turns = static_cast<int64_t>(levels.levels.size()) - 1;
-  return std::make_unique<ProgressivePrecision>(std::move(levels), options);
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting,
+                          ParsePrecision(absl::StrCat("pfq:", arguments)));
+  RUNNEL_ASSIGN_OR_RETURN(const LossIndicatorOptions options,
+                          ParseLossIndicator(setting.rule_arguments));
+  std::vector<std::string> levels;
+  for (const GridBits& bits : setting.levels)
+    levels.push_back(absl::StrCat(GridBitsText(bits), " bits"));
+  return std::make_unique<ProgressiveLevels>(kPrecisionDial, std::move(levels), options);
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRule>> MakeProgressiveCost(absl::string_view value,
+                                                                  absl::string_view arguments) {
+  RUNNEL_RETURN_IF_ERROR(CheckCostLevelValue(value));
+  RUNNEL_ASSIGN_OR_RETURN(const CostTargetSetting setting, ParseCostTarget(arguments));
+  RUNNEL_ASSIGN_OR_RETURN(const LossIndicatorOptions options,
+                          ParseLossIndicator(setting.rule_arguments));
+  std::vector<std::string> levels;
+  for (const double percent : setting.percents)
+    levels.push_back(absl::StrCat(CostTargetText(percent), " of FP32"));
+  return std::make_unique<ProgressiveLevels>(kCostTargetDial, std::move(levels), options);
 }
 
 }  // namespace runnel

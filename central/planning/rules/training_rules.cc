@@ -10,6 +10,7 @@
 #include "central/planning/rules/progressive_precision.h"
 #include "central/planning/rules/saturation_scale.h"
 #include "proto/base/training/dials/barrier_every.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -31,6 +32,7 @@ absl::Span<const TrainingRuleRow> TrainingRuleTable() {
       {kDecidedLossScale, kLossScaleDial, "", MakeSaturationScale},
       {kLossesRule, kBarrierEveryDial, "", MakeLossInterval},
       {"pfq", kPrecisionDial, "[@EPS,ALPHA,EVERY]", MakeProgressivePrecision},
+      {"pfq_cost", kCostTargetDial, "[@EPS,ALPHA,EVERY]", MakeProgressiveCost},
   };
   return kRows;
 }

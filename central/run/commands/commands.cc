@@ -92,24 +92,11 @@ std::string SeveralClassesText(const RunSummary& summary) {
   return classes.size() < 2 ? "" : absl::StrCat(text, ")");
 }
 
-// What kernels counted since the plan holds, of all multiply-adds of its samples.
-std::string CountedText(const RunSummary& summary) {
-  double done = 0, samples = 0;
-  for (const StageSummary& stage : summary.stages) {
-    done += stage.telemetry.macs_done;
-    samples = std::max(samples, static_cast<double>(stage.base.samples));
-  }
-  const PrecisionCost& cost = *summary.precision;
-  const double share = samples > 0 ? done * cost.samples / (cost.macs_in_full * samples) : 0;
-  return absl::StrFormat("gates did %.1f %% of the multiply-adds%s, exploring included",
-                         100 * share, samples < cost.samples ? " since the last plan" : "");
-}
-
 // "38 % of the effective multiply-adds of 8/8 (2.1 % of FP32's): 3/6 for 400 steps, ..."
 std::string PrecisionText(const RunSummary& summary) {
   const PrecisionCost& cost = *summary.precision;
   constexpr size_t kMostShown = 8;
-  if (cost.gates_learn) return CountedText(summary);
+  if (cost.gates_learn) return summary.gates.has_value() ? GateText(*summary.gates) : "";
   const double skipped = 100 * (1 - cost.macs_done / cost.macs_in_full);
   if (cost.macs_of_8_8 == cost.macs_in_full)  // no grids
     return absl::StrFormat("gates left out %.1f %% of the multiply-adds", skipped);
@@ -186,7 +173,9 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
                                   summary.test->accuracy * 100, summary.test->loss));
   }
   context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
-  if (summary.precision.has_value()) context.print(PrecisionText(summary));
+  if (summary.precision.has_value()) {
+    if (const std::string text = PrecisionText(summary); !text.empty()) context.print(text);
+  }
   if (!outcome->stopped_by_user || outcome->step == last_step) return absl::OkStatus();
   context.print(settings.checkpoint_dir.empty()
                     ? "these weights are not kept: there is no --checkpoint-dir"

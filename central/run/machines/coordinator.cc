@@ -209,7 +209,8 @@ BarrierReport Coordinator::Report() const {
           Facts(),
           Times(),
           step() % BarrierRuleUpTo(options_.barriers.rule, options_.changes, step()).every == 0,
-          barrier_.pace()};
+          barrier_.pace(),
+          &options_.changes};
 }
 
 std::vector<TrainingChange> Coordinator::ChangesAt(int64_t step) const {

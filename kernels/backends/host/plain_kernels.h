@@ -72,8 +72,8 @@ void ScatterSamples(const float* packed, const ChoiceRows& choice, const float* 
 void MaskGradient(const float* dy, const float* packed, const ChoiceRows& choice,
                   const float* explored, const ChoiceRows& exploration, int64_t size,
                   float* dchoice);
-void ChoiceGradient(const Instruction& gate, const float* dchoice, const ChoiceRows& choice,
-                    float* dlogits);
+void ChoiceGradient(const Instruction& gate, const StepContext& context, const float* dchoice,
+                    const ChoiceRows& choice, float* dlogits);
 absl::Status HoldSamples(const Call& call);
 absl::Status AllSamples(const Call& call);
 absl::Status ChooseSamples(const Call& call);

@@ -5,6 +5,7 @@
 
 #include "kernels/backends/host/plain_kernels.h"
 #include "kernels/ir/arithmetic/sample_choice.h"
+#include "kernels/ir/work_tally.h"
 
 namespace runnel::host {
 namespace {
@@ -37,6 +38,14 @@ void AddProducts(const float* dy, const float* packed, const ChoiceRows& choice,
   }
 }
 
+void TellChoices(const Instruction& gate, const StepContext& context, int64_t samples,
+                 int64_t columns, const float* choice) {
+  if (context.choices == nullptr) return;
+  std::vector<int64_t> by_option(static_cast<size_t>(OptionCount(gate.attributes)));
+  for (int64_t i = 0; i < samples; ++i) ++by_option[static_cast<size_t>(choice[i * columns])];
+  context.choices->AddChoice(gate, by_option);
+}
+
 }  // namespace
 
 void HoldSamples(const Instruction& gate, const StepContext& context, int64_t samples,
@@ -46,6 +55,7 @@ void HoldSamples(const Instruction& gate, const StepContext& context, int64_t sa
     choice[i * kHeldColumns] = static_cast<float>(HeldOption(gate.attributes, draws, i));
   }
   OrderSamples(gate.attributes, samples, kHeldColumns, choice);
+  TellChoices(gate, context, samples, kHeldColumns, choice);
 }
 
 void TakeAllSamples(const Instruction& gate, int64_t samples, float* choice) {
@@ -75,6 +85,7 @@ void ChooseSamples(const Instruction& gate, const StepContext& context, const fl
     exploration[i * columns + kOptionColumns] = static_cast<float>(other.weight);
   }
   OrderSamples(spec, samples, columns, choice);
+  TellChoices(gate, context, samples, columns, choice);
   if (exploration != nullptr) OrderSamples(spec, samples, columns, exploration);
 }
 
@@ -111,17 +122,18 @@ void MaskGradient(const float* dy, const float* packed, const ChoiceRows& choice
   AddProducts(dy, explored, exploration, size, /*is_weighted=*/true, choice.columns, dchoice);
 }
 
-void ChoiceGradient(const Instruction& gate, const float* dchoice, const ChoiceRows& choice,
-                    float* dlogits) {
+void ChoiceGradient(const Instruction& gate, const StepContext& context, const float* dchoice,
+                    const ChoiceRows& choice, float* dlogits) {
   const int options = OptionCount(gate.attributes);
+  const double price = context.price_sign * gate.attributes.rate;
   std::vector<double> dp(static_cast<size_t>(options));
   for (int64_t i = 0; i < choice.samples; ++i) {
     const float* p = choice.values + i * choice.columns + kOptionColumns;
     const float* of_masks = dchoice + i * choice.columns + kOptionColumns;
     double mean = 0;
     for (int k = 0; k < options; ++k) {
-      dp[static_cast<size_t>(k)] = static_cast<double>(of_masks[k]) +
-                                   gate.attributes.rate * CostOfOption(gate.attributes, k);
+      dp[static_cast<size_t>(k)] =
+          static_cast<double>(of_masks[k]) + price * CostOfOption(gate.attributes, k);
       mean += static_cast<double>(p[k]) * dp[static_cast<size_t>(k)];
     }
     for (int k = 0; k < options; ++k) {
@@ -167,7 +179,7 @@ absl::Status MaskGradient(const Call& call) {
 }
 
 absl::Status ChoiceGradient(const Call& call) {
-  ChoiceGradient(call.instruction(), call.in(0), RowsOf(call, 1), call.out(0));
+  ChoiceGradient(call.instruction(), call.context, call.in(0), RowsOf(call, 1), call.out(0));
   return absl::OkStatus();
 }
 

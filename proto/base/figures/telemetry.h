@@ -1,11 +1,13 @@
 #pragma once
 
-// What a stage counts and measures while it trains. Each member but `generation` and
-// `energy_source` is a row of the table in figure_fields.h, which says where people see it.
+// What a stage counts and measures while it trains. Each member but `generation`,
+// `energy_source` and `gates` is a row of the table in figure_fields.h, which says where people see it.
 
 #include <cstdint>
+#include <vector>
 
 #include "proto/base/energy_source.h"
+#include "proto/base/figures/gate_choices.h"
 #include "proto/base/ids.h"
 
 namespace runnel {
@@ -62,6 +64,7 @@ struct Telemetry {
   double effective_macs = 0;
   int64_t clipped_steps = 0;  // whose gradient was larger than --clip-norm
   double macs_done = 0;  // of models with gates: multiply-adds of training, counted by the kernels
+  std::vector<GateChoices> gates;  // of the stage, by layer
   // Where the loss is.
   double loss_sum = 0;
   int64_t correct = 0;  // labels

@@ -1,8 +1,8 @@
 #pragma once
 
-// The small values that travel beside a boundary tensor, one row each. Today there is one: the
-// exponent of a scaled tensor. A gate's probability, an overflow flag, a loss scale or a count of
-// tokens costs a row, and the name of the row in NumberFormat::beside of the recipes that have it.
+// The small values that travel beside a boundary tensor, one row each: the exponent of a scaled
+// tensor, the cost of gates and the sign of its price. An overflow flag, a loss scale or a count of
+// tokens costs a row, and the name of the row in NumberFormat::beside of the runs that have it.
 // Both ends of a link have the same format, so that they know count and bytes of each value before
 // they meet it. Pure functions; any thread.
 //
@@ -60,7 +60,21 @@ inline constexpr SideValue kScaleExponent = {.name = "exponent",
                                              .least = -kMaxExponent,
                                              .most = kMaxExponent};
 
+// Of a run with a target of cost (training/dials/cost_target.h): what the gates in front of the
+// boundary cost the micro-batch, in % of what all gates' blocks take in FP32.
+inline constexpr SideValue kGateCost = {
+    .name = "gate_cost", .count = OneATensor, .forward = true, .least = 0, .most = 100.001};
+// Back from the loss: the sign of the price of that micro-batch's gates.
+inline constexpr SideValue kPriceSign = {.name = "price_sign",
+                                         .type = DType::kInt32,
+                                         .count = OneATensor,
+                                         .backward = true,
+                                         .least = -1,
+                                         .most = 1};
+
 // The table: what stands beside the boundaries of every recipe.
 inline constexpr SideValue kSideValues[] = {kScaleExponent};
+// And of every run with a target of cost.
+inline constexpr SideValue kCostSideValues[] = {kScaleExponent, kGateCost, kPriceSign};
 
 }  // namespace runnel

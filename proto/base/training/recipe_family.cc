@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/weight_average.h"
 
@@ -204,6 +205,7 @@ NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& traini
     format.slots = AveragesWeights(training) ? optimizer->optimizer->slots_with_average()
                                              : optimizer->optimizer->slots();
   }
+  if (HasCostTarget(training)) format.beside = kCostSideValues;
   return format;
 }
 

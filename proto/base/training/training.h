@@ -89,6 +89,7 @@ struct TrainingSettings {
   std::string batch_split = "off";              // integer recipes; ParseBatchSplit
   std::string loss_scale = "auto";              // gradients of f16; CheckLossScaleSetting
   std::string precision = "recipe";             // recipes with grids; ParsePrecision
+  std::string cost_target = "off";              // models with gates; ParseCostTarget
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };

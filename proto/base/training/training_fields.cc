@@ -7,6 +7,7 @@
 #include "proto/base/model/rescale.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batch_split.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
 #include "proto/base/training/optimizer.h"
@@ -206,6 +207,14 @@ constexpr TrainingField kFields[] = {
           "cycles; at:0:3/6,10:8/8: from epochs on",
           "pfq:3,4,6,8/6,6,8,8"},
      .check = CheckPrecisionSetting},
+    {.name = "cost_target",
+     .member = &S::cost_target,
+     .flag = {"cost-target", SettingGroup::kTraining,
+              "cost of the blocks behind gates that learn, in % of FP32, which the sign of their "
+              "price keeps (FracTrain). Of several, TARGET,...[@EPS,ALPHA,EVERY], the next one "
+              "comes as the next bits of --precision pfq do; off: the price alone",
+              "1.5,2,2.5,3"},
+     .check = CheckCostTargetSetting},
 };
 
 // The value of a record that does not have the field.

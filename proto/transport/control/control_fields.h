@@ -168,8 +168,13 @@ void ListFields(auto& list, DryRunDone& done) {
   list("error_deviation", done.sums.error_deviation);
 }
 
+void ListFields(auto& list, GateChoices& gate) {
+  list("layer", gate.layer)("samples", gate.samples);
+}
+
 void ListFields(auto& list, Telemetry& telemetry) {
   list("generation", telemetry.generation)("energy_source", telemetry.energy_source);
+  list("gates", telemetry.gates);
   for (const FigureField& field : FigureFields())
     std::visit([&](auto member) { list(field.name, telemetry.*member); }, field.member);
 }

@@ -55,7 +55,7 @@ absl::Status MaskGradient(Calls calls) {
 
 absl::Status ChoiceGradient(Calls calls) {
   const Call& call = calls[0];
-  host::ChoiceGradient(*call.instruction, call.in(0), RowsOf(call, 1), call.out(0));
+  host::ChoiceGradient(*call.instruction, *call.context, call.in(0), RowsOf(call, 1), call.out(0));
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/training/dials/barrier_every.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/dials/precision.h"
@@ -17,6 +18,7 @@ absl::Span<const Dial> Dials() {
       {kLossScaleDial, "loss scale", CheckLossScaleValue},
       {kPrecisionDial, "precision level", CheckPrecisionValue},
       {kBarrierEveryDial, "barriers, steps apart", CheckBarrierEveryValue},
+      {kCostTargetDial, "level of the target of cost", CheckCostLevelValue},
   };
   return kDials;
 }

@@ -127,7 +127,9 @@ TEST(TrainingRules, EachTurnsADialAndTakesItsOwnStateBack) {
     EXPECT_EQ(*FindTrainingRule(row.name, row.dial), &row);
     ASSERT_TRUE(FindDial(row.dial).ok());
     // Two levels, where the rule has such.
-    const auto rule = row.make("1", row.dial == "precision" ? "3,4/6,6" : "");
+    const auto rule = row.make("1", row.dial == "precision"     ? "3,4/6,6"
+                                    : row.dial == "cost_target" ? "2,3"
+                                                                : "");
     ASSERT_TRUE(rule.ok()) << rule.status();
     const std::string state = (*rule)->State();
     EXPECT_TRUE((*rule)->Restore(state).ok());

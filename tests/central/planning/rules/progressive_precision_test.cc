@@ -140,6 +140,27 @@ TEST(ProgressivePrecision, BarriersInBetweenAddToThePeriodWithoutAnEvery) {
   EXPECT_EQ(run.Barrier(1, 20)->change, ChangeOfPrecision(250, 1));
 }
 
+// The same indicator turns the target of cost.
+TEST(ProgressiveCost, TurnsAsThePrecisionDoes) {
+  auto rule = *MakeProgressiveCost("0", "1.5,2,2.5@1000,1,");
+  const Plan plan;
+  std::vector<StageStatus> stages(1);
+  std::vector<int64_t> turns;
+  for (int64_t step = 50; step <= 1000; step += 50) {
+    stages[0].telemetry.loss_samples += 10;
+    stages[0].telemetry.loss_sum += 20;
+    const auto change = rule->AtBarrier({step, plan, Sequence(0), stages, {}, {}});
+    if (!change.has_value()) continue;
+    EXPECT_EQ(change->change, ChangeOfCostTarget(step, static_cast<int64_t>(turns.size()) + 1));
+    EXPECT_THAT(change->why, HasSubstr(turns.empty() ? "2 % of FP32; the" : "2.5 % of FP32; the"));
+    turns.push_back(step);
+  }
+  EXPECT_EQ(turns, (std::vector<int64_t>{250, 500})) << "no more than there are targets";
+  EXPECT_FALSE(MakeProgressiveCost("64", "1.5,2").ok());
+  EXPECT_FALSE(MakeProgressiveCost("0", "2,1.5").ok());
+  EXPECT_FALSE(MakeProgressiveCost("0", "1.5@1").ok());
+}
+
 TEST(ProgressivePrecision, StatesAndArgumentsThatAreNoneAreRefused) {
   auto rule = *MakeProgressivePrecision("0", kLevels);
   EXPECT_TRUE(rule->Restore(rule->State()).ok());

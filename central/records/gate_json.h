@@ -1,0 +1,10 @@
+#pragma once
+
+#include "central/records/gate_summary.h"
+#include "proto/json/json_fields.h"
+
+namespace runnel {
+
+Json ToJson(const GateSummary& gates);
+
+}  // namespace runnel

@@ -1,0 +1,48 @@
+#include "central/records/gate_summary.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "central/records/gate_json.h"
+
+namespace runnel {
+
+Json ToJson(const GateSummary& gates) {
+  Json rows = Json::array(), targets = Json::array();
+  for (const GateSummary::Gate& gate : gates.gates) {
+    rows.push_back(Json{{"layer", gate.layer},
+                        {"options", gate.options},
+                        {"samples", gate.samples},
+                        {"skipped_share", gate.skipped_share},
+                        {"mean_bits", gate.mean_bits}});
+  }
+  for (const GateSummary::Target& target : gates.targets) {
+    targets.push_back(Json{{"percent", target.percent},
+                           {"samples", target.samples},
+                           {"mean_percent", target.mean_percent},
+                           {"last_percent", target.last_percent}});
+  }
+  Json json{{"samples", gates.samples},
+            {"done_share", gates.done_share},
+            {"effective_share", gates.effective_share},
+            {"skipped_share", gates.skipped_share},
+            {"layers", std::move(rows)}};
+  if (gates.targets.empty()) return json;
+  json["cost_targets"] = std::move(targets);
+  json["turns"] = gates.turns;
+  return json;
+}
+
+std::string GateText(const GateSummary& gates) {
+  std::string text = absl::StrFormat(
+      "gates did %.1f %% of the multiply-adds (%.2f %% by bits), exploring included; samples "
+      "skipped %.1f %% of the blocks",
+      100 * gates.done_share, 100 * gates.effective_share, 100 * gates.skipped_share);
+  for (const GateSummary::Target& target : gates.targets) {
+    if (target.samples == 0) continue;
+    absl::StrAppendFormat(&text, "; cost %.2f %% at the end of target %g %%", target.last_percent,
+                          target.percent);
+  }
+  return text;
+}
+
+}  // namespace runnel

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "central/records/gate_summary.h"
+#include "central/run/run_setup.h"
+#include "proto/base/training/precision_cost.h"
+
+namespace runnel {
+
+// For the summary, from a state of rule GateCounts. cost: of a run of this setup. InvalidArgument:
+// it is no such state, or not of this model.
+absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const PrecisionCost& cost,
+                                          absl::string_view state);
+
+}  // namespace runnel

@@ -1,0 +1,191 @@
+// Gates with a target of cost on one stage and on two: the cost so far crosses the cut beside the
+// activations, the sign of the price comes back beside the gradients.
+
+#include "worker/stage/gate_costs.h"
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backends/ref/ref_backend.h"
+#include "partition/zoo/rewrites/rewrites.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/training/batching.h"
+#include "worker/measure/random_tensors.h"
+#include "worker/stage/stage_executor.h"
+
+namespace runnel::gate_costs_test {
+namespace {
+
+constexpr int64_t kSamples = 3;
+constexpr int kCut = 3;  // first layer of the second stage; gates lie on both sides
+
+OpSpec Conv(int32_t input) {
+  return {.kind = OpKind::kConv,
+          .inputs = {input},
+          .out_channels = 4,
+          .kernel = {3, 3},
+          .padding = {1, 1}};
+}
+
+// Four blocks and a head.
+ModelSpec Blocks() {
+  ModelSpec model{"blocks", {4, 6, 6}, 3, {}};
+  model.layers.push_back({"stem", {Conv(0), {.kind = OpKind::kRelu, .inputs = {1}}}});
+  for (const char* name : {"one", "two", "three", "four"}) {
+    std::vector<OpSpec> ops = {Conv(0),
+                               {.kind = OpKind::kRelu, .inputs = {1}},
+                               Conv(2),
+                               {.kind = OpKind::kAdd, .inputs = {3, 0}}};
+    model.layers.push_back({name, ops});
+  }
+  model.layers.push_back({"head",
+                          {{.kind = OpKind::kGlobalAvgPool, .inputs = {0}},
+                           {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 3}}});
+  return model;
+}
+
+TrainingSettings Settings(const std::string& target) {
+  TrainingSettings training;
+  training.batch_size = kSamples;
+  training.dataset_samples = 20 * kSamples;
+  training.cost_target = target;
+  return training;
+}
+
+// Layers of the model, as a stage trains them.
+class Stage {
+ public:
+  Stage(int first, int last, const std::string& target) {
+    StageExecutorOptions options;
+    options.model = *AddGates(Blocks(), "ff:3,4,8/6,6,8@beta:0.5");
+    options.first_layer = first;
+    options.last_layer = last;
+    options.training = Settings(target);
+    options.changes = {ChangeOfCostTarget(4, 1)};
+    options.recipe = *FindRecipe("sbm:8,8,8");
+    backend_ = *MakeRefBackend(1);
+    executor_ = *StageExecutor::Create(options, backend_.get(), &pool_);
+    EXPECT_TRUE(executor_->DrawState().ok());
+  }
+  StageExecutor& operator*() { return *executor_; }
+  StageExecutor* operator->() { return executor_.get(); }
+  BufferPool& pool() { return pool_; }
+  std::vector<std::string> Weights() {
+    const ModelState state = *executor_->ExportState();
+    std::vector<std::string> weights;
+    for (const LayerState& layer : state.layers)
+      for (const TensorData& tensor : layer.tensors) weights.push_back(tensor.bytes);
+    return weights;
+  }
+  // The only value beside a boundary tensor.
+  template <typename T>
+  T Beside(const Payload& tensor, Direction direction, const Shape& shape) {
+    T value;
+    const SidePlace place = SidePlaces(executor_->numbers(), shape, direction).at(0);
+    std::memcpy(&value, tensor.bytes().data() + place.memory_offset, sizeof(value));
+    return value;
+  }
+
+ private:
+  BufferPool pool_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<StageExecutor> executor_;
+};
+
+struct Seen {
+  std::vector<float> costs;  // at the cut
+  std::vector<int> signs;
+};
+
+// Eight steps on both; the weights are the same.
+Seen TrainBoth(const std::string& target) {
+  Stage whole(0, 5, target), front(0, kCut - 1, target), back(kCut, 5, target);
+  const Batching batching = *MakeBatching(Settings(target));
+  Seen seen;
+  for (int64_t s = 0; s < 8; ++s) {
+    const MicroBatch place = batching.Locate(Sequence(s));
+    const auto input = [&](BufferPool& pool) {
+      return RandomTensor(pool, kSamples * 4 * 6 * 6, static_cast<uint64_t>(s));
+    };
+    const auto labels = [&](BufferPool& pool) {
+      return RandomLabels(pool, kSamples, 3, static_cast<uint64_t>(s));
+    };
+    EXPECT_TRUE(whole->Forward(place, input(whole.pool()), labels(whole.pool())).ok());
+    EXPECT_TRUE(whole->InputGradient(place, Payload()).ok());
+    EXPECT_TRUE(whole->WeightGradient(place, true).ok());
+
+    auto down = front->Forward(place, input(front.pool()), Payload());
+    EXPECT_TRUE(down.ok()) << down.status();
+    const Shape shape = front->output_shape(kSamples);
+    if (HasCostTarget(Settings(target)))
+      seen.costs.push_back(front.Beside<float>(down->tensor, Direction::kForward, shape));
+    EXPECT_TRUE(back->Forward(place, std::move(down->tensor), labels(back.pool())).ok());
+    auto up = back->InputGradient(place, Payload());
+    EXPECT_TRUE(up.ok()) << up.status();
+    if (HasCostTarget(Settings(target)))
+      seen.signs.push_back(back.Beside<int32_t>(up->tensor, Direction::kBackward, shape));
+    EXPECT_TRUE(back->WeightGradient(place, true).ok());
+    EXPECT_TRUE(front->InputGradient(place, std::move(up->tensor)).ok());
+    EXPECT_TRUE(front->WeightGradient(place, true).ok());
+  }
+  std::vector<std::string> cut = front.Weights();
+  for (std::string& tensor : back.Weights()) cut.push_back(std::move(tensor));
+  EXPECT_EQ(cut, whole.Weights()) << target;
+  Telemetry all, first, second;
+  whole->FillRange(all);
+  front->FillRange(first);
+  back->FillRange(second);
+  first.gates.insert(first.gates.end(), second.gates.begin(), second.gates.end());
+  EXPECT_EQ(first.gates, all.gates);
+  EXPECT_EQ(all.gates.size(), 4u);
+  for (const GateChoices& gate : all.gates)
+    EXPECT_EQ(gate.samples[0] + gate.samples[1] + gate.samples[2], 8 * kSamples) << gate.layer;
+  return seen;
+}
+
+TEST(GateCosts, OneStageAndTwoTrainAlike) {
+  TrainBoth("off");
+  const Seen seen = TrainBoth("2,3");
+  for (const float cost : seen.costs) {
+    EXPECT_GE(cost, 0.7323F) << "two of four blocks, of 1.4648 % at least";
+    EXPECT_LE(cost, 3.1251F) << "and 6.25 % at most";
+  }
+}
+
+// A target that nothing is below, and one that nothing is above; it turns at step 4.
+TEST(GateCosts, TheSignIsThatOfTheTargetOfTheStep) {
+  const Seen seen = TrainBoth("0.0001,6.25");
+  for (size_t s = 0; s < 4; ++s) EXPECT_EQ(seen.signs[s], 1) << s;
+  for (size_t s = 4; s < 8; ++s) EXPECT_LE(seen.signs[s], 0) << s;
+}
+
+// What a price does: gates that pay for the dear option leave it, those that are paid take it.
+TEST(GateCosts, ThePriceLeadsTheGates) {
+  const auto share_of_last = [](const std::string& target) {
+    Stage whole(0, 5, target);
+    TrainingSettings settings = Settings(target);
+    const Batching batching = *MakeBatching(settings);
+    int64_t last = 0, all = 0;
+    for (int64_t s = 0; s < 20; ++s) {
+      const MicroBatch place = batching.Locate(Sequence(s));
+      EXPECT_TRUE(whole
+                      ->Forward(place, RandomTensor(whole.pool(), kSamples * 4 * 6 * 6, 1),
+                                RandomLabels(whole.pool(), kSamples, 3, 1))
+                      .ok());
+      EXPECT_TRUE(whole->InputGradient(place, Payload()).ok());
+      EXPECT_TRUE(whole->WeightGradient(place, true).ok());
+    }
+    Telemetry telemetry;
+    whole->FillRange(telemetry);
+    for (const GateChoices& gate : telemetry.gates) {
+      last += gate.samples[2];
+      all += gate.samples[0] + gate.samples[1] + gate.samples[2];
+    }
+    return static_cast<double>(last) / static_cast<double>(all);
+  };
+  EXPECT_LT(share_of_last("0.0001,0.0002"), share_of_last("6.249,6.25"));
+}
+
+}  // namespace
+}  // namespace runnel::gate_costs_test
