@@ -69,6 +69,11 @@ int64_t HostProcess::copied_bytes() const {
   return copied_bytes_;
 }
 
+bool HostProcess::is_lost() const {
+  const std::lock_guard lock(mutex_);
+  return is_lost_;
+}
+
 absl::Status HostProcess::MakeArea() {
   const int file = memfd_create("runnel-vendor-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   area_file_ = HighCopy(file);

@@ -35,6 +35,8 @@ class HostProcess {
 
   const std::string& loaded() const { return loaded_; }
   pid_t pid() const { return pid_; }
+  // Its process has ended, or answered with nonsense.
+  bool is_lost() const;
   // Bytes that were copied into and out of the area.
   int64_t copied_bytes() const;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// OpenCL's functions by way of a vendor host (kernels/backends/vendor_host): functions.cc defines
+// OpenCL's functions by way of a vendor host (kernels/backends/vendor_host): objects.cc and commands.cc define
 // those that the backend uses, under their own names, and passes each call on. They take the place
 // of a library of OpenCL, either linked into a static worker or as a shared object that is loaded
 // in its stead.
