@@ -9,12 +9,12 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "kernels/backends/vendor_host/host_handles.h"
 #include "kernels/backends/vendor_host/host_wire.h"
 
 static const struct HostFunction kOpenClFunctions[] = {
@@ -44,62 +44,11 @@ static const struct Library kLibraries[] = {
 
 enum { kMostFunctions = 64 };
 
-// A handle's number is its slot, with the count of those that had the slot before: one that is gone
-// is not taken for its successor.
-struct Slot {
-  void* object;  // null: free
-  char kind;
-  uint32_t uses;
-};
-
 static struct {
   const struct Library* library;
   void* functions[kMostFunctions];
   unsigned char* area;
-  struct Slot* slots;
-  uint32_t slot_count, slot_room;
 } host;
-
-static uint64_t NumberOf(uint32_t slot) {
-  return (uint64_t)host.slots[slot].uses << 32 | (slot + 1);
-}
-
-static uint64_t AddHandle(char kind, void* object) {
-  uint32_t slot = 0;
-  while (slot < host.slot_count && host.slots[slot].object != NULL) ++slot;
-  if (slot == host.slot_room) {
-    const uint32_t room = host.slot_room == 0 ? 256 : 2 * host.slot_room;
-    struct Slot* slots = realloc(host.slots, room * sizeof *slots);
-    if (slots == NULL) _exit(kHostHasNoMemory);
-    host.slots = slots;
-    host.slot_room = room;
-  }
-  if (slot == host.slot_count) {
-    host.slots[slot].uses = 0;
-    ++host.slot_count;
-  }
-  host.slots[slot].object = object;
-  host.slots[slot].kind = kind;
-  host.slots[slot].uses = (host.slots[slot].uses + 1) & 0x7fffff;
-  return NumberOf(slot);
-}
-
-// The number of an object that may be known already; 0 of null.
-static uint64_t HandleOf(char kind, void* object) {
-  if (object == NULL) return 0;
-  for (uint32_t i = 0; i < host.slot_count; ++i) {
-    if (host.slots[i].object == object && host.slots[i].kind == kind) return NumberOf(i);
-  }
-  return AddHandle(kind, object);
-}
-
-// Null: none of this kind.
-static struct Slot* FindHandle(char kind, uint64_t number) {
-  const uint64_t slot = (number & UINT32_MAX) - 1;
-  if (number == 0 || slot >= host.slot_count || NumberOf((uint32_t)slot) != number) return NULL;
-  struct Slot* found = &host.slots[slot];
-  return found->object != NULL && found->kind == kind ? found : NULL;
-}
 
 // What a call needs beside its arguments' words.
 struct Call {
@@ -133,10 +82,9 @@ static void* PieceOf(const struct HostArgument* argument, uint64_t bytes) {
 
 static void* Object(struct Call* call, char kind, uint64_t number) {
   if (number == 0) return NULL;
-  struct Slot* slot = FindHandle(kind, number);
-  if (slot != NULL) return slot->object;
-  call->refused = 1;
-  return NULL;
+  void* object = ObjectOf(kind, number);
+  if (object == NULL) call->refused = 1;
+  return object;
 }
 
 // Numbers of handles become the objects, in place.
@@ -344,8 +292,7 @@ static void Serve(const struct HostRequest* request, struct HostReply* reply) {
   }
   reply->result = (int32_t)result;
   if (reply->result != 0) return;
-  struct Slot* released = FindHandle(row->kinds[1], request->argument[0].value);
-  if (kind == 'd' && released != NULL) released->object = NULL;
+  if (kind == 'd') DropHandle(row->kinds[1], request->argument[0].value);
   GiveHandles(&call, request);
 }
 

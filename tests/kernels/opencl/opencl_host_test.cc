@@ -176,10 +176,12 @@ TEST_F(VendorHostWithOpenCl, HandlesThatAreNoneAreRefused) {
 }
 
 TEST_F(VendorHostWithOpenCl, BytesThatDoNotFitAreNotSent) {
-  std::string large(kHostAreaBytes + 1, 'x');
-  HostCall call(*host_, 14);
-  call.Number(0).Fixed().In(large.data(), large.size()).Fixed().Fixed();
-  EXPECT_EQ(call.Send(), HostCall::Result::kTooLarge);
+  const std::string large(kHostAreaBytes + 1, 'x');
+  {
+    HostCall call(*host_, 14);
+    call.Number(0).Fixed().In(large.data(), large.size()).Fixed().Fixed();
+    EXPECT_EQ(call.Send(), HostCall::Result::kTooLarge);
+  }
   EXPECT_FALSE(host_->is_lost());
 }
 
