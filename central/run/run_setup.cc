@@ -15,6 +15,7 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/precision.h"
 #include "proto/base/training/int8_inference.h"

@@ -9,7 +9,7 @@ set -euo pipefail
 packages=(
   libc6-dev libstdc++-12-dev
   libabsl-dev libgrpc++-dev libprotobuf-dev libspdlog-dev libcli11-dev
-  nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev libssl-dev libdeflate-dev
+  nlohmann-json3-dev opencl-headers libcpp-httplib-dev zlib1g-dev libssl-dev libdeflate-dev
   libpng-dev libturbojpeg0-dev libonnx-dev libzip-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )

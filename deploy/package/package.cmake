@@ -7,7 +7,8 @@ set(RUNNEL_UNIT_DIR lib/systemd/system)
 install(TARGETS runnel-worker RUNTIME COMPONENT worker)
 # Asks for a driver only when it is loaded. Not so LibTorch's backend, which would pull LibTorch onto each board.
 if(TARGET runnel_backend_opencl)
-  install(TARGETS runnel_backend_opencl LIBRARY DESTINATION lib/runnel COMPONENT worker)
+  install(TARGETS runnel_backend_opencl runnel_opencl_hosted LIBRARY DESTINATION lib/runnel COMPONENT worker)
+  install(TARGETS runnel-vendor-host RUNTIME DESTINATION bin COMPONENT worker)
 endif()
 install(FILES deploy/systemd/runnel-worker.service DESTINATION ${RUNNEL_UNIT_DIR} COMPONENT worker)
 install(TARGETS runnel-central runnel-lab RUNTIME COMPONENT central)
@@ -34,7 +35,7 @@ endforeach()
 # What deploy/package.sh builds.
 add_custom_target(packaged DEPENDS runnel-central runnel-worker runnel-lab)
 if(TARGET runnel_backend_opencl)
-  add_dependencies(packaged runnel_backend_opencl)
+  add_dependencies(packaged runnel_backend_opencl runnel_opencl_hosted runnel-vendor-host)
 endif()
 
 set(CPACK_GENERATOR DEB)

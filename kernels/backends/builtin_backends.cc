@@ -12,6 +12,9 @@
 #include "kernels/backends/ref/ref_backend.h"
 #include "kernels/backends/small/small_backend.h"
 #include "proto/base/status_macros.h"
+#ifdef RUNNEL_STATIC_OPENCL
+#include "kernels/backends/opencl/opencl_backend.h"
+#endif
 #ifdef RUNNEL_LOADS_BACKENDS
 #include "kernels/backends/host/loaded_backend.h"
 #endif
@@ -19,7 +22,18 @@
 namespace runnel {
 namespace {
 
-#ifdef RUNNEL_LOADS_OPENCL
+#if defined(RUNNEL_LOADS_OPENCL) || defined(RUNNEL_STATIC_OPENCL)
+#ifdef RUNNEL_STATIC_OPENCL
+absl::StatusOr<std::unique_ptr<Backend>> TakeOpenCl(const BackendSettings& settings) {
+  return MakeOpenClBackend(settings);
+}
+bool HasOpenClBackend(absl::string_view) { return true; }
+#else
+absl::StatusOr<std::unique_ptr<Backend>> TakeOpenCl(const BackendSettings& settings) {
+  return LoadBackend("opencl", settings);
+}
+bool HasOpenClBackend(absl::string_view name) { return IsBackendInstalled(name); }
+#endif
 absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings& settings) {
   constexpr absl::string_view kName = "backend opencl: ";
   const auto not_here = [&](absl::string_view why) {
@@ -28,14 +42,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings& setti
   // The shared object has OpenCL's functions from what is loaded before it.
   if (const absl::Status loaded = opencl::LoadOpenClLibrary(settings.options); !loaded.ok())
     return not_here(loaded.message());
-  auto backend = LoadBackend("opencl", settings);
+  auto backend = TakeOpenCl(settings);
   const absl::string_view why = absl::StripPrefix(backend.status().message(), kName);
   // What it says itself stays.
-  if (backend.ok() || !absl::StartsWith(why, BackendLibrary("opencl"))) return backend;
+  if (backend.ok() || !absl::StartsWith(why, "/")) return backend;
   return not_here(why);
 }
 bool IsOpenClInstalled(absl::string_view name, const BackendOptions& options) {
-  return IsBackendInstalled(name) && opencl::HasDriver(options);
+  return HasOpenClBackend(name) && opencl::HasDriver(options);
 }
 #else
 absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings&) {

@@ -26,6 +26,8 @@ constexpr BackendOptionRow kRows[] = {
     {"opencl", "device", kText, "a GPU before others", "part of the name of a device or platform"},
     {"opencl", "dot", "khr|arm|nvidia|mad24|widened", "the fastest that the device has",
      "instructions for int8 products"},
+    {"opencl", "host", kText, "none; in a static worker runnel-vendor-host beside it",
+     "program that loads the library and calls its functions for the worker"},
     {"opencl", "library", kText, "the system's, else where phones have it",
      "library with OpenCL's functions, by path or as the system's linker knows it"},
     {"opencl", "memory", "shared|copied", "shared where the device shares the host's memory",

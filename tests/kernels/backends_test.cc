@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -141,6 +142,28 @@ TEST(BackendsDeathTest, LibrariesThatAreNotOpenCl) {
   std::ofstream(text) << "not a library";
   EXPECT_EXIT(ask(text), testing::ExitedWithCode(3), "libOpenCL.so .file too short|invalid ELF");
   EXPECT_EXIT(ask("libOpenCL.so.1"), testing::ExitedWithCode(3), "^$");
+}
+
+TEST(BackendsDeathTest, AVendorHostLoadsTheLibraryOrSaysWhyNot) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::string here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto ask = [](const std::string& host, const std::string& library) {
+    BackendSettings settings;
+    settings.options =
+        BackendOptions::Parse("opencl.host=" + host + "; opencl.library=" + library).value();
+    const auto made = MakeBackend("opencl", settings);
+    std::fprintf(stderr, "%s", made.ok() ? (*made)->description().c_str()
+                                         : std::string(made.status().message()).c_str());
+    std::exit(3);
+  };
+  EXPECT_EXIT(ask("/nowhere/host", "libOpenCL.so.1"), testing::ExitedWithCode(3),
+              "no library of OpenCL can be loaded: the vendor host /nowhere/host cannot be started: "
+              "No such file");
+  EXPECT_EXIT(ask(here + "/runnel-vendor-host", "/nowhere/libOpenCL.so"),
+              testing::ExitedWithCode(3),
+              "can load none of the libraries: /nowhere/libOpenCL.so: cannot open shared object");
+  EXPECT_EXIT(ask(here + "/runnel-vendor-host", "libOpenCL.so.1"), testing::ExitedWithCode(3),
+              "by vendor host with libOpenCL.so.1|no OpenCL driver is installed");
 }
 #endif
 

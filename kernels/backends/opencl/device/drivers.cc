@@ -14,6 +14,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#ifdef RUNNEL_STATIC_OPENCL
+#include "kernels/backends/opencl/hosted/use_host.h"
+#endif
 
 namespace runnel::opencl {
 namespace {
@@ -30,10 +33,53 @@ constexpr const char* kVendorPaths[] = {
 
 // What every library of OpenCL has.
 constexpr char kAnyFunction[] = "clGetPlatformIDs";
+constexpr char kHostProgram[] = "runnel-vendor-host";
 
-#ifndef RUNNEL_LOADS_OPENCL
-std::string WhyNotLoaded(const char*) { return "this build loads no libraries"; }
+std::filesystem::path FolderOfBinary() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
+// The vendor host that loads the library; empty: this process does.
+std::string HostOf(const BackendOptions& options) {
+  const std::string given(options.Get("opencl", "host"));
+  if (!given.empty()) return given;
+#ifdef RUNNEL_STATIC_OPENCL
+  return (FolderOfBinary() / kHostProgram).string();
 #else
+  return "";
+#endif
+}
+
+#ifdef RUNNEL_STATIC_OPENCL
+std::string WhyNotLoaded(const char*) { return "this worker is one static file"; }
+std::string WhyNotHosted(const std::string& host, const std::vector<std::string>& candidates) {
+  return std::string(UseHost(host, candidates).message());
+}
+#elif !defined(RUNNEL_LOADS_OPENCL)
+std::string WhyNotLoaded(const char*) { return "this build loads no libraries"; }
+std::string WhyNotHosted(const std::string&, const std::vector<std::string>&) {
+  return "this build loads no libraries";
+}
+#else
+// Empty: the host has a library, and its functions are what the next shared object finds.
+std::string WhyNotHosted(const std::string& host, const std::vector<std::string>& candidates) {
+  const std::string path =
+      (FolderOfBinary().parent_path() / "lib" / "runnel" / "librunnel_opencl_hosted.so").string();
+  void* loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  void* function = loaded == nullptr ? nullptr : dlsym(loaded, "runnel_use_opencl_host");
+  if (function == nullptr) {
+    const char* why = dlerror();
+    return why == nullptr ? absl::StrCat(path, " cannot be loaded") : why;
+  }
+  std::vector<const char*> names;
+  for (const std::string& candidate : candidates) names.push_back(candidate.c_str());
+  names.push_back(nullptr);
+  const auto use = reinterpret_cast<const char* (*)(const char*, const char* const*)>(function);
+  const char* why = use(host.c_str(), names.data());
+  return why == nullptr ? "" : why;
+}
+
 // Empty: it is loaded. Names of a library that turns out to be another one are never made global.
 std::string WhyNotLoaded(const char* library) {
   void* loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -78,26 +124,38 @@ std::vector<std::filesystem::path> DriverFiles() {
   return files;
 }
 
+// What is tried, best first. A phone has few of the vendors' paths; those that are not there say
+// nothing new.
+std::vector<std::string> Candidates(const std::string& given) {
+  if (!given.empty()) return {given};
+  std::vector<std::string> candidates(std::begin(kNames), std::end(kNames));
+  for (const char* path : kVendorPaths) {
+    if (access(path, F_OK) == 0) candidates.emplace_back(path);
+  }
+  return candidates;
+}
+
 }  // namespace
 
 bool HasDriver(const BackendOptions& options) {
-  return !options.Get("opencl", "library").empty() || !DriverFiles().empty() ||
-         !VendorLibraries().empty();
+  return !options.Get("opencl", "library").empty() || !options.Get("opencl", "host").empty() ||
+         !DriverFiles().empty() || !VendorLibraries().empty();
 }
 
 absl::Status LoadOpenClLibrary(const BackendOptions& options) {
   const std::string given(options.Get("opencl", "library"));
-  std::vector<const char*> candidates(std::begin(kNames), std::end(kNames));
-  candidates.insert(candidates.end(), std::begin(kVendorPaths), std::end(kVendorPaths));
-  if (!given.empty()) candidates = {given.c_str()};
+  const std::vector<std::string> candidates = Candidates(given);
   std::vector<std::string> failures;
-  for (const char* library : candidates) {
-    const std::string why = WhyNotLoaded(library);
+  if (const std::string host = HostOf(options); !host.empty()) {
+    const std::string why = WhyNotHosted(host, candidates);
     if (why.empty()) return absl::OkStatus();
-    // A phone has few of them; those that are not there say nothing new.
-    const bool is_path = absl::StartsWith(library, "/");
-    if (!is_path || !given.empty() || access(library, F_OK) == 0)
+    failures.push_back(why);
+  } else {
+    for (const std::string& library : candidates) {
+      const std::string why = WhyNotLoaded(library.c_str());
+      if (why.empty()) return absl::OkStatus();
       failures.push_back(absl::StrCat(library, " (", why, ")"));
+    }
   }
   return absl::InvalidArgumentError(
       absl::StrCat("no library of OpenCL can be loaded: ", absl::StrJoin(failures, ", "),
