@@ -57,6 +57,8 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     return cluster.processor_shares.empty() ? 1.0 : cluster.processor_shares[device];
   };
   if (cluster.host_processors > 0) request.host_processors = {cluster.host_processors};
+  const auto on_host =
+      static_cast<double>(std::count(cluster.on_host.begin(), cluster.on_host.end(), true));
   for (const DeviceId id : request.devices) {
     const auto device = static_cast<size_t>(id.value());
     const bool shares_host =
@@ -79,7 +81,8 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
       // Times of a whole processor are of the wall clock.
       if (measured_share(device) < kWholeProcessor) cost.measured_share = measured_share(device);
     }
-    if (measured_share(device) >= kWholeProcessor) continue;
+    const bool is_crowded = shares_host && on_host > cluster.host_processors;
+    if (measured_share(device) >= kWholeProcessor && !is_crowded) continue;
     cost.shares_processor = true;
     // Ratio of processor times, as ScaleOf wants it.
     const double training_ratio = profiled[0] > 0 ? profiled[device] * measured_share(device) /

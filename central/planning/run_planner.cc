@@ -32,19 +32,22 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   return options;
 }
 
-// What the workers on central's host may have of its processors. They are measured at the same time:
-// where one of them got less than a processor, they got together what there is.
+// What the workers on central's host may have of its processors. As many of them are measured at the
+// same time as have one each: where they got less, others take the rest.
 double HostProcessors(const PlanningInputs& inputs, const std::vector<DeviceFacts>& devices) {
   // The first device is measured alone, and the others by what they take beside one another.
   if (inputs.policy->basis == PlanBasis::kFirstDevice) return 0;
-  double together = 0;
+  double shares = 0;
+  double locals = 0;
   bool is_scarce = false;
   for (const DeviceFacts& device : devices) {
     if (!device.is_local || device.is_lost) continue;
-    together += device.processor_share;
+    shares += device.processor_share;
+    ++locals;
     is_scarce |= device.processor_share < kWholeProcessor;
   }
-  return is_scarce ? std::min(inputs.host_processors, together) : inputs.host_processors;
+  if (!is_scarce) return inputs.host_processors;
+  return shares / locals * std::min(locals, inputs.host_processors);
 }
 
 // The period that --quick would train with.
