@@ -31,7 +31,15 @@ std::string TextOf(const FrameCost& cost) {
   return absl::StrCat(cost.frame_seconds, " s a frame and ", cost.byte_seconds, " s a byte");
 }
 
-absl::Status CheckDevice(const DeviceCost& device, size_t index) {
+absl::Status CheckDevice(const PipelineModel& model, size_t index) {
+  const DeviceCost& device = model.devices[index];
+  if (device.host < -1 || device.host >= static_cast<int>(model.host_processors.size()) ||
+      !(device.measured_share > 0 && device.measured_share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline model: device ", index, ": host ", device.host, " of ",
+                     model.host_processors.size(), ", measured with ", device.measured_share,
+                     " of a processor cannot be"));
+  }
   if (device.forward_share >= 0 && device.input_gradient_share >= 0 &&
       device.forward_share + device.input_gradient_share <= 1 &&
       IsSeconds(device.codec_seconds_per_byte) && IsSeconds(device.micro_batch_seconds) &&
@@ -103,15 +111,20 @@ double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bo
          both(are_near ? cost.within_host : cost.feed, true, true);
 }
 
+double ComputeSeconds(const PipelineModel& model, int device, int first_layer, int last_layer) {
+  return model.compute->StageSeconds(device, first_layer, last_layer) *
+         model.devices[device].measured_share;
+}
+
 SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first_layer,
                                int last_layer) {
   SplitSeconds seconds;
   const int last_frozen = std::min(last_layer, model.frozen_front - 1);
   if (last_frozen >= first_layer)
-    seconds.frozen = model.compute->StageSeconds(device, first_layer, last_frozen);
+    seconds.frozen = ComputeSeconds(model, device, first_layer, last_frozen);
   const double all = last_frozen == last_layer
                          ? seconds.frozen
-                         : model.compute->StageSeconds(device, first_layer, last_layer);
+                         : ComputeSeconds(model, device, first_layer, last_layer);
   seconds.trained = std::max(0.0, all - seconds.frozen);
   return seconds;
 }
@@ -171,6 +184,7 @@ bool FitsMemory(const PipelineModel& model, const Placement& placement) {
 SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placement) {
   SimulatedPipeline pipeline;
   pipeline.caps = placement.caps;
+  pipeline.host_processors = model.host_processors;
   if (model.deferred != nullptr) {
     pipeline.deferred_weight_gradients = model.deferred(placement.caps);
   }
@@ -186,6 +200,7 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     times.weight_gradient_ns = std::max<int64_t>(
         0, Nanoseconds(seconds.total()) - times.forward_ns - times.input_gradient_ns);
     times.forward_only = last < model.frozen_front;
+    times.host = cost.host;
     // Work beside the computation delays no message, but it takes processor time.
     (times.forward_only ? times.forward_ns : times.weight_gradient_ns) +=
         Nanoseconds(OverheadSeconds(model, device, i == 0, i + 1 == placement.order.size()));
@@ -277,6 +292,9 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
     }
     if (!IsSeconds(codec.noise)) return wrong("a codec's noise must be at least 0");
   }
+  for (const double processors : model.host_processors) {
+    if (!IsSeconds(processors) || processors == 0) return wrong("a host needs processors");
+  }
   if (model.speeds.size() != devices) return wrong("needs the links of every device");
   for (const std::vector<LinkSpeed>& row : model.speeds) {
     if (row.size() != devices) return wrong("needs a link between every two devices");
@@ -288,7 +306,7 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
     }
   }
   for (size_t i = 0; i < devices; ++i) {
-    if (absl::Status status = CheckDevice(model.devices[i], i); !status.ok()) return status;
+    if (absl::Status status = CheckDevice(model, i); !status.ok()) return status;
   }
   if (model.max_cap < 1 || model.drain_every < 0 || model.barrier_every < 0 ||
       !IsSeconds(model.barrier_pause_seconds)) {

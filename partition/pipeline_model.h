@@ -79,6 +79,12 @@ struct DeviceCost {
   FrameCost network;
   FrameCost within_host;
   FrameCost feed;
+  // Devices with the same number >= 0 share the processors of PipelineModel::host_processors; -1:
+  // nobody else computes on this device's.
+  int host = -1;
+  // The share of a processor with which CostModel's seconds were taken. Alone on its host, the
+  // device needs that share of them.
+  double measured_share = 1;
 
   friend bool operator==(const DeviceCost&, const DeviceCost&) = default;
 };
@@ -102,6 +108,7 @@ struct LayerMemory {
 struct PipelineModel {
   const CostModel* compute = nullptr;  // borrowed; devices() of it are positions in `devices`
   std::vector<DeviceCost> devices;
+  std::vector<double> host_processors;         // by DeviceCost::host
   std::vector<std::vector<LinkSpeed>> speeds;  // [from][to]
   std::vector<CodecCost> codecs;               // the most exact one first
   std::vector<int64_t> raw_bytes;  // by layer: of its output for one micro-batch, not coded
@@ -173,7 +180,10 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
 // device of `devices`, which both sends and receives.
 double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bool is_last);
 
-// Computation time of a stage for a micro-batch. `frozen` is the forward of the frozen front's
+// Computation time of layers for a micro-batch on a processor of the device's own.
+double ComputeSeconds(const PipelineModel& model, int device, int first_layer, int last_layer);
+
+// The same of a stage. `frozen` is the forward of the frozen front's
 // layers, 0 where nothing is frozen.
 struct SplitSeconds {
   double frozen = 0;

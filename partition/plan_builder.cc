@@ -191,6 +191,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   model.raised_looks_ahead = request.raised_looks_ahead;
   model.noise_budget = request.noise_budget;
   model.devices = request.device_costs;
+  model.host_processors = request.host_processors;
   if (model.devices.empty()) model.devices.resize(request.devices.size());
   if (model.devices.size() != request.devices.size()) {
     return absl::InvalidArgumentError(absl::StrCat("plan: costs of ", model.devices.size(),

@@ -55,6 +55,7 @@ struct PlanRequest {
   // Codecs that `runnel` may choose, the most exact first; empty: those above only.
   std::vector<CodecChoice> codec_choices;
   std::vector<DeviceCost> device_costs;  // by position in `devices`; empty: DeviceCost's defaults
+  std::vector<double> host_processors;   // PipelineModel
   int64_t max_cap = 16;                  // largest cap that `runnel` may choose
   bool looks_ahead = false;              // PipelineModel
   bool raised_looks_ahead = false;

@@ -104,6 +104,23 @@ absl::Status CheckMedium(const ScenarioMedium& medium, const std::set<std::strin
   return absl::OkStatus();
 }
 
+absl::Status CheckMachines(const std::vector<ScenarioMachine>& machines,
+                           const std::set<std::string>& hosts) {
+  std::set<std::string> placed;
+  for (const ScenarioMachine& machine : machines) {
+    if (machine.name.empty()) return Wrong("machine '': needs a name");
+    if (!IsPositive(machine.processors))
+      return Wrong("machine ", machine.name, ": processors must be above 0");
+    for (const std::string& host : machine.hosts) {
+      if (hosts.count(host) == 0)
+        return Wrong("machine ", machine.name, ": host '", host, "' is not there");
+      if (!placed.insert(host).second)
+        return Wrong("machine ", machine.name, ": host ", host, " is on a machine already");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckPublished(const PublishedTimes& published, const std::set<std::string>& hosts) {
   if (published.steps < 1) return Wrong("published: steps must be at least 1");
   bool fitted = false;
@@ -166,6 +183,11 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
      "mbps": 20,                           of the air: one frame at a time, whoever sends
      "delay_ms": 2,                        each way, added to every frame
      "access_point": true}                 each frame is on the air twice
+  ],
+  "machines": [                            optional: hosts that are workers on one machine, and share
+    {"name": "laptop",                     its processors; their profiles are those of a worker alone
+     "hosts": ["pi-0", "pi-1"],
+     "processors": 2}
   ],
   "changes": [                             optional, for the laboratory: links while it trains
     {"seconds": 60,                        after the first plan, what a link then is
@@ -230,8 +252,23 @@ absl::Status CheckScenario(const Scenario& scenario) {
   for (const ScenarioMedium& medium : scenario.media) {
     RUNNEL_RETURN_IF_ERROR(CheckMedium(medium, hosts));
   }
+  RUNNEL_RETURN_IF_ERROR(CheckMachines(scenario.machines, hosts));
   const bool has_table = scenario.published.steps != 0 || !scenario.published.minutes.empty();
   return has_table ? CheckPublished(scenario.published, hosts) : absl::OkStatus();
+}
+
+std::vector<int> MachinesOf(const Scenario& scenario) {
+  std::map<std::string, int> machine_of;
+  for (size_t i = 0; i < scenario.machines.size(); ++i) {
+    for (const std::string& host : scenario.machines[i].hosts)
+      machine_of[host] = static_cast<int>(i);
+  }
+  std::vector<int> machines;
+  for (const ScenarioHost& host : scenario.hosts) {
+    const auto found = machine_of.find(host.name);
+    machines.push_back(found == machine_of.end() ? -1 : found->second);
+  }
+  return machines;
 }
 
 std::vector<std::vector<LinkSpeed>> SpeedsBetween(const Scenario& scenario) {

@@ -52,6 +52,13 @@ struct ScenarioMedium {
   bool access_point = false;  // each frame is on the air twice
 };
 
+// Several hosts are workers on one machine: they share its processors.
+struct ScenarioMachine {
+  std::string name;
+  std::vector<std::string> hosts;  // each on one machine at most
+  double processors = 1;
+};
+
 struct ScenarioProfile {
   std::string name;
   std::string about;
@@ -82,6 +89,7 @@ struct Scenario {
   std::vector<ScenarioHost> hosts;
   std::vector<ScenarioLink> links;
   std::vector<ScenarioMedium> media;
+  std::vector<ScenarioMachine> machines = {};
   std::vector<ScenarioProfile> profiles;
   PublishedTimes published;
 };
@@ -98,5 +106,8 @@ absl::Status CheckScenario(const Scenario& scenario);
 // Speeds of frames from host `from` to host `to`: [from][to]. On half duplex every pair of hosts
 // has a medium of its own. The scenario must have passed CheckScenario.
 std::vector<std::vector<LinkSpeed>> SpeedsBetween(const Scenario& scenario);
+
+// By host: position in Scenario::machines of the machine that it is on; -1: of its own.
+std::vector<int> MachinesOf(const Scenario& scenario);
 
 }  // namespace runnel

@@ -1,6 +1,7 @@
 #include "partition/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <queue>
@@ -71,6 +72,20 @@ struct Stage {
   Fifo codec;
   bool codec_busy = false;
   uint8_t codec_job = 0;
+  int32_t host = -1;   // position among the hosts that are shared; -1: a processor of its own
+  double rest_ns = 0;  // of the running action on such a host, as of Host::since_ns
+};
+
+// Processors that more stages than those compute on: the running ones share them evenly.
+struct Host {
+  double processors = 0;
+  std::vector<size_t> running;  // stages
+  int64_t since_ns = 0;
+  int64_t awaited = -1;  // Event::order of the end that comes next; other ends there are void
+
+  double Speed() const {
+    return std::min(1.0, processors / static_cast<double>(std::max<size_t>(1, running.size())));
+  }
 };
 
 // A queue for the bandwidth: one a way, or one a medium.
@@ -90,6 +105,7 @@ class Stretch {
                                                 ? 0
                                                 : pipeline.deferred_weight_gradients[i]};
     }
+    AddHosts();
     std::map<int32_t, size_t> of_media;
     for (size_t way = 0; way < 2 * pipeline.links.size(); ++way) {
       const int32_t medium = Way(way).medium;
@@ -109,9 +125,11 @@ class Stretch {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
+      if (IsVoid(event)) continue;
       now_ns_ = event.time_ns;
       switch (event.what) {
         case Ends::kCompute:
+          LeaveHost(event.index);
           ComputeEnds(event.index);
           break;
         case Ends::kCodec:
@@ -129,6 +147,63 @@ class Stretch {
   }
 
  private:
+  void AddHosts() {
+    std::map<int32_t, int> stages_on;
+    for (const StageTimes& stage : pipeline_.stages) {
+      if (stage.host >= 0) ++stages_on[stage.host];
+    }
+    std::map<int32_t, int32_t> number_of;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      const int32_t host = pipeline_.stages[i].host;
+      if (host < 0 || stages_on[host] <= pipeline_.host_processors[host]) continue;
+      const auto [number, is_new] =
+          number_of.try_emplace(host, static_cast<int32_t>(hosts_.size()));
+      if (is_new) hosts_.emplace_back().processors = pipeline_.host_processors[host];
+      stages_[i].host = number->second;
+    }
+  }
+
+  bool IsVoid(const Event& event) const {
+    if (event.what != Ends::kCompute) return false;
+    const int32_t host = stages_[event.index].host;
+    return host >= 0 && hosts_[host].awaited != event.order;
+  }
+
+  // What the host's stages did since the last change, at the speed that they had.
+  void Advance(Host& host) {
+    const double done = static_cast<double>(now_ns_ - host.since_ns) * host.Speed();
+    for (const size_t i : host.running) stages_[i].rest_ns -= done;
+    host.since_ns = now_ns_;
+  }
+
+  void AwaitNextEnd(Host& host) {
+    host.awaited = -1;
+    if (host.running.empty()) return;
+    const size_t next =
+        *std::min_element(host.running.begin(), host.running.end(), [this](size_t a, size_t b) {
+          return std::pair(stages_[a].rest_ns, a) < std::pair(stages_[b].rest_ns, b);
+        });
+    host.awaited = next_order_;
+    const double after_ns = std::ceil(std::max(0.0, stages_[next].rest_ns) / host.Speed());
+    At(static_cast<int64_t>(after_ns), Ends::kCompute, next);
+  }
+
+  void EnterHost(size_t i, int64_t ns) {
+    Host& host = hosts_[stages_[i].host];
+    Advance(host);
+    stages_[i].rest_ns = static_cast<double>(ns);
+    host.running.push_back(i);
+    AwaitNextEnd(host);
+  }
+
+  void LeaveHost(size_t i) {
+    if (stages_[i].host < 0) return;
+    Host& host = hosts_[stages_[i].host];
+    Advance(host);
+    std::erase(host.running, i);
+    AwaitNextEnd(host);
+  }
+
   void At(int64_t after_ns, Ends what, size_t index) {
     events_.push({now_ns_ + after_ns, what, static_cast<int32_t>(index), next_order_++});
   }
@@ -163,6 +238,7 @@ class Stretch {
       At(Way(up).delay_ns, Ends::kDelay, up);
     }
     run_.compute_busy_ns[i] += ns;
+    if (stages_[i].host >= 0) return EnterHost(i, ns);
     At(ns, Ends::kCompute, i);
   }
 
@@ -286,6 +362,7 @@ class Stretch {
   const int64_t boundary_;
   SimulatedRun& run_;
   std::vector<Stage> stages_;
+  std::vector<Host> hosts_;
   std::vector<size_t> line_of_;  // by way
   std::vector<Line> lines_;
   std::priority_queue<Event, std::vector<Event>, Later> events_;

@@ -7,7 +7,8 @@
 // NextAction names and waits for a missing input. One codec lane, first in first out, encodes and
 // decodes. A gradient goes to the codec lane when the input-gradient is done, before the next
 // action runs. A link has a queue for each direction, first in first out, whose head occupies the
-// bandwidth for send_ns and arrives delay_ns later. Directions on one medium share one queue. Stage
+// bandwidth for send_ns and arrives delay_ns later. Directions on one medium share one queue. Of the
+// stages on one host those that compute share its processors evenly, each one at most. Stage
 // 0 always has its samples, the last stage its labels.
 
 #include <cstdint>
@@ -27,6 +28,9 @@ struct StageTimes {
   // All layers of this stage and of the stages before are frozen. A micro-batch counts as in flight
   // until the next stage begins its forward; that news takes the delay of the way up.
   bool forward_only = false;
+  // Position in SimulatedPipeline::host_processors of the processors that it computes on; -1: one
+  // of its own.
+  int32_t host = -1;
 
   int64_t total_ns() const { return forward_ns + input_gradient_ns + weight_gradient_ns; }
 };
@@ -58,7 +62,8 @@ struct SimulatedPipeline {
   // The pipeline is empty after this many micro-batches, and again: a barrier, or the end of a
   // synchronous step. 0: only at the end.
   int64_t drain_every = 0;
-  int64_t drain_pause_ns = 0;  // between such an end and the next beginning
+  int64_t drain_pause_ns = 0;                // between such an end and the next beginning
+  std::vector<double> host_processors = {};  // by StageTimes::host, > 0
 };
 
 struct SimulatedRun {
@@ -75,7 +80,7 @@ using SimulatedActionFn =
     std::function<void(int stage, Action action, int64_t sequence, int64_t end_ns)>;
 
 // InvalidArgument names what does not fit: no stage, links, caps or deferred weight-gradients of
-// another number, a negative time or count, growing caps, a stage of forwards alone behind another
+// another number, a host that is not there or has no processors, a negative time or count, growing caps, a stage of forwards alone behind another
 // one, a run longer than 2^62 ns.
 absl::Status CheckPipeline(const SimulatedPipeline& pipeline);
 
@@ -85,17 +90,19 @@ absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
                                       const SimulatedActionFn& on_action = nullptr);
 
 // Nanoseconds a micro-batch, between drains, that no pipeline of these times and caps can go below:
-// the longest of every lane, way and medium (all frames on it), and over stages i <= j, the round
+// the longest of every lane, way, medium (all frames on it) and host (its stages' computation over
+// its processors), and over stages i <= j, the round
 // trip from i down to j and back over c_i - c_j + 1, the micro-batches that may be in it. For j the
 // last stage (cap 1) this is round_trip_i / c_i, a common but weaker bound; i = j is the lane
 // itself. Deferring weight-gradients changes nothing here: once as many as allowed are deferred,
 // each input-gradient is followed by a weight-gradient again, of an earlier micro-batch. Deferring
 // shortens the filling and the draining.
 double BoundNs(const SimulatedPipeline& pipeline);
-// The same bound without the caps: lanes, directions and media only.
+// The same bound without the caps: lanes, directions, media and hosts only.
 double ResourceBoundNs(const SimulatedPipeline& pipeline);
 // Whether BoundNs is the steady period itself: nothing waits behind a job of another kind, that is,
-// no two ways share a medium and no codec lane has two kinds of jobs that take time.
+// no two ways share a medium, no codec lane has two kinds of jobs that take time, and no host has
+// more stages than processors.
 bool BoundIsExact(const SimulatedPipeline& pipeline);
 
 // Nanoseconds a micro-batch once the pipeline is full. micro_batches 0: BoundNs where that is

@@ -5,6 +5,31 @@
 
 namespace runnel {
 
+namespace {
+
+// A stage does not notice others on a host that has a processor for each.
+std::map<int32_t, int> StagesByHost(const SimulatedPipeline& pipeline) {
+  std::map<int32_t, int> stages;
+  for (const StageTimes& stage : pipeline.stages) {
+    if (stage.host >= 0) ++stages[stage.host];
+  }
+  return stages;
+}
+
+double BusiestHostNs(const SimulatedPipeline& pipeline) {
+  std::vector<double> work(pipeline.host_processors.size(), 0);
+  double busiest = 0;
+  for (const StageTimes& stage : pipeline.stages) {
+    if (stage.host < 0) continue;
+    double& sum = work[stage.host];
+    sum += static_cast<double>(stage.total_ns());
+    busiest = std::max(busiest, sum / pipeline.host_processors[stage.host]);
+  }
+  return busiest;
+}
+
+}  // namespace
+
 double ResourceBoundNs(const SimulatedPipeline& pipeline) {
   int64_t bound = 0;
   std::vector<int64_t> codec(pipeline.stages.size(), 0);
@@ -20,11 +45,14 @@ double ResourceBoundNs(const SimulatedPipeline& pipeline) {
   for (size_t i = 0; i < pipeline.stages.size(); ++i) {
     bound = std::max({bound, pipeline.stages[i].total_ns(), codec[i]});
   }
-  return static_cast<double>(bound);
+  return std::max(static_cast<double>(bound), BusiestHostNs(pipeline));
 }
 
 bool BoundIsExact(const SimulatedPipeline& pipeline) {
   if (pipeline.stages.front().forward_only) return false;
+  for (const auto& [host, stages] : StagesByHost(pipeline)) {
+    if (stages > pipeline.host_processors[host]) return false;
+  }
   std::vector<int> jobs(pipeline.stages.size(), 0);
   std::map<int32_t, int> media;
   for (size_t i = 0; i < pipeline.links.size(); ++i) {

@@ -35,6 +35,17 @@ absl::Status CheckTimes(const SimulatedPipeline& pipeline) {
   return absl::OkStatus();
 }
 
+absl::Status CheckHosts(const SimulatedPipeline& pipeline) {
+  for (const double processors : pipeline.host_processors) {
+    if (!(processors > 0)) return Wrong("a host with ", processors, " processors");
+  }
+  for (const StageTimes& stage : pipeline.stages) {
+    if (stage.host < -1 || stage.host >= static_cast<int>(pipeline.host_processors.size()))
+      return Wrong("a stage on host ", stage.host, " of ", pipeline.host_processors.size());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckPipeline(const SimulatedPipeline& pipeline) {
@@ -67,6 +78,7 @@ absl::Status CheckPipeline(const SimulatedPipeline& pipeline) {
   }
   if (pipeline.micro_batches < 1) return Wrong(pipeline.micro_batches, " micro-batches");
   if (pipeline.drain_every < 0) return Wrong("drains every ", pipeline.drain_every);
+  if (absl::Status status = CheckHosts(pipeline); !status.ok()) return status;
   return CheckTimes(pipeline);
 }
 

@@ -46,17 +46,25 @@ TransportScale ScaleOf(const DeviceCosts& costs, double training_ratio) {
 }
 
 // Costs were measured as processor time: a device that gets a share of a processor needs more of
-// the wall clock. Later corrections of its times (MeasuredCluster::profiled_sums) concern coding
+// the wall clock. A device on central's host gets as much as the others there leave: its costs are
+// those of a whole processor, and the cost model shares the host's. Later corrections of its times (MeasuredCluster::profiled_sums) concern coding
 // too.
 void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
   std::vector<double> now;
   for (const DeviceTimes& times : cluster.times) now.push_back(times.Sum());
   const std::vector<double>& profiled = cluster.profiled_sums.empty() ? now : cluster.profiled_sums;
-  const auto share = [&cluster](size_t device) {
+  const auto measured_share = [&cluster](size_t device) {
     return cluster.processor_shares.empty() ? 1.0 : cluster.processor_shares[device];
   };
+  if (cluster.host_processors > 0) request.host_processors = {cluster.host_processors};
+  const auto on_host =
+      static_cast<double>(std::count(cluster.on_host.begin(), cluster.on_host.end(), true));
   for (const DeviceId id : request.devices) {
     const auto device = static_cast<size_t>(id.value());
+    const bool shares_host =
+        cluster.host_processors > 0 && !cluster.on_host.empty() && cluster.on_host[device];
+    // What the device gets while it computes, as far as that is not the cost model's to say.
+    const double share = shares_host ? 1 : measured_share(device);
     const DeviceCosts costs = cluster.costs.empty() ? DeviceCosts() : cluster.costs[device];
     DeviceCost& cost = request.device_costs.emplace_back();
     if (!cluster.memory.empty() && cluster.memory[device].may_take_bytes > 0) {
@@ -67,19 +75,26 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
       cost.input_gradient_share = costs.input_gradient_share;
     }
     const double slower = profiled[device] > 0 ? now[device] / profiled[device] : 1;
-    cost.codec_seconds_per_byte = slower * costs.coder_seconds_per_byte / share(device);
-    if (share(device) >= kWholeProcessor) continue;
+    cost.codec_seconds_per_byte = slower * costs.coder_seconds_per_byte / share;
+    if (shares_host) {
+      cost.host = 0;
+      // Times of a whole processor are of the wall clock.
+      if (measured_share(device) < kWholeProcessor) cost.measured_share = measured_share(device);
+    }
+    const bool is_crowded = shares_host && on_host > cluster.host_processors;
+    if (measured_share(device) >= kWholeProcessor && !is_crowded) continue;
     cost.shares_processor = true;
     // Ratio of processor times, as ScaleOf wants it.
-    const double training_ratio =
-        profiled[0] > 0 ? profiled[device] * share(device) / (profiled[0] * share(0)) : 1;
+    const double training_ratio = profiled[0] > 0 ? profiled[device] * measured_share(device) /
+                                                        (profiled[0] * measured_share(0))
+                                                  : 1;
     const TransportScale scale = ScaleOf(costs, training_ratio);
-    const double frame_seconds = scale.frames * kFrameProcessorSeconds / share(device);
-    cost.micro_batch_seconds = scale.frames * kMicroBatchProcessorSeconds / share(device);
-    cost.network = {frame_seconds, scale.bytes * kLinkByteProcessorSeconds / share(device)};
-    cost.within_host = {scale.frames * kServerFrameSeconds / share(device),
-                        scale.bytes * kServerLinkByteSeconds / share(device)};
-    cost.feed = {frame_seconds, scale.bytes * kFeedByteProcessorSeconds / share(device)};
+    const double frame_seconds = scale.frames * kFrameProcessorSeconds / share;
+    cost.micro_batch_seconds = scale.frames * kMicroBatchProcessorSeconds / share;
+    cost.network = {frame_seconds, scale.bytes * kLinkByteProcessorSeconds / share};
+    cost.within_host = {scale.frames * kServerFrameSeconds / share,
+                        scale.bytes * kServerLinkByteSeconds / share};
+    cost.feed = {frame_seconds, scale.bytes * kFeedByteProcessorSeconds / share};
   }
 }
 

@@ -71,6 +71,9 @@ struct PlanningInputs {
   LinkInputs links = {};
   CodecInputs codecs = {};
   ReplanInputs replan = {};
+  // Processors of central's host for its workers, over the threads that each computes with; 0: not
+  // known.
+  double host_processors = 0;
   bool needs_profile = false;     // whether devices are measured before the first plan
   std::string predictor = "mlp";  // row of the table of predictors
   // --predictor: the folder of profiles that are known beforehand, or an empty name; none:

@@ -32,6 +32,24 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   return options;
 }
 
+// What the workers on central's host may have of its processors. As many of them are measured at the
+// same time as have one each: where they got less, others take the rest.
+double HostProcessors(const PlanningInputs& inputs, const std::vector<DeviceFacts>& devices) {
+  // The first device is measured alone, and the others by what they take beside one another.
+  if (inputs.policy->basis == PlanBasis::kFirstDevice) return 0;
+  double shares = 0;
+  double locals = 0;
+  bool is_scarce = false;
+  for (const DeviceFacts& device : devices) {
+    if (!device.is_local || device.is_lost) continue;
+    shares += device.processor_share;
+    ++locals;
+    is_scarce |= device.processor_share < kWholeProcessor;
+  }
+  if (!is_scarce) return inputs.host_processors;
+  return shares / locals * std::min(locals, inputs.host_processors);
+}
+
 // The period that --quick would train with.
 absl::StatusOr<double> EvenPeriodSeconds(PlanningInputs inputs, const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) {
@@ -123,6 +141,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
     cluster_.on_host.push_back(device.is_local);
     cluster_.memory.push_back({device.name, device.memory_bytes, device.memory_of});
   }
+  cluster_.host_processors = HostProcessors(inputs(), devices);
   members_.Set(std::move(usable));
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   if (!times.empty()) cluster_.profiled_sums.resize(devices.size());
@@ -177,6 +196,11 @@ std::string RunPlanner::Explanation() const {
                           forecast_.samples_per_s / forecast_.even_samples_per_s);
   }
   if (!forecast_.noise.empty()) absl::StrAppend(&text, "; ", forecast_.noise);
+  const auto on_host = std::count(cluster_.on_host.begin(), cluster_.on_host.end(), true);
+  if (cluster_.host_processors > 0 && static_cast<double>(on_host) > cluster_.host_processors) {
+    absl::StrAppendFormat(&text, "; %d workers share %.3g processors of this host", on_host,
+                          cluster_.host_processors);
+  }
   if (!forecast_.unused.empty()) {
     absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),
                     ": with a stage there it would be slower");
@@ -216,6 +240,13 @@ void RunPlanner::FollowMembers(const BarrierReport& usable) {
     refusals_.resize(devices.size());
     GrowRates(devices.size(), cluster_.rates);
     links_.Grow(devices.size());
+  }
+  // Measured again, without the others: its times are of another share.
+  for (size_t i = 0; i < cluster_.profiled_sums.size() && cluster_.host_processors > 0; ++i) {
+    if (!devices[i].is_local || devices[i].processor_share == cluster_.processor_shares[i])
+      continue;
+    cluster_.processor_shares[i] = devices[i].processor_share;
+    if (i < usable.times.size()) cluster_.profiled_sums[i] = usable.times[i].Sum();
   }
   for (const int came : members_.Follow(devices)) {
     const auto i = static_cast<size_t>(came);

@@ -86,7 +86,8 @@ class RunPlanner final : public Planner {
   PeriodWatch watch_;
   std::optional<RunPredictor> predictor_;  // --predictor
   std::optional<Replanner> replanner_;     // none: the first plan holds to the end
-  // The processor shares and sums of the first profile, the link rates as of the last barrier.
+  // The processor shares and sums of the first profile, on central's host of the last one, the link
+  // rates as of the last barrier.
   MeasuredCluster cluster_;
   FirstLinks links_;
   PlanMembers members_;

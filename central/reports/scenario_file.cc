@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/json/json_fields.h"
 #include "central/planning/live/given_links.h"
 #include "proto/base/status_macros.h"
+#include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {
@@ -79,6 +79,17 @@ absl::StatusOr<ScenarioMedium> MediumFromJson(const Json& json) {
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   medium.rate = LinkRate::Mbps(mbps);
   return medium;
+}
+
+absl::StatusOr<ScenarioMachine> MachineFromJson(const Json& json) {
+  ScenarioMachine machine;
+  JsonObject object(json, "machine");
+  object.Read("name", machine.name).Read("processors", machine.processors);
+  for (const Json& host : object.Array("hosts")) {
+    RUNNEL_RETURN_IF_ERROR(ReadValue(host, "hosts", machine.hosts.emplace_back()));
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return machine;
 }
 
 absl::StatusOr<ScenarioProfile> ProfileFromJson(const Json& json) {
@@ -165,6 +176,9 @@ absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text) {
   RUNNEL_RETURN_IF_ERROR(ReadAll(object, "profiles", ProfileFromJson, scenario.profiles));
   if (json.is_object() && json.contains("media")) {
     RUNNEL_RETURN_IF_ERROR(ReadAll(object, "media", MediumFromJson, scenario.media));
+  }
+  if (json.is_object() && json.contains("machines")) {
+    RUNNEL_RETURN_IF_ERROR(ReadAll(object, "machines", MachineFromJson, scenario.machines));
   }
   if (json.is_object() && json.contains("changes")) {
     for (const Json& change : object.Array("changes")) RUNNEL_RETURN_IF_ERROR(CheckChange(change));

@@ -232,6 +232,9 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
   request.max_cap = options_.max_cap;
   request.link_speeds = SpeedsBetween(scenario_);
   const int hosts = static_cast<int>(scenario_.hosts.size());
+  for (const ScenarioMachine& machine : scenario_.machines)
+    request.host_processors.push_back(machine.processors);
+  const std::vector<int> machines = MachinesOf(scenario_);
   for (int i = 0; i < hosts; ++i) {
     request.devices.push_back(DeviceId(i));
     const ScenarioHost& host = scenario_.hosts[i];
@@ -239,6 +242,7 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
     const double coded = profile.codec_gb_per_s * 1e9 * host.speed;
     request.device_costs.push_back({profile.forward_share, profile.input_gradient_share,
                                     coded > 0 ? 1 / coded : 0, host.memory_limit_mb << 20});
+    request.device_costs.back().host = machines[static_cast<size_t>(i)];
     if (mbps == 0) continue;
     for (LinkSpeed& speed : request.link_speeds[i]) speed.rate = LinkRate::Mbps(mbps);
   }

@@ -1,5 +1,7 @@
 #include "central/run/coordinator_options.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <thread>
 #include <utility>
 
@@ -59,6 +61,9 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
                       setup.training.eval_batch_size, LabelsPerSample(setup.model).value_or(1)};
   options.measurement.request.repetitions = kProfileRepetitions;
   options.measurement.request.burst_ms = kProfileBurstMs;
+  // Each computes on a processor of its own, or in all of those that there are.
+  options.measurement.local_at_once =
+      std::max<int64_t>(1, std::thread::hardware_concurrency() / setup.settings.worker_threads);
   options.measurement.sub_models = std::move(needs.ranges);
   options.measurement.request.cost_codecs = std::move(needs.cost_codecs);
   options.format = setup.format;

@@ -1,6 +1,7 @@
 #include "central/run/run_planning.h"
 
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -153,6 +154,8 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,
                                                            int64_t stop_step) {
   RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs, MakePlanningInputs(setup, stop_step));
+  inputs.host_processors = static_cast<double>(std::thread::hardware_concurrency()) /
+                           static_cast<double>(setup.settings.worker_threads);
   return RunPlanner::Create(std::move(inputs));
 }
 

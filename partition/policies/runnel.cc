@@ -57,7 +57,7 @@ Candidate EvenlyCut(const PipelineModel& model, const std::vector<int>& order, i
   const int layers = model.layers();
   const int stages = static_cast<int>(order.size());
   const auto speed = [&](int device) {
-    return 1 / std::max(1e-12, model.compute->StageSeconds(device, 0, layers - 1));
+    return 1 / std::max(1e-12, ComputeSeconds(model, device, 0, layers - 1));
   };
   double all = 0;
   for (const int device : order) all += speed(device);
@@ -69,8 +69,8 @@ Candidate EvenlyCut(const PipelineModel& model, const std::vector<int>& order, i
     share += speed(order[i]) / all;
     const int most = layers - stages + i;
     last = std::min(last + 1, most);
-    while (last < most && model.compute->StageSeconds(0, 0, last) <
-                              share * model.compute->StageSeconds(0, 0, layers - 1)) {
+    while (last < most &&
+           ComputeSeconds(model, 0, 0, last) < share * ComputeSeconds(model, 0, 0, layers - 1)) {
       ++last;
     }
     placement.last_layer.push_back(last);

@@ -76,7 +76,7 @@ std::vector<int> OrderClimb::Pool() const {
   if (all.size() <= kFastestInPool + kPartnersInPool) return all;
   const int last = model_.layers() - 1;
   const int middle = last / 2;
-  const auto alone = [&](int device) { return model_.compute->StageSeconds(device, 0, last); };
+  const auto alone = [&](int device) { return ComputeSeconds(model_, device, 0, last); };
   const int smallest =
       static_cast<int>(std::min_element(model_.raw_bytes.begin(), model_.raw_bytes.end() - 1) -
                        model_.raw_bytes.begin());
@@ -90,7 +90,7 @@ std::vector<int> OrderClimb::Pool() const {
         least = std::min(least, way(Direction::kForward) + way(Direction::kBackward));
       }
     }
-    return least + model_.compute->StageSeconds(device, middle + 1, last);
+    return least + ComputeSeconds(model_, device, middle + 1, last);
   };
   std::vector<int> pool;
   const auto add = [&](size_t count, const auto& key) {
@@ -165,7 +165,7 @@ std::vector<std::vector<int>> OrderClimb::Starts() const {
     starts.push_back(std::move(order));
   };
   const int last = model_.layers() - 1;
-  const auto alone = [&](int device) { return model_.compute->StageSeconds(device, 0, last); };
+  const auto alone = [&](int device) { return ComputeSeconds(model_, device, 0, last); };
   add_sorted(alone);
   add_sorted([](int device) { return device; });
   if (limits_) {

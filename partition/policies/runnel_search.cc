@@ -16,6 +16,9 @@ constexpr int kMedia = 2;
 // Labels of a state where links share media.
 constexpr int kLabels = 6;
 
+// Links' media have numbers >= 0, and -1 is none.
+int MediumOfHost(int host) { return -2 - host; }
+
 }  // namespace
 
 OrderSearch::OrderSearch(SearchTables& tables, std::vector<int> order)
@@ -24,10 +27,12 @@ OrderSearch::OrderSearch(SearchTables& tables, std::vector<int> order)
       order_(std::move(order)),
       stages_(static_cast<int>(order_.size())),
       blocks_(tables.blocks()) {
-  std::map<int, int> links_on;  // by medium
+  std::map<int, int> links_on;   // by medium
+  std::map<int, int> stages_on;  // by host
   for (int n = 0; n < stages_; ++n) {
     computing_.push_back(&tables.StagesOf(order_[n]));
     overhead_.push_back(OverheadSeconds(model_, order_[n], n == 0, n + 1 == stages_));
+    if (model_.devices[order_[n]].host >= 0) ++stages_on[model_.devices[order_[n]].host];
     if (n + 1 == stages_) continue;
     links_.push_back(&tables.LinksBetween(order_[n], order_[n + 1]));
     for (const std::vector<Link>& pairs : *links_.back()) {
@@ -43,6 +48,9 @@ OrderSearch::OrderSearch(SearchTables& tables, std::vector<int> order)
   for (const auto& [medium, links] : links_on) {
     if (links > 1) shared.emplace_back(-links, medium);
   }
+  for (const auto& [host, stages] : stages_on) {
+    if (stages > model_.host_processors[host]) shared.emplace_back(-stages, MediumOfHost(host));
+  }
   std::sort(shared.begin(), shared.end());
   media_ = std::min<int>(kMedia, static_cast<int>(shared.size()));
   kept_ = media_ > 0 ? kLabels : 1;
@@ -52,6 +60,10 @@ OrderSearch::OrderSearch(SearchTables& tables, std::vector<int> order)
     }
     return -1;
   };
+  for (const int device : order_) {
+    const int host = model_.devices[device].host;
+    host_medium_.push_back(host >= 0 ? number_of(MediumOfHost(host)) : -1);
+  }
   for (int n = 0; n + 1 < stages_; ++n) {
     down_medium_.push_back(number_of(model_.speeds[order_[n]][order_[n + 1]].medium));
     up_medium_.push_back(number_of(model_.speeds[order_[n + 1]][order_[n]].medium));
@@ -86,6 +98,8 @@ void OrderSearch::FillStage(Stage& stage) const {
   }
   stage.pass = seconds * (device.forward_share + device.input_gradient_share) + coded;
   stage.total = seconds + coded + taken;
+  if (const int medium = host_medium_[stage.n]; medium >= 0)
+    stage.air[medium] += stage.total / model_.host_processors[device.host];
 }
 
 void OrderSearch::Keep(size_t state, const SearchLabel& label) {

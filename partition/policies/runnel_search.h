@@ -12,7 +12,8 @@
 // do the caps and the memory, so that a recurrence from the last layer that keeps the least value
 // for every (first layer, stage, codecs of the link above) is exact, memory limits included.
 //
-// What frames take of a medium that links share adds up over the links. So of the states that are
+// What frames take of a medium that links share adds up over the links, and what stages take of a
+// host's processors over its stages: such a host counts as a medium. So of the states that are
 // alike otherwise all are kept that are not worse than another one both in that and in the value,
 // up to a number.
 //
@@ -83,11 +84,12 @@ class OrderSearch {
   int stages_;
   int blocks_;
   int widest_ = 1;  // pairs of codecs of a link, at most
-  int media_ = 0;   // number of media that links share
+  int media_ = 0;   // number of media that links share, and of hosts that stages do
   int kept_ = 1;    // labels of a state, at most
   std::vector<const SearchTables::Stages*> computing_;
   std::vector<const SearchTables::Links*> links_;  // behind each stage but the last
   std::vector<int> down_medium_, up_medium_;       // by link: of the media above, -1: none
+  std::vector<int> host_medium_;                   // by stage: likewise of its host's processors
   std::vector<bool> one_air_;                      // by link: its ways share a medium
   std::vector<double> overhead_;                   // by stage
   std::vector<int64_t> deferred_;  // [stage * max_cap_ + cap - 1], of the recurrence that runs

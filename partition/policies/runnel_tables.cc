@@ -56,7 +56,7 @@ const SearchTables::Stages& SearchTables::StagesOf(int device) {
     double before = 0;
     for (int last = first; last < blocks; ++last) {
       const double seconds =
-          model_.compute->StageSeconds(device, first > 0 ? ends_[first - 1] + 1 : 0, ends_[last]);
+          ComputeSeconds(model_, device, first > 0 ? ends_[first - 1] + 1 : 0, ends_[last]);
       stages.seconds[first * blocks + last] = seconds;
       stages.grows = stages.grows && seconds >= before;
       before = seconds;
@@ -146,12 +146,12 @@ std::vector<int> CoarseEnds(const PipelineModel& model, int most) {
   if (layers <= most) return AllEnds(model);
   // Blocks alike in time on the first device, each cut where the least is sent near its end.
   std::vector<int> ends;
-  const double all = model.compute->StageSeconds(0, 0, layers - 1);
+  const double all = ComputeSeconds(model, 0, 0, layers - 1);
   int first = 0;
   for (int block = 1; block < most && first + (most - block) < layers; ++block) {
     int end = first;
     while (end + 1 + (most - block) < layers &&
-           model.compute->StageSeconds(0, 0, end + 1) <= all * block / most) {
+           ComputeSeconds(model, 0, 0, end + 1) <= all * block / most) {
       ++end;
     }
     const int from = std::max(first, end - layers / most / 2);

@@ -120,6 +120,22 @@ std::string AddSchedule(Draws& draws, PipelineModel& model) {
   }
 }
 
+// The first devices, from central on, on one host with fewer processors than they are. Draws of its
+// own: what the network is otherwise does not depend on it.
+std::string AddHost(double chance, int most, uint64_t seed, PipelineModel& model) {
+  Draws draws(seed ^ 0x4057);
+  const int room = draws.Int(2, 4);
+  const int near = std::min(room, most);
+  if (!draws.Chance(chance) || near < 2) return "";
+  model.host_processors = {draws.Real(0.5, room)};
+  const double share = draws.Chance(0.5) ? 1 : draws.Real(0.3, 1);
+  for (int device = 0; device < near; ++device) {
+    model.devices[device].host = 0;
+    model.devices[device].measured_share = share;
+  }
+  return absl::StrCat(", ", near, " devices on ", model.host_processors[0], " processors");
+}
+
 }  // namespace
 
 double Draws::LogReal(double low, double high) {
@@ -163,8 +179,9 @@ std::unique_ptr<RandomNetwork> MakeNetwork(int layers, int devices, int64_t max_
     for (const double one : layer_seconds) row.push_back(one * slower * draws.Real(0.8, 1.2));
   }
   network->Finish(seconds);
-  network->about = absl::StrCat(layers, " layers, ", devices, " devices, ", links, ", ", schedule,
-                                ", ", model.codecs.size(), " pairs of codecs");
+  network->about =
+      absl::StrCat(layers, " layers, ", devices, " devices, ", links, ", ", schedule, ", ",
+                   model.codecs.size(), " pairs of codecs", AddHost(0.4, devices, seed, model));
   return network;
 }
 
@@ -206,7 +223,8 @@ std::unique_ptr<RandomNetwork> MakeBoards(int boards, double spread, uint64_t se
   }
   network->Finish(seconds);
   network->about = absl::StrCat(layers, " layers, ", boards, " boards, ", link.rate.mbps(),
-                                " Mbit/s", is_radio ? " of one radio, " : ", ", schedule);
+                                " Mbit/s", is_radio ? " of one radio, " : ", ", schedule,
+                                AddHost(0.4, boards + 1, seed, model));
   return network;
 }
 

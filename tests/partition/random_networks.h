@@ -43,14 +43,14 @@ struct RandomNetwork {
 
 // Devices up to 1000 times as fast as one another; links each way apart, or media that they share,
 // or sites; delays up to 200 ms; memory limits; slow coders; each kind of schedule; barriers after
-// 1 to 100 micro-batches.
+// 1 to 100 micro-batches; the first devices on one host, whose processors they share.
 std::unique_ptr<RandomNetwork> MakeNetwork(int layers, int devices, int64_t max_cap, uint64_t seed);
 // 1 to 3 devices, few layers, caps up to 4: all placements can be tried.
 std::unique_ptr<RandomNetwork> MakeSmallNetwork(uint64_t seed);
 // 4 to 12 devices, up to 24 layers.
 std::unique_ptr<RandomNetwork> MakeLargeNetwork(uint64_t seed);
 // A central and `boards` boards on links that are all alike. Boards differ in speed only, by up to
-// `spread` of it; those of fewer boards are the first of those of more.
+// `spread` of it; those of fewer boards are the first of those of more. Some share central's host.
 std::unique_ptr<RandomNetwork> MakeBoards(int boards, double spread, uint64_t seed);
 
 }  // namespace runnel

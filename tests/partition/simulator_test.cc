@@ -19,6 +19,8 @@ struct RandomOptions {
   bool codecs = false;
   // Of which ways take one at random; -1: every way has its own bandwidth.
   int32_t media = -1;
+  // Likewise of which hosts stages compute on one; -1: every stage has its own processor.
+  int32_t hosts = -1;
   bool defers = false;
   int64_t largest_ns = 40;
 };
@@ -48,6 +50,11 @@ SimulatedPipeline RandomPipeline(std::mt19937& random, const RandomOptions& opti
     pipeline.links.push_back({down, way()});
   }
   pipeline.micro_batches = draw(1, 30);
+  if (options.hosts < 0) return pipeline;
+  for (StageTimes& stage : pipeline.stages)
+    stage.host = static_cast<int32_t>(draw(-1, options.hosts));
+  for (int32_t host = 0; host <= options.hosts; ++host)
+    pipeline.host_processors.push_back(0.25 * static_cast<double>(draw(1, 12)));
   return pipeline;
 }
 
@@ -123,7 +130,10 @@ TEST(Simulator, KeepsTheOrderOfStageActions) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
     SimulatedPipeline pipeline =
-        RandomPipeline(random, {.codecs = true, .media = 1, .defers = seed % 2 == 1});
+        RandomPipeline(random, {.codecs = true,
+                                .media = 1,
+                                .hosts = static_cast<int32_t>(seed % 3) - 1,
+                                .defers = seed % 2 == 1});
     pipeline.drain_every = 1 + seed % 7;
     std::vector<std::vector<ScheduledAction>> seen(pipeline.stages.size());
     int64_t last_ns = 0;
@@ -181,8 +191,10 @@ TEST(Simulator, SteadyPeriodIsTheClosedForm) {
 TEST(Simulator, NothingGoesBelowTheBound) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
-    const SimulatedPipeline pipeline = RandomPipeline(
-        random, {.codecs = true, .media = seed % 2 == 0 ? 1 : -1, .largest_ns = 4000});
+    const SimulatedPipeline pipeline = RandomPipeline(random, {.codecs = true,
+                                                               .media = seed % 2 == 0 ? 1 : -1,
+                                                               .hosts = seed % 4 < 2 ? 1 : -1,
+                                                               .largest_ns = 4000});
     const absl::StatusOr<double> period = SteadyPeriodNs(pipeline, 2000);
     ASSERT_TRUE(period.ok()) << period.status();
     EXPECT_GE(*period, BoundNs(pipeline) * 0.995) << "seed " << seed;
@@ -224,6 +236,60 @@ TEST(Simulator, AMediumSendsOneFrameAtATime) {
   for (LinkTimes& link : pipeline.links) link.down.medium = link.up.medium = -1;
   EXPECT_DOUBLE_EQ(ResourceBoundNs(pipeline), 50);
   EXPECT_TRUE(BoundIsExact(pipeline));
+}
+
+// Stages that share a host's processors: whoever computes alone there has a whole one.
+TEST(Simulator, AHostSharesItsProcessors) {
+  SimulatedPipeline pipeline;
+  pipeline.stages.assign(3, {100, 100, 100, false, 0});
+  pipeline.links.assign(2, {{0, 1, 0, 0}, {0, 1, 0, 0}});
+  pipeline.caps = {9, 6, 3};
+  pipeline.host_processors = {2};
+  EXPECT_DOUBLE_EQ(ResourceBoundNs(pipeline), 450);
+  EXPECT_FALSE(BoundIsExact(pipeline));
+  EXPECT_NEAR(*SteadyPeriodNs(pipeline), 450, 0.01 * 450);
+  pipeline.host_processors = {0.5};
+  EXPECT_NEAR(*SteadyPeriodNs(pipeline), 1800, 0.01 * 1800);
+  pipeline.host_processors = {3};
+  EXPECT_TRUE(BoundIsExact(pipeline));
+  EXPECT_NEAR(*SteadyPeriodNs(pipeline), 300, 1);
+  // An even cut of uneven layers: the long stage is held up by no more than the others need.
+  pipeline.host_processors = {2};
+  pipeline.stages[0] = {50, 25, 25, false, 0};
+  pipeline.stages[2] = {50, 25, 25, false, 0};
+  EXPECT_DOUBLE_EQ(ResourceBoundNs(pipeline), 300);
+  EXPECT_NEAR(*SteadyPeriodNs(pipeline), 300, 0.05 * 300);
+  // One micro-batch alone meets nobody.
+  pipeline.micro_batches = 1;
+  SimulatedPipeline apart = pipeline;
+  for (StageTimes& stage : apart.stages) stage.host = -1;
+  EXPECT_EQ(Simulate(pipeline)->total_ns, Simulate(apart)->total_ns);
+  EXPECT_EQ(Simulate(pipeline)->compute_busy_ns, (std::vector<int64_t>{100, 300, 100}));
+  // Half a processor is never idle but for the links' 4 ns.
+  pipeline.host_processors = {0.5};
+  EXPECT_NEAR(static_cast<double>(Simulate(pipeline)->total_ns), 2 * (100 + 300 + 100) + 2, 2);
+}
+
+// What a host's stages compute, its processors compute; and no more of them is no slower.
+TEST(Simulator, HostsDoWhatTheirProcessorsCan) {
+  int slower = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    SimulatedPipeline pipeline =
+        RandomPipeline(random, {.codecs = true, .hosts = 0, .largest_ns = 4000});
+    const int64_t scarce_ns = Simulate(pipeline)->total_ns;
+    double work = 0;
+    for (const StageTimes& stage : pipeline.stages) {
+      if (stage.host == 0) work += static_cast<double>(stage.total_ns() * pipeline.micro_batches);
+    }
+    EXPECT_GE(static_cast<double>(scarce_ns), work / pipeline.host_processors[0] - 1);
+    pipeline.host_processors[0] = 5;
+    const int64_t plenty_ns = Simulate(pipeline)->total_ns;
+    slower += scarce_ns > plenty_ns ? 1 : 0;
+    for (StageTimes& stage : pipeline.stages) stage.host = -1;
+    EXPECT_EQ(plenty_ns, Simulate(pipeline)->total_ns) << "seed " << seed;
+  }
+  EXPECT_GT(slower, 50);
 }
 
 // Equal stages, caps N - i, links of half a stage's time each way: efficiency 0.6.
@@ -268,6 +334,11 @@ TEST(Simulator, RefusesWhatCannotBe) {
   bad = good;
   bad.stages[0].forward_ns = int64_t{1} << 61;
   EXPECT_THAT(refused(bad), HasSubstr("too long"));
+  bad = good;
+  bad.stages[1].host = 0;
+  EXPECT_THAT(refused(bad), HasSubstr("host 0 of 0"));
+  bad.host_processors = {0};
+  EXPECT_THAT(refused(bad), HasSubstr("0 processors"));
   EXPECT_THAT(refused(SimulatedPipeline{}), HasSubstr("no stage"));
 }
 

@@ -21,12 +21,14 @@ constexpr int64_t kTurnBytes = int64_t{32} << 20;
 constexpr int64_t kFewRuns = 4;
 // A range whose run takes this many bursts is measured on a quarter of the samples, if at least
 // this many multiplications are done with each parameter: work that does not depend on the number
-// of samples is then a few percent. Its tensors overflow the caches with a quarter of the samples
+// of samples, which is counted four times, is then a few percent (an update reads and writes 20 bytes
+// of a parameter, for which the products of a server's core take as long as 150 multiplications).
+// Its tensors overflow the caches with a quarter of the samples
 // too.
 constexpr int64_t kLongRunBursts = 4;
 constexpr int64_t kFewerSamplesFactor = 4;
 constexpr int64_t kFewestSamples = 8;
-constexpr int64_t kMacsPerParameter = 256;
+constexpr int64_t kMacsPerParameter = 2048;
 
 absl::Status CheckOptions(const ModelSpec& model, const ProfileOptions& options) {
   if (options.samples < 1 || options.repetitions < 1 || options.repetitions > 1000 ||

@@ -42,6 +42,11 @@ MeasuredCluster WithTwiceAsFast(MeasuredCluster cluster, const StagePlan& stage)
   return cluster;
 }
 
+MeasuredCluster WithProcessorsForAll(MeasuredCluster cluster) {
+  cluster.host_processors = static_cast<double>(cluster.times.size());
+  return cluster;
+}
+
 // The first kMostChanges of these numbers, those with the largest `cost` first.
 template <typename CostFn>
 std::vector<size_t> Costliest(size_t count, CostFn cost) {
@@ -98,6 +103,8 @@ PeriodParts TakeApart(const BarrierReport& report, const PeriodComparison& compa
         absl::StrCat("a faster link between ", NameOf(report, from), " and ", NameOf(report, to)),
         WithFreeLink(measured, from, to));
   }
+  if (measured.host_processors > 0)
+    consider("a processor for each worker on central's host", WithProcessorsForAll(measured));
   for (const OtherWay& other : others) add(other.what, other.seconds);
   std::stable_sort(parts.helps.begin(), parts.helps.end(),
                    [](const auto& a, const auto& b) { return a.seconds < b.seconds; });

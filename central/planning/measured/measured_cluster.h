@@ -30,6 +30,9 @@ struct MeasuredCluster {
   std::vector<DeviceCosts> costs = {};
   // Whether each device is on central's host; empty: none.
   std::vector<bool> on_host = {};
+  // Processors that the computing threads on central's host share; 0: each device's share of one is
+  // its own, whatever the others do.
+  double host_processors = 0;
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of
   // `times` concern computation only: how long the transport takes since then is not known.
   std::vector<double> profiled_sums = {};

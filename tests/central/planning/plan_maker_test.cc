@@ -139,6 +139,42 @@ TEST(PlanMaker, WorkersOfOneHostLoseNothing) {
   EXPECT_NE(link().codec_forward.text(), "identity");
 }
 
+// Three workers of one host with two processors were measured at the same time, each with 2/3 of
+// one. A long stage beside two short ones computes nearly alone.
+TEST(PlanMaker, WorkersOfOneHostShareItsProcessors) {
+  const PlanningInputs inputs = TwoWorkers();
+  const double alone_seconds = kLayerSeconds;
+  MeasuredCluster cluster = Shares(2.0 / 3, 2.0 / 3);
+  cluster.processor_shares.push_back(2.0 / 3);
+  cluster.times = Layers(inputs, 1.5 * alone_seconds, 1.5 * alone_seconds);
+  cluster.times.push_back(cluster.times[0]);
+  cluster.on_host = {true, true, true};
+  const PlanMaker maker(inputs);
+  const double layers = inputs.model.layer_count();
+  ASSERT_EQ(layers, 6);
+  const auto period = [&](int first, int second) {
+    Plan plan = maker.MakePlan({0, 1, 2}, cluster).value();
+    plan.stages[0].last_layer = first;
+    plan.stages[1].first_layer = first + 1;
+    plan.stages[1].last_layer = second;
+    plan.stages[2].first_layer = second + 1;
+    return maker.PeriodSeconds(plan, cluster).value();
+  };
+  // Nothing is known of the host: everybody has 2/3 of a processor, whatever the others do.
+  EXPECT_GT(period(0, 1), 4 * 1.5 * alone_seconds);
+  EXPECT_GT(period(1, 3), 2 * 1.5 * alone_seconds);
+  cluster.host_processors = 2;
+  // Frames and the rest of each worker take 1 to 2 ms of a stage and a few of all.
+  const double most_beside_seconds = 4e-3;
+  EXPECT_GT(period(0, 1), 4 * alone_seconds);
+  EXPECT_LT(period(0, 1), 4 * alone_seconds + most_beside_seconds);
+  EXPECT_GT(period(1, 3), layers / 2 * alone_seconds);
+  EXPECT_LT(period(1, 3), layers / 2 * alone_seconds + most_beside_seconds);
+  // On hosts of their own they have what was measured.
+  cluster.on_host = {true, false, false};
+  EXPECT_GT(period(0, 1), 4 * 1.5 * alone_seconds);
+}
+
 // A slow coder on one end is enough: each device says what coding takes of it.
 TEST(PlanMaker, CodingIsDearWhereItWasMeasuredToBe) {
   PlanningInputs inputs = TwoWorkers("bandwidth");

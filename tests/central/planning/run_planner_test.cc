@@ -15,7 +15,9 @@ namespace runnel::run_planner_test {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr double kMbps = 125'000;  // bytes a second
 constexpr int64_t kEvery = 20;     // micro-batches between reports
@@ -335,6 +337,50 @@ TEST(RunPlanner, CodecsAreChargedWhatTheyWereMeasuredToAdd) {
   EXPECT_EQ(noise_after(100 * by_table), 0);
   EXPECT_EQ(noise_after(std::nan("")), 0) << "says nothing";
   EXPECT_EQ(NoiseByTable(planner->FirstPlan(devices, times).value(), 0), 0) << "of a resumed run";
+}
+
+// Measured beside one another they got two thirds of a processor each.
+TEST(RunPlanner, WorkersOnCentralsHostShareItsProcessors) {
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.dataset = "synthetic_digits";
+  settings.local_workers = 3;
+  settings.policy = "runnel";
+  RunSetup setup = SetUpRun(settings).value();
+  ASSERT_TRUE(SetTrainingSamples(1000, setup).ok());
+  PlanningInputs inputs = MakePlanningInputs(setup, 1000).value();
+  const auto samples = static_cast<double>(inputs.micro_batch_size);
+  inputs.host_processors = 4;
+  std::vector<DeviceFacts> devices(3);
+  for (DeviceFacts& device : devices) {
+    device.is_local = true;
+    device.processor_share = 2.0 / 3;
+  }
+  // A tenth of a second a layer on a processor of its own.
+  std::vector<DeviceTimes> times(3, DeviceTimes::ByLayer(std::vector<double>(6, 0.15)));
+  const auto planner = RunPlanner::Create(inputs, MakeImmediateSearch()).value();
+  const Plan plan = planner->FirstPlan(devices, times).value();
+  EXPECT_EQ(plan.stages.size(), 2u) << "as many as there are processors";
+  const double period_s = samples / planner->predicted_samples_per_s();
+  EXPECT_GT(period_s, 0.3);
+  EXPECT_LT(period_s, 0.32);
+  EXPECT_THAT(planner->Explanation(), HasSubstr("; 3 workers share 2 processors of this host"));
+
+  // The idle one is measured alone: its times are shorter, and it is no faster than it was.
+  devices[plan.Uses(1) ? 2 : 1].processor_share = 1;
+  times[plan.Uses(1) ? 2 : 1] = times[0].Scaled(2.0 / 3);
+  const std::vector<StageStatus> none;
+  planner->AtBarrier({10, plan, Sequence(), none, devices, times});
+  const Plan next = planner->PlanForSurvivors({10, plan, Sequence(), none, devices, times}).value();
+  EXPECT_EQ(next.stages.size(), plan.stages.size());
+  EXPECT_EQ(next.stages[0].last_layer, plan.stages[0].last_layer);
+
+  // With a processor for each of them there is nothing to say.
+  for (DeviceFacts& device : devices) device.processor_share = 1;
+  times.assign(3, DeviceTimes::ByLayer(std::vector<double>(6, 0.1)));
+  const auto roomy = RunPlanner::Create(inputs, MakeImmediateSearch()).value();
+  EXPECT_EQ(roomy->FirstPlan(devices, times).value().stages.size(), 3u);
+  EXPECT_THAT(roomy->Explanation(), Not(HasSubstr("share")));
 }
 
 // A policy that weighs nothing cuts for those that are there.

@@ -17,6 +17,7 @@
 namespace runnel::scenario_test {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Released(absl::string_view name) {
@@ -206,6 +207,30 @@ TEST(Scenario, HostsOfAMediumShareItsAir) {
   }
 }
 
+TEST(Scenario, HostsOfAMachineShareItsProcessors) {
+  const absl::StatusOr<std::string> text = ReadWholeFile(Released("three-pis"), 1 << 20);
+  ASSERT_TRUE(text.ok());
+  const auto with = [&](const std::string& machines) {
+    return ScenarioFromJson(absl::StrReplaceAll(
+        *text, {{"\"profiles\":", absl::StrCat("\"machines\": ", machines, ", \"profiles\":")}}));
+  };
+  const absl::StatusOr<Scenario> scenario =
+      with(R"([{"name": "laptop", "hosts": ["pi-2", "pi-1"], "processors": 1.5}])");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  EXPECT_THAT(MachinesOf(*scenario), ElementsAre(-1, 0, 0));
+  EXPECT_EQ(scenario->machines[0].processors, 1.5);
+  const std::pair<std::string, std::string> mistakes[] = {
+      {R"([{"name": "l", "hosts": ["x"], "processors": 1}])", "host 'x' is not there"},
+      {R"([{"name": "l", "hosts": ["pi-1", "pi-1"], "processors": 1}])", "on a machine already"},
+      {R"([{"name": "l", "hosts": ["pi-1"], "processors": 0}])", "processors must be above 0"},
+      {R"([{"name": "", "hosts": ["pi-1"], "processors": 1}])", "needs a name"},
+      {R"([{"name": "l", "hosts": ["pi-1"]}])", "processors"},
+  };
+  for (const auto& [machines, why] : mistakes) {
+    EXPECT_THAT(std::string(with(machines).status().message()), HasSubstr(why));
+  }
+}
+
 // Hosts that are measured devices.
 class MixedHosts : public ::testing::Test {
  protected:
@@ -385,6 +410,19 @@ TEST(RunnelPlans, SharedAirIsCounted) {
   EXPECT_LT(boards.Planned().seconds_per_batch, 0.054);
   boards.scenario().media[0].access_point = false;
   EXPECT_LT(boards.Planned().seconds_per_batch, 0.045);
+}
+
+// Four workers on two processors are as fast as two, and no plan takes all of them.
+TEST(RunnelPlans, SharedProcessorsAreCounted) {
+  Boards boards({0.3, 0.3, 0.3, 0.3});
+  const double apart = boards.Planned().seconds_per_batch;
+  boards.scenario().machines = {{"laptop", {"h0", "h1", "h2", "h3"}, 2}};
+  const SimulatedCell together = boards.Planned();
+  EXPECT_GT(together.seconds_per_batch, 1.5 * apart);
+  EXPECT_LE(together.plan.stages.size(), 3u);
+  // One more on a machine of its own is worth having.
+  boards.scenario().machines[0].hosts.pop_back();
+  EXPECT_LT(boards.Planned().seconds_per_batch, 0.75 * together.seconds_per_batch);
 }
 
 TEST(RunnelPlans, MoreHostsThanLayersAndThanAFileOnceHad) {

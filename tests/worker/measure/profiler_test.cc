@@ -97,12 +97,13 @@ double SecondsOfLayer(int layer, int64_t samples, double burst_ms, double enough
 }
 
 TEST(Profiler, LongRunsAreMeasuredOnAQuarterOfTheSamples) {
-  constexpr int kConv2 = 2, kFc1 = 4;
-  EXPECT_NEAR(SecondsOfLayer(kConv2, 64, 0.2, 1), 0.004, 1e-9) << "a run fills five bursts";
-  EXPECT_NEAR(SecondsOfLayer(kConv2, 64, 0.2, 0), 0.001, 1e-9) << "all that was asked for";
-  EXPECT_NEAR(SecondsOfLayer(kConv2, 64, 2, 1), 0.001, 1e-9) << "two runs fill a burst";
-  EXPECT_NEAR(SecondsOfLayer(kConv2, 16, 0.2, 1), 0.001, 1e-9) << "few samples";
+  constexpr int kConv1 = 0, kConv2 = 2, kFc1 = 4;
+  EXPECT_NEAR(SecondsOfLayer(kConv1, 64, 0.2, 1), 0.004, 1e-9) << "a run fills five bursts";
+  EXPECT_NEAR(SecondsOfLayer(kConv1, 64, 0.2, 0), 0.001, 1e-9) << "all that was asked for";
+  EXPECT_NEAR(SecondsOfLayer(kConv1, 64, 2, 1), 0.001, 1e-9) << "two runs fill a burst";
+  EXPECT_NEAR(SecondsOfLayer(kConv1, 16, 0.2, 1), 0.001, 1e-9) << "few samples";
   EXPECT_NEAR(SecondsOfLayer(kFc1, 64, 0.2, 1), 0.001, 1e-9) << "the update counts";
+  EXPECT_NEAR(SecondsOfLayer(kConv2, 64, 0.2, 1), 0.001, 1e-9) << "64 places share a parameter";
 }
 
 TEST(Profiler, WhatIsOutOfRangeIsNamed) {

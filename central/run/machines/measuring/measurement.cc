@@ -88,8 +88,10 @@ void Measurement::SendInTurns(const Roster& roster, RunEffects& effects) {
   const auto send = [&](int device, ProfileRequest request) {
     effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
   };
-  if (!to_answer_.measured.empty())
+  if (!to_answer_.measured.empty()) {
+    to_answer_.asked = {to_answer_.measured.front()};
     return send(to_answer_.measured.front(), MakeRequest(to_answer_.measured.front(), roster));
+  }
   std::set<std::string> hosts;
   for (const int device : to_answer_.to_check) {
     if (!hosts.insert(HostOf(roster.device(device))).second) continue;
@@ -119,11 +121,20 @@ absl::Status Measurement::AddCheck(int device, double seconds, const Roster& ros
 void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
   if (in_turns()) return SendInTurns(roster, effects);
   const auto is_local = [&roster](int device) { return roster.device(device).local; };
-  const auto locals =
-      std::count_if(to_answer_.measured.begin(), to_answer_.measured.end(), is_local);
+  const auto locals = static_cast<int64_t>(
+      std::count_if(to_answer_.measured.begin(), to_answer_.measured.end(), is_local));
+  if (to_answer_.asked.empty())
+    at_once_ = options_.local_at_once > 0 ? std::min(options_.local_at_once, locals) : locals;
+  int64_t locals_asked = std::count_if(to_answer_.asked.begin(), to_answer_.asked.end(), is_local);
   for (const int device : to_answer_.measured) {
+    if (to_answer_.asked.contains(device)) continue;
+    if (is_local(device) && locals_asked == at_once_) continue;
+    to_answer_.asked.insert(device);
     ProfileRequest request = MakeRequest(device, roster);
-    if (is_local(device)) request.neighbours = locals - 1;
+    if (is_local(device)) {
+      ++locals_asked;
+      request.neighbours = at_once_ - 1;
+    }
     effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
   }
 }
@@ -152,12 +163,6 @@ ProfileRequest Measurement::MakeRequest(int device, const Roster& roster) const 
 std::vector<LayerRange> Measurement::RangesToMeasure() const {
   if (in_turns()) return options_.sub_models;
   return parts_ ? Parts() : EachLayer(layers());
-}
-
-bool Measurement::ToAnswer::IsAsked(int device, bool in_turns) const {
-  if (checked.contains(device)) return true;
-  const auto found = std::find(measured.begin(), measured.end(), device);
-  return found != measured.end() && (!in_turns || found == measured.begin());
 }
 
 absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& report,
@@ -246,7 +251,8 @@ void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effe
     if (to_answer_.checked.empty()) SendInTurns(roster, effects);
     return;
   }
-  if (!to_answer_.measured.empty() || parts_ || Parts().empty()) return;
+  if (!to_answer_.measured.empty()) return SendRequests(roster, effects);
+  if (parts_ || Parts().empty()) return;
   parts_ = true;
   done_ = 0;
   to_answer_.measured = std::exchange(answered_, {});

@@ -7,10 +7,12 @@
 //               a device as it is by itself. Of devices that are alike (WorkerHello::device_class)
 //               only the first is measured so; the others are checked on one range, those of
 //               different hosts at once, and take its times, scaled, unless they show others
-//   layers      all devices at once, each layer by itself, then parts of the model
+//   layers      all hosts at once, each layer by itself, then parts of the model
 //   (layer_profile.h):
-//               that is how they train, and those that share a processor, a cache or memory are
-//               planned with what that leaves to each. Parts are measured when all devices have
+//               that is how they train, and devices that share a cache or memory are planned with
+//               what that leaves to each. Of central's host as many at once as have a processor
+//               each: plans share those (DeviceCost::host), and computing in turns on one takes
+//               time that depends on who else does. Parts are measured when all devices have
 //               their layers, for about the same time on each, so that no device has the machine to
 //               itself before the others are done.
 //
@@ -45,6 +47,8 @@ struct MeasurementOptions {
   // Stages keep several micro-batches in flight, and so are parts measured. A stage that
   // accumulates gradients drains each step: fewer may be in flight.
   bool pipelined = true;
+  // Of devices on central's host, by layers; 0: all.
+  int64_t local_at_once = 0;
 };
 
 class Measurement {
@@ -74,7 +78,7 @@ class Measurement {
   bool IsAbout(Generation generation) const { return generation == generation_; }
 
   // Whether it is asked now.
-  bool IsAsked(int device) const { return to_answer_.IsAsked(device, in_turns()); }
+  bool IsAsked(int device) const { return to_answer_.IsAsked(device); }
   // The device has done this share of its request, [0, 1].
   void AddProgress(int device, double share);
 
@@ -92,14 +96,16 @@ class Measurement {
  private:
   // Devices that are still to answer.
   struct ToAnswer {
-    std::vector<int> measured;  // in turns only the first one is asked
+    std::vector<int> measured;
+    std::set<int> asked;        // of those: in turns the first one
     std::vector<int> to_check;  // in turns, when nobody is measured any more
     std::set<int> checked;      // are asked
 
     size_t size() const { return measured.size() + to_check.size() + checked.size(); }
-    bool IsAsked(int device, bool in_turns) const;
+    bool IsAsked(int device) const { return checked.contains(device) || asked.contains(device); }
     // The device has answered.
     void Remove(int device) {
+      asked.erase(device);
       if (checked.erase(device) == 0) std::erase(measured, device);
     }
   };
@@ -130,6 +136,7 @@ class Measurement {
   std::set<int> new_;      // devices of which nothing was
   bool parts_ = false;     // all devices have answered for their layers
   ToAnswer to_answer_;
+  int64_t at_once_ = 0;  // devices on central's host that measure at the same time
   std::map<int, std::vector<double>> sub_model_seconds_;  // by device, as last measured
   std::vector<int> answered_;                             // for their layers
   size_t done_ = 0;             // devices that have answered for what is measured now

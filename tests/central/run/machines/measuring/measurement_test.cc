@@ -280,6 +280,49 @@ TEST_F(MeasurementTest, WorkersOfCentralsHostAreToldHowManyMeasureBesideThem) {
   EXPECT_EQ(requests[2].second.neighbours, 0) << "on a host of its own";
 }
 
+// Four workers of central's host on two processors, and one elsewhere.
+TEST_F(MeasurementTest, OfCentralsHostOnlyWhoHasAProcessorMeasures) {
+  RosterOptions options;
+  options.local_workers = 4;
+  options.dialling_workers = 1;
+  options.recipe = "fp32";
+  roster_ = Roster(options);
+  RunEffects joined;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(
+        roster_.Join(ConnectionId(i), SampleHello("w" + std::to_string(i)), i < 4, joined).ok());
+  }
+  MeasurementOptions two_at_once = Options("vgg11");
+  two_at_once.local_at_once = 2;
+  Begin(two_at_once, {0, 1, 2, 3, 4});
+  const auto asked = [this] {
+    std::vector<int64_t> devices;
+    for (const auto& [device, request] : Requests()) {
+      EXPECT_EQ(request.neighbours, device < 4 ? 1 : 0);
+      devices.push_back(device);
+    }
+    return devices;
+  };
+  const auto layers = static_cast<size_t>(MakeModel("vgg11").value().layer_count());
+  EXPECT_THAT(asked(), ElementsAre(0, 1, 4));
+  EXPECT_FALSE(Answer(2, layers)) << "it was not asked yet";
+  EXPECT_TRUE(Answer(1, layers));
+  EXPECT_THAT(asked(), ElementsAre(2));
+  EXPECT_TRUE(Answer(4, layers));
+  EXPECT_THAT(asked(), IsEmpty());
+  EXPECT_TRUE(measurement_->SkipDevice(2, roster_, effects_));
+  EXPECT_THAT(asked(), ElementsAre(3));
+  EXPECT_TRUE(Answer(0, layers));
+  EXPECT_TRUE(Answer(3, layers));
+  // The parts, without the one that was skipped.
+  const size_t parts = PartsOf(static_cast<int>(layers), 5).size();
+  EXPECT_THAT(asked(), ElementsAre(1, 4, 0));
+  EXPECT_TRUE(Answer(0, parts));
+  EXPECT_THAT(asked(), ElementsAre(3));
+  for (const int device : {1, 3, 4}) EXPECT_TRUE(Answer(device, parts));
+  EXPECT_FALSE(measurement_->under_way());
+}
+
 TEST_F(MeasurementTest, ItsProgressIsThatOfAllDevicesAndPhases) {
   Begin(Options("vgg11"), {0, 1});
   const size_t layers = Requests()[0].second.ranges.size();
