@@ -113,8 +113,7 @@ void BeginList(const void* message) {
   dsp.dirty.clear();
   for (std::byte* memory : {dsp.own, dsp.expected}) {
     auto& desk = *reinterpret_cast<DspDesk*>(memory);
-    for (uint32_t i = 0; i < std::min(request.op_count, kMaxOps); ++i)
-      desk.ops[i].counts = kPattern;
+    for (uint32_t i = 0; i < std::min(request.op_count, kMaxOps); ++i) desk.counts[i] = kPattern;
     std::memset(desk.reserved_too, 0x5a, sizeof(desk.reserved_too));
   }
 }

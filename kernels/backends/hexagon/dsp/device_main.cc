@@ -181,7 +181,7 @@ void ShowProgress(volatile uint32_t* word, uint32_t value) {
 }
 
 DspCounts ReadCounts() { return {}; }
-void ShowCounts(DspOp&, const DspCounts&) {}
+void ShowCounts(DspCounts&, const DspCounts&) {}
 
 }  // namespace runnel::hexagon
 

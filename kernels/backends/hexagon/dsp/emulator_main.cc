@@ -44,15 +44,15 @@ DspCounts ReadCounts() {
   return counts;
 }
 
-void ShowCounts(DspOp& op, const DspCounts& before) {
+void ShowCounts(DspCounts& shown, const DspCounts& before) {
   const DspCounts after = ReadCounts();
-  op.counts.packets = after.packets - before.packets;
-  op.counts.instructions = after.instructions - before.instructions;
-  op.counts.vector_instructions = after.vector_instructions - before.vector_instructions;
+  shown.packets = after.packets - before.packets;
+  shown.instructions = after.instructions - before.instructions;
+  shown.vector_instructions = after.vector_instructions - before.vector_instructions;
 }
 
 extern "C" [[noreturn]] void Serve() {
-  Server server;
+  static Server server;
   DspRequest request;
   while (ReadAll(kRequests, &request, sizeof(request))) {
     const DspReply reply = server.Answer(request);

@@ -20,8 +20,8 @@ void VotePower(bool up);
 void ShowProgress(volatile uint32_t* word, uint32_t value);
 // Zeros where the processor does not count.
 DspCounts ReadCounts();
-// Writes an operation's counts into the host's list. A device writes nothing there: the line would
+// Writes an operation's counts to the host's desk. A device writes nothing there: the line would
 // stay in the DSP's cache, to be written back over the host's next list.
-void ShowCounts(DspOp& op, const DspCounts& before);
+void ShowCounts(DspCounts& shown, const DspCounts& before);
 
 }  // namespace runnel::hexagon
