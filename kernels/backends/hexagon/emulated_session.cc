@@ -50,7 +50,8 @@ class EmulatedSession final : public DspSession {
                                  .shared_bytes = options_.shared_bytes,
                                  .vtcm_bytes = options_.vtcm_bytes,
                                  .private_bytes = options_.private_bytes,
-                                 .packed_bytes = packed_bytes_}));
+                                 .packed_bytes = packed_bytes_,
+                                 .threads = options_.threads}));
     RUNNEL_ASSIGN_OR_RETURN(const DspReply reply, Receive());
     if (reply.status == DspStatus::kOk) return absl::OkStatus();
     return Lose(absl::StrCat("refused to open a session (status ",

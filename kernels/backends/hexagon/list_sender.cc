@@ -29,13 +29,20 @@ class WordChanges {
     if (old_ == new_) return;
     const std::set<uint32_t> olds(old_.begin(), old_.end());
     std::set<uint32_t> done;  // old values whose operations all have their new value
+    const auto add = [&](size_t op, uint16_t alike) {
+      changes->push_back(
+          {static_cast<uint16_t>(op | alike), static_cast<uint16_t>(word_), new_[op]});
+    };
+    // First those that go by the old value: a word that changed by itself may have it by then, and
+    // so would a new value that is another one's old value.
     for (size_t i = 0; i < old_.size(); ++i) {
-      if (old_[i] == new_[i] || done.contains(old_[i])) continue;
-      // A new value that is another one's old value would be changed again by that one's change.
-      const bool alike = !olds.contains(new_[i]) && AllBecome(old_[i], new_[i]);
-      if (alike) done.insert(old_[i]);
-      const auto op = static_cast<uint16_t>(i | (alike ? kChangesAlike : 0));
-      changes->push_back({op, static_cast<uint16_t>(word_), new_[i]});
+      if (olds.contains(new_[i]) || done.contains(old_[i]) || !AllBecome(old_[i], new_[i]))
+        continue;
+      done.insert(old_[i]);
+      add(i, kChangesAlike);
+    }
+    for (size_t i = 0; i < old_.size(); ++i) {
+      if (old_[i] != new_[i] && !done.contains(old_[i])) add(i, 0);
     }
   }
 

@@ -16,8 +16,7 @@ inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
 inline constexpr uint32_t kDspProtocol = 7;
 
-// A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
-// behind it: vectors are whole.
+// A kernel may read so many bytes before and behind a tensor: vectors are whole.
 inline constexpr uint32_t kSlackBytes = 1024;
 // Exponents as proto/base/model/number_format.h has them.
 inline constexpr uint32_t kTailBytes = 64;
@@ -96,7 +95,8 @@ struct DspCounts {
   uint32_t packets = 0;
   uint32_t instructions = 0;
   uint32_t vector_instructions = 0;
-  uint32_t reserved = 0;
+  // Packets from begin to end where threads run beside each other: of these, the longest one's.
+  uint32_t longest = 0;
 };
 
 struct DspOp {
@@ -158,6 +158,8 @@ inline constexpr uint32_t kMaxRanges = 30;
 inline constexpr uint32_t kMaxKeptLists = 256;
 inline constexpr uint32_t kMaxKeptOps = 2048;
 
+inline constexpr uint32_t kMaxThreads = 4;
+
 // In this order at the start of the shared memory: the desk, then the host's allocations.
 inline constexpr uint32_t kMaxOps = 1024;
 inline constexpr uint32_t kMaxChanges = 4096;
@@ -202,7 +204,7 @@ struct DspRequest {
   uint32_t list_place = 0;
   uint32_t revision = 0;
   uint32_t change_count = 0;
-  uint32_t reserved[1] = {};
+  uint32_t threads = 1;  // kOpen: that an operation may use, 1..kMaxThreads
 };
 
 // kNoVtcm: the tightly coupled memory is others'.

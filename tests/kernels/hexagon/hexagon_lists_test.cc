@@ -15,6 +15,7 @@
 #include "kernels/backends/hexagon/list_sender.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/random_model.h"
 
 namespace runnel::hexagon::hexagon_lists_test {
 namespace {

@@ -46,7 +46,8 @@ class DeviceSession final : public DspSession {
                              .vtcm_bytes = link_.dsp.vtcm_bytes,
                              .private_bytes = options_.link.private_bytes,
                              .shared_file = static_cast<uint32_t>(memory()->file()),
-                             .packed_bytes = packed_bytes()};
+                             .packed_bytes = packed_bytes(),
+                             .threads = options_.threads > 0 ? options_.threads : VectorUnits()};
     RUNNEL_RETURN_IF_ERROR(Send(open, RangeSet()));
     RUNNEL_ASSIGN_OR_RETURN(const DspReply reply, Receive());
     if (reply.status == DspStatus::kOk) return absl::OkStatus();
@@ -104,6 +105,11 @@ class DeviceSession final : public DspSession {
   }
 
  private:
+  // A thread more would wait for a vector unit.
+  uint32_t VectorUnits() const {
+    return static_cast<uint32_t>(
+        std::clamp(static_cast<int>(link_.dsp.vector_units), 1, static_cast<int>(kMaxThreads)));
+  }
   DspDesk& desk() const { return *reinterpret_cast<DspDesk*>(memory()->base()); }
 
   absl::Status Send(DspRequest request, const RangeSet& written) {

@@ -34,10 +34,12 @@ void Server::Close() {
 DspStatus Server::Open(const DspRequest& request) {
   if (machine_.shared != nullptr || request.protocol != kDspProtocol) return DspStatus::kBadRequest;
   if (request.packed_bytes + kSlackBytes > request.private_bytes) return DspStatus::kBadRequest;
+  if (request.threads < 1 || request.threads > kMaxThreads) return DspStatus::kBadRequest;
   uint8_t* shared = MapShared(request);
   uint8_t* own = shared == nullptr ? nullptr : MapPrivate(request, shared);
   if (own == nullptr) return DspStatus::kNoMemory;
   const uint32_t scratch = request.private_bytes - request.packed_bytes;
+  threads_ = request.threads;
   machine_.shared = shared;
   machine_.shared_bytes = request.shared_bytes;
   vtcm_bytes_ = request.vtcm_bytes;
@@ -72,6 +74,10 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
   machine_.packed.Limit(shared_bytes);
   machine_.kept.Set(packed_ + shared_bytes, request.kept_bytes);
   if (!TakeVtcm()) return DspStatus::kNoVtcm;
+  // Each thread's tiles have to fit its share.
+  machine_.threads = threads_;
+  while (machine_.threads > 1 && machine_.vtcm_bytes / machine_.threads < kLeastVtcmBytes)
+    --machine_.threads;
   DspStatus status = DspStatus::kOk;
   for (uint32_t i = 0; i < request.op_count && status == DspStatus::kOk; ++i) {
     const DspOp& op = ops[i];

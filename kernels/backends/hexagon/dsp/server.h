@@ -26,6 +26,7 @@ class Server {
   uint8_t* packed_ = nullptr;
   uint32_t packed_bytes_ = 0;
   uint32_t vtcm_bytes_ = 0;  // of the DSP
+  uint32_t threads_ = 1;
 };
 
 }  // namespace runnel::hexagon
