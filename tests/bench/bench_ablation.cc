@@ -108,13 +108,13 @@ class CountingSession final : public hexagon::DspSession {
   }
   uint32_t packed_bytes() const override { return session_->packed_bytes(); }
   void KeepPlaces(uint32_t kept_bytes) override { session_->KeepPlaces(kept_bytes); }
-  absl::Status Submit(absl::Span<const DspOp> ops) override {
+  absl::Status Submit(absl::Span<const DspOp> ops, uint64_t list) override {
     ops_.assign(ops.begin(), ops.end());
     for (DspOp& op : ops_) {
       // Of bytes that may have changed nothing packed is kept.
       if (!keeps_packed_) op.in[0].version = op.in[1].version = 0;
     }
-    return session_->Submit(ops_);
+    return session_->Submit(ops_, list);
   }
   absl::Status Wait() override {
     RUNNEL_RETURN_IF_ERROR(session_->Wait());

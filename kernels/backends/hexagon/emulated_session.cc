@@ -50,7 +50,8 @@ class EmulatedSession final : public DspSession {
                                  .shared_bytes = options_.shared_bytes,
                                  .vtcm_bytes = options_.vtcm_bytes,
                                  .private_bytes = options_.private_bytes,
-                                 .packed_bytes = packed_bytes_}));
+                                 .packed_bytes = packed_bytes_,
+                                 .threads = options_.threads}));
     RUNNEL_ASSIGN_OR_RETURN(const DspReply reply, Receive());
     if (reply.status == DspStatus::kOk) return absl::OkStatus();
     return Lose(absl::StrCat("refused to open a session (status ",
@@ -74,17 +75,19 @@ class EmulatedSession final : public DspSession {
   }
   void KeepPlaces(uint32_t kept_bytes) override { kept_bytes_ = kept_bytes; }
 
-  absl::Status Submit(absl::Span<const DspOp> ops) override {
+  ListTraffic traffic() const override { return sender_.traffic(); }
+
+  absl::Status Submit(absl::Span<const DspOp> ops, uint64_t list) override {
     RUNNEL_RETURN_IF_ERROR(lost_);
     if (ops.empty() || ops.size() > kMaxOps) {
       return absl::InvalidArgumentError(absl::StrCat(ops.size(), " operations in a list"));
     }
-    std::memcpy(desk().ops, ops.data(), ops.size() * sizeof(DspOp));
+    DspRequest request = {.verb = DspVerb::kRun,
+                          .packed_bytes = packed_bytes(),
+                          .kept_bytes = std::min(kept_bytes_, packed_bytes())};
+    sender_.Write(list, ops, desk(), &request);
     submitted_ = ops.size();
-    return Send({.verb = DspVerb::kRun,
-                 .op_count = static_cast<uint32_t>(ops.size()),
-                 .packed_bytes = packed_bytes(),
-                 .kept_bytes = std::min(kept_bytes_, packed_bytes())});
+    return Send(request);
   }
 
   absl::Status Wait() override {
@@ -104,8 +107,7 @@ class EmulatedSession final : public DspSession {
         return Lose(absl::StrCat("refused operation ", reply.failed_op, " of ", submitted_,
                                  " (status ", static_cast<uint32_t>(reply.status), ")"));
     }
-    counts_.clear();
-    for (size_t i = 0; i < submitted_; ++i) counts_.push_back(desk().ops[i].counts);
+    counts_.assign(desk().counts, desk().counts + submitted_);
     return absl::OkStatus();
   }
 
@@ -228,6 +230,7 @@ class EmulatedSession final : public DspSession {
   int socket_ = -1;
   pid_t pid_ = -1;
   uint32_t sequence_ = 0;
+  ListSender sender_;
   size_t submitted_ = 0;
   std::vector<DspCounts> counts_;
   absl::Status lost_;

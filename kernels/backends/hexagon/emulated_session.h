@@ -20,6 +20,7 @@ struct EmulatedSessionOptions {
   // Whether programs and packed weights share one budget of the shared bytes.
   bool packed_gets_rest = false;
   uint32_t vtcm_bytes = 256 << 10;  // as a Hexagon V66; 32 KiB at least
+  uint32_t threads = 1;             // that an operation may use, kMaxThreads at most
   // If no operation is done for this long, the program hangs. Shorter than the time after which
   // central declares the worker stuck (deploy/OPERATORS.md, "Who is lost").
   int stall_seconds = 150;

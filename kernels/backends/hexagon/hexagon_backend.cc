@@ -1,5 +1,6 @@
 #include "kernels/backends/hexagon/hexagon_backend.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -33,6 +34,13 @@ bool LeavesTheDsp(Storage storage) {
          storage == Storage::kNewParameters;
 }
 
+// Numbers of an executable's lists (DspSession::Submit), for each part the same number of them.
+constexpr uint64_t kListsOfPart = 1 << 16;
+uint64_t NextListNumbers() {
+  static std::atomic<uint64_t> next = 1;
+  return next.fetch_add(1) * kListsOfPart * kPartCount;
+}
+
 class HexagonExecutable final : public Executable {
  public:
   HexagonExecutable(const Program& program, std::shared_ptr<DspSession> session)
@@ -40,7 +48,8 @@ class HexagonExecutable final : public Executable {
         session_(std::move(session)),
         staging_(program, session_->memory()),
         scales_(program, session_->memory()),
-        places_(program) {}
+        places_(program),
+        first_list_(NextListNumbers()) {}
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     for (const Instruction& instruction : program_.part(part)) {
@@ -52,15 +61,16 @@ class HexagonExecutable final : public Executable {
     RUNNEL_RETURN_IF_ERROR(scales_.Open());
     places_.PlanFor(session_->packed_bytes());
     session_->KeepPlaces(places_.kept_bytes());
+    uint64_t list = first_list_ + static_cast<uint64_t>(part) * kListsOfPart;
     std::vector<const Instruction*> batch;
     for (const Instruction& instruction : program_.part(part)) {
       if (DspCodeOf(instruction.code)) batch.push_back(&instruction);
       if (!HasHostPart(instruction.code) && batch.size() < kMaxOps) continue;
-      RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context));
+      RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context, list++));
       batch.clear();
       if (HasHostPart(instruction.code)) RUNNEL_RETURN_IF_ERROR(Measure(instruction, bindings));
     }
-    RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context));
+    RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context, list));
     for (const Instruction& instruction : program_.part(part)) {
       RUNNEL_RETURN_IF_ERROR(CheckTails(instruction));
     }
@@ -78,7 +88,8 @@ class HexagonExecutable final : public Executable {
 
  private:
   // A list of operations is one submission.
-  absl::Status RunBatch(const std::vector<const Instruction*>& batch, const StepContext& context) {
+  absl::Status RunBatch(const std::vector<const Instruction*>& batch, const StepContext& context,
+                        uint64_t list) {
     if (batch.empty()) return absl::OkStatus();
     std::vector<DspOp> ops;
     for (const Instruction* instruction : batch) {
@@ -92,7 +103,7 @@ class HexagonExecutable final : public Executable {
         RecordKeptScale(*instruction);
       }
     }
-    RUNNEL_RETURN_IF_ERROR(session_->Submit(ops));
+    RUNNEL_RETURN_IF_ERROR(session_->Submit(ops, list));
     RUNNEL_RETURN_IF_ERROR(session_->Wait());
     for (const Instruction* instruction : batch) {
       if (!TraitsOf(instruction->code).rescales) continue;
@@ -148,6 +159,7 @@ class HexagonExecutable final : public Executable {
   Staging staging_;
   ProductScales scales_;
   WeightPlaces places_;
+  const uint64_t first_list_;
 };
 
 // Stages that are made after the DSP was lost get a session of their own; those from before have
@@ -157,8 +169,8 @@ class HexagonBackend final : public Backend {
   HexagonBackend(std::unique_ptr<DspSession> session, OpenFn open)
       : session_(std::move(session)), open_(std::move(open)) {}
 
-  // Rates: 10^9 packets a second with 1.6 products of 128 bytes in each, as the emulator counts
-  // (FIGURES.md), and the switch of the paper's phone.
+  // A device is timed. Rates of one that the emulator stands for: 10^9 packets a second with 1.6
+  // products of 128 bytes in each, as it counts (FIGURES.md), and the switch of the paper's phone.
   BackendTraits traits() const override {
     return {.name = "hexagon",
             .numerics_class = absl::StrCat("hexagon/", session_->name()),
@@ -167,7 +179,7 @@ class HexagonBackend final : public Backend {
             .shifts_slices = true,
             .keeps_values = true,
             .pads_by_side = true,
-            .rates = {.is_timed = false,
+            .rates = {.is_timed = !session_->is_emulated(),
                       .int8_macs_per_second = 200e9,
                       .float_macs_per_second = 1e9,
                       .bytes_per_second = 10e9,

@@ -3,9 +3,10 @@
 // Messages between the host and the DSP program. Both compilers read this header, so it needs
 // nothing but fixed-width integers; both sides are little-endian.
 // || The host writes a list of operations to the start of the shared memory and sends a DspRequest;
-// the program runs them in order and answers with a DspReply. Offsets are in bytes from the start
-// of the shared memory. Requests reach the emulated program through a pipe, a device through a
-// packet queue or remote calls (kMethod...).
+// the program runs them in order and answers with a DspReply. A list that comes again is kept by
+// the program, and the host writes the words that changed (DspChange). Offsets are in bytes from
+// the start of the shared memory. Requests reach the emulated program through a pipe, a device
+// through a packet queue or remote calls (kMethod...).
 
 #include <stdint.h>
 
@@ -13,10 +14,9 @@ namespace runnel::hexagon {
 
 inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
-inline constexpr uint32_t kDspProtocol = 6;
+inline constexpr uint32_t kDspProtocol = 7;
 
-// A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
-// behind it: vectors are whole.
+// A kernel may read so many bytes before and behind a tensor: vectors are whole.
 inline constexpr uint32_t kSlackBytes = 1024;
 // Exponents as proto/base/model/number_format.h has them.
 inline constexpr uint32_t kTailBytes = 64;
@@ -95,7 +95,8 @@ struct DspCounts {
   uint32_t packets = 0;
   uint32_t instructions = 0;
   uint32_t vector_instructions = 0;
-  uint32_t reserved = 0;
+  // Packets from begin to end where threads run beside each other: of these, the longest one's.
+  uint32_t longest = 0;
 };
 
 struct DspOp {
@@ -123,9 +124,19 @@ struct DspOp {
   // its offset; 0: it has none.
   uint32_t packed_key = 0;
   uint32_t kept_place = 0;
-  DspCounts counts;  // written by the program
+  uint32_t reserved_too[4] = {};
 };
 static_assert(sizeof(DspOp) == 256, "both compilers lay it out alike");
+inline constexpr uint32_t kOpWords = sizeof(DspOp) / 4;
+
+// A word of a kept list that gets another value.
+struct DspChange {
+  // Index of the operation. With kChangesAlike, of all operations whose word is as this one's.
+  uint16_t op = 0;
+  uint16_t word = 0;
+  uint32_t value = 0;
+};
+inline constexpr uint16_t kChangesAlike = 0x8000;
 
 // out[1] of an operation with kFlagRescaled, if it is there: statistics of its sums.
 struct DspSums {
@@ -143,8 +154,15 @@ struct DspRange {
 // refers to 64 buffers.
 inline constexpr uint32_t kMaxRanges = 30;
 
+// Lists that the program keeps, and the operations of all of them together.
+inline constexpr uint32_t kMaxKeptLists = 256;
+inline constexpr uint32_t kMaxKeptOps = 2048;
+
+inline constexpr uint32_t kMaxThreads = 4;
+
 // In this order at the start of the shared memory: the desk, then the host's allocations.
 inline constexpr uint32_t kMaxOps = 1024;
+inline constexpr uint32_t kMaxChanges = 4096;
 struct DspDesk {
   uint32_t ops_done;  // counted up by the program: a sign of life
   uint32_t reserved[31];
@@ -152,7 +170,9 @@ struct DspDesk {
   DspRange written[kMaxRanges];
   uint32_t written_count;
   uint32_t reserved_too[3];
+  DspChange changes[kMaxChanges];
   DspOp ops[kMaxOps];
+  DspCounts counts[kMaxOps];  // written by the emulated program
 };
 inline constexpr uint32_t kDeskBytes = 320 << 10;
 static_assert(sizeof(DspDesk) <= kDeskBytes, "the desk has room for the operations");
@@ -176,7 +196,15 @@ struct DspRequest {
   // the packed weights' share from now on.
   uint32_t packed_bytes = 0;
   uint32_t kept_bytes = 0;  // kRun: of these, for packed weights that keep a place
-  uint32_t reserved[1] = {};
+  // kRun: the list that is kept, 1..kMaxKeptLists; 0: the desk's operations are run and forgotten.
+  uint32_t list = 0;
+  // Revision 1: the desk's operations become the list, at this place among the kept operations;
+  // lists that lay there are forgotten. A later one: the kept operations with the desk's changes;
+  // the program has to have the revision before it.
+  uint32_t list_place = 0;
+  uint32_t revision = 0;
+  uint32_t change_count = 0;
+  uint32_t threads = 1;  // kOpen: that an operation may use, 1..kMaxThreads
 };
 
 // kNoVtcm: the tightly coupled memory is others'.

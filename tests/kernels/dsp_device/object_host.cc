@@ -3,7 +3,7 @@
 // the memory as the DSP sees it. A file 77 says that the system is an old one, without the functions
 // that came later.
 
-#include "kernels/backends/hexagon/dsp/emulator_calls.h"
+#include "kernels/backends/hexagon/dsp/emulator_threads.h"
 #include "kernels/backends/hexagon/op_list.h"
 #include "tests/kernels/dsp_device/object_messages.h"
 
@@ -108,6 +108,35 @@ int WritePacket(void*, uint32_t, uint32_t buffers, PacketBuffer* buffer, uint32_
   return 0;
 }
 
+// Threads, with numbers from 1 on.
+constexpr uint32_t kThreads = 8;
+EmulatedThread threads[kThreads];
+int CreateThread(uint32_t* number, const void* attributes, void (*body)(void*), void* with) {
+  uint32_t words[2];  // stack_size, stack_addr
+  Copy(words, static_cast<const uint8_t*>(attributes) + 24, sizeof(words));
+  for (uint32_t i = 0; i < kThreads; ++i) {
+    if (threads[i].alive != 0) continue;
+    *number = i + 1;
+    auto* stack = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(words[1]));
+    if (!StartThread(threads[i], stack, words[0], body, with)) return 1;
+    ++answer.threads;
+    return 0;
+  }
+  return 1;
+}
+int JoinNumbered(uint32_t number, int* status) {
+  if (number < 1 || number > kThreads) return 1;
+  JoinThread(threads[number - 1]);
+  *status = 0;
+  return 0;
+}
+void EndThread(int) {
+  constexpr int32_t kExit = 93;
+  for (;;) SystemCall(kExit, 0);
+}
+int PriorityOf(uint32_t) { return 192; }
+uint32_t ThisThread() { return 1; }
+
 struct Function {
   const char* name;
   uint32_t address;
@@ -130,7 +159,9 @@ uint32_t AddressOfSystem(const char* name) {
       // Of newer systems alone.
       Of("HAP_request_async_VTCM", AwaitVtcm), Of("dspqueue_import", ImportQueue),
       Of("dspqueue_close", CloseQueue), Of("dspqueue_read_noblock", ReadPacket),
-      Of("dspqueue_write", WritePacket)};
+      Of("dspqueue_write", WritePacket), Of("qurt_thread_create", CreateThread),
+      Of("qurt_thread_join", JoinNumbered), Of("qurt_thread_exit", EndThread),
+      Of("qurt_thread_get_priority", PriorityOf), Of("qurt_thread_get_id", ThisThread)};
   constexpr int kOld = 5;
   const bool is_old = SystemCall(kRead, kOldSystemFile, AddressOf(answer.payload), 0) >= 0;
   for (int i = 0; i < (is_old ? kOld : static_cast<int>(sizeof(functions) / sizeof(Function)));

@@ -38,6 +38,7 @@ struct FromObject {
   uint32_t vtcm_bytes = 0;
   uint32_t powered = 0;
   uint32_t mapped = 0;
+  uint32_t threads = 0;  // that it ever made
   uint32_t buffer_count = 0;
   PacketBuffer buffers[kMaxPacketBuffers] = {};
   uint32_t bytes = 0;

@@ -10,7 +10,8 @@ import sys
 
 # What the system of a DSP offers to an unsigned module; those of the second line only on newer ones, so they must be weak.
 KNOWN = {"HAP_mmap_get", "HAP_mmap_put", "HAP_power_set", "HAP_request_VTCM", "HAP_release_VTCM"}
-KNOWN_WEAK = {"HAP_request_async_VTCM", "dspqueue_import", "dspqueue_close", "dspqueue_read_noblock", "dspqueue_write"}
+KNOWN_WEAK = {"HAP_request_async_VTCM", "dspqueue_import", "dspqueue_close", "dspqueue_read_noblock", "dspqueue_write",
+              "qurt_thread_create", "qurt_thread_join", "qurt_thread_exit", "qurt_thread_get_priority", "qurt_thread_get_id"}
 ENTRY = "runnel_dsp_skel_handle_invoke"
 PAGE = 4096
 HEXAGON, SHARED_OBJECT = 164, 3

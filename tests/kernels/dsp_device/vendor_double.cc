@@ -113,8 +113,7 @@ void BeginList(const void* message) {
   dsp.dirty.clear();
   for (std::byte* memory : {dsp.own, dsp.expected}) {
     auto& desk = *reinterpret_cast<DspDesk*>(memory);
-    for (uint32_t i = 0; i < std::min(request.op_count, kMaxOps); ++i)
-      desk.ops[i].counts = kPattern;
+    for (uint32_t i = 0; i < std::min(request.op_count, kMaxOps); ++i) desk.counts[i] = kPattern;
     std::memset(desk.reserved_too, 0x5a, sizeof(desk.reserved_too));
   }
 }
@@ -411,11 +410,12 @@ int dspqueue_read(void*, uint32_t*, uint32_t max_count, uint32_t* count, QueueBu
 // For tests: lists, bytes to the DSP and back since the handle was opened, what its object holds.
 struct DoubleStatistics {
   int64_t lists, bytes_in, bytes_out;
-  uint32_t vtcm_bytes, powered, mapped;
+  uint32_t vtcm_bytes, powered, mapped, threads;
 };
 void runnel_double_statistics(DoubleStatistics* statistics) {
-  *statistics = {dsp.lists,           dsp.bytes_in,     dsp.bytes_out,
-                 dsp.last.vtcm_bytes, dsp.last.powered, dsp.last.mapped};
+  const FromObject& last = dsp.last;
+  *statistics = {dsp.lists,    dsp.bytes_in, dsp.bytes_out, last.vtcm_bytes,
+                 last.powered, last.mapped,  last.threads};
 }
 
 }  // extern "C"

@@ -230,6 +230,38 @@ TEST_F(DeviceTest, AListThatWritesToManyPlacesGoesInPieces) {
   EXPECT_THAT(std::string(Run(*session, ops).message()), HasSubstr("refused operation 70 of 100"));
 }
 
+// By the functions of the DSP's system, with the object's own stacks.
+TEST_F(DeviceTest, AConvolutionRunsOnAThreadAVectorUnit) {
+  std::vector<std::byte> alone;
+  for (uint32_t threads : {1u, 0u}) {
+    DeviceSessionOptions options = DoubleOptions();
+    options.threads = threads;
+    auto session = OpenDeviceSession(options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    const auto area = *(*session)->memory()->Allocate(1 << 20);
+    {
+      const auto mapping = Mapping::Of(*area, MapAccess::kReadWrite);
+      for (int i = 0; i < 1 << 16; ++i) mapping->data()[i] = static_cast<std::byte>(i * 77 % 251);
+      std::memset(mapping->data() + (1 << 16), 0, 128);  // tails
+    }
+    const uint32_t at = (*session)->memory()->OffsetOf(area->address());
+    DspOp op;
+    op.code = DspCode::kConvForward;
+    op.x = {4, 32, 12, 12};
+    op.y = {4, 48, 12, 12};
+    op.window = {3, 3, 1, 1, 1, 1};
+    op.in[0] = {.data = at, .tail = at + (1 << 16), .elements = 18432, .bytes = 1};
+    op.in[1] = {.data = at + 18432, .tail = at + (1 << 16), .elements = 13824, .bytes = 1};
+    op.out[0] = {.data = at + (1 << 17), .tail = at + (1 << 19), .elements = 27648, .bytes = 4};
+    ASSERT_TRUE(Run(**session, {&op, 1}).ok());
+    EXPECT_EQ(StatisticsOfDouble().threads, threads == 1 ? 0u : 3u) << "beside the first one";
+    const std::byte* result = area->address() + (1 << 17);
+    std::vector<std::byte> bytes(result, result + 27648 * 4);
+    if (threads == 1) alone = bytes;
+    ASSERT_TRUE(bytes == alone);
+  }
+}
+
 TEST_F(DeviceTest, WithoutMemoryForAnOperationTheSessionGoesOn) {
   DeviceSessionOptions options = DoubleOptions();
   options.link.private_bytes = 64 << 10;
@@ -285,6 +317,7 @@ TEST_P(WayTest, TrainsWithTheBytesOfRef) {
   ASSERT_NE(session, nullptr);
   EXPECT_THAT(session->description(), HasSubstr(GetParam().described));
   const auto backend = MakeBackendOn(std::move(session));
+  EXPECT_TRUE(backend->traits().rates.is_timed) << "as a device is, even this one";
   EXPECT_TRUE(CheckBackend(*backend).ok()) << CheckBackend(*backend);
   EXPECT_GT(StatisticsOfDouble(GetParam().variant).lists, 7);
 }

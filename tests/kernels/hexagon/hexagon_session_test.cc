@@ -171,6 +171,7 @@ TEST_F(HexagonSessionTest, SharedMemoryIsGivenOutZeroedAndRunsOut) {
 TEST_F(HexagonSessionTest, ABackendWhoseProgramWasLostStartsAnother) {
   auto backend = MakeHexagonBackend({});
   ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_FALSE((*backend)->traits().rates.is_timed) << "an emulator's time says nothing";
   Program program;
   program.batch = 1;
   program.buffers = {{Storage::kInput, DType::kInt8, {1, 64}, 0, true},

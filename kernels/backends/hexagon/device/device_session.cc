@@ -46,7 +46,8 @@ class DeviceSession final : public DspSession {
                              .vtcm_bytes = link_.dsp.vtcm_bytes,
                              .private_bytes = options_.link.private_bytes,
                              .shared_file = static_cast<uint32_t>(memory()->file()),
-                             .packed_bytes = packed_bytes()};
+                             .packed_bytes = packed_bytes(),
+                             .threads = options_.threads > 0 ? options_.threads : VectorUnits()};
     RUNNEL_RETURN_IF_ERROR(Send(open, RangeSet()));
     RUNNEL_ASSIGN_OR_RETURN(const DspReply reply, Receive());
     if (reply.status == DspStatus::kOk) return absl::OkStatus();
@@ -70,12 +71,15 @@ class DeviceSession final : public DspSession {
   void KeepPlaces(uint32_t kept_bytes) override { kept_bytes_ = kept_bytes; }
 
   // Lists that write to more places than a packet names go in pieces; Wait sends the later ones.
-  absl::Status Submit(absl::Span<const DspOp> ops) override {
+  ListTraffic traffic() const override { return sender_.traffic(); }
+
+  absl::Status Submit(absl::Span<const DspOp> ops, uint64_t list) override {
     RUNNEL_RETURN_IF_ERROR(lost_);
     if (ops.empty() || ops.size() > kMaxOps) {
       return absl::InvalidArgumentError(absl::StrCat(ops.size(), " operations in a list"));
     }
     ops_.assign(ops.begin(), ops.end());
+    list_ = list;
     counts_.assign(ops.size(), DspCounts());  // a device counts nothing
     done_ = 0;
     return SendPiece();
@@ -101,13 +105,17 @@ class DeviceSession final : public DspSession {
   }
 
  private:
+  // A thread more would wait for a vector unit.
+  uint32_t VectorUnits() const {
+    return static_cast<uint32_t>(
+        std::clamp(static_cast<int>(link_.dsp.vector_units), 1, static_cast<int>(kMaxThreads)));
+  }
   DspDesk& desk() const { return *reinterpret_cast<DspDesk*>(memory()->base()); }
 
   absl::Status Send(DspRequest request, const RangeSet& written) {
     request.sequence = ++sequence_;
     *const_cast<volatile uint32_t*>(&desk().ops_done) = 0;
-    const auto desk_bytes = offsetof(DspDesk, ops) + request.op_count * sizeof(DspOp);
-    memory()->RecordChange(0, static_cast<uint32_t>(desk_bytes));
+    memory()->RecordChange(0, offsetof(DspDesk, changes));
     RangeSet changed = memory()->TakeChanges();
     changed.JoinTo(kMaxRanges);
     const absl::Status sent = link_.transport->Send(request, changed.ranges(), written.ranges());
@@ -124,15 +132,19 @@ class DeviceSession final : public DspSession {
       written = std::move(more);
       ++piece_;
     }
-    std::memcpy(desk().ops, &ops_[done_], piece_ * sizeof(DspOp));
+    DspRequest request = {.verb = DspVerb::kRun,
+                          .packed_bytes = packed_bytes(),
+                          .kept_bytes = std::min(kept_bytes_, packed_bytes())};
+    // Each piece is a list of its own.
+    const uint64_t piece = list_ == 0 ? 0 : list_ * kMaxOps + done_;
+    const RangeSet desk_changes =
+        sender_.Write(piece, absl::MakeConstSpan(ops_).subspan(done_, piece_), desk(), &request);
+    for (const DspRange& range : desk_changes.ranges())
+      memory()->RecordChange(range.offset, range.bytes);
     const std::vector<DspRange> ranges = written.ranges();
     std::copy(ranges.begin(), ranges.end(), desk().written);
     desk().written_count = static_cast<uint32_t>(ranges.size());
-    return Send({.verb = DspVerb::kRun,
-                 .op_count = static_cast<uint32_t>(piece_),
-                 .packed_bytes = packed_bytes(),
-                 .kept_bytes = std::min(kept_bytes_, packed_bytes())},
-                written);
+    return Send(request, written);
   }
 
   absl::StatusOr<DspReply> Receive() {
@@ -200,6 +212,8 @@ class DeviceSession final : public DspSession {
   const std::string name_;
   uint32_t kept_bytes_ = 0;
   uint32_t sequence_ = 0;
+  ListSender sender_;
+  uint64_t list_ = 0;
   std::vector<DspOp> ops_;  // operations of the list
   size_t done_ = 0;
   size_t piece_ = 0;  // operations that are under way

@@ -16,6 +16,7 @@ struct DeviceSessionOptions {
   // As in an emulated session. If the host's caches do not see the DSP's writes, a list has to be
   // done within this time.
   int stall_seconds = 150;
+  uint32_t threads = 0;  // that an operation may use, kMaxThreads at most; 0: the vector units
 };
 
 // The folder beside this process's binary where the build leaves the objects.

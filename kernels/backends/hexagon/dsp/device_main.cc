@@ -30,6 +30,25 @@ void* HAP_request_VTCM(unsigned bytes, unsigned single_page);
 __attribute__((weak)) void* HAP_request_async_VTCM(unsigned bytes, unsigned single_page,
                                                    unsigned timeout_us);
 int HAP_release_VTCM(void* vtcm);
+// Layout of the public headers; longer ones of later systems find zeros.
+struct ThreadAttributes {
+  char name[16];
+  uint8_t partition;
+  uint8_t software_id;
+  uint16_t priority;
+  uint8_t group;
+  uint8_t bus_priority;
+  uint16_t timer_id;
+  uint32_t stack_bytes;
+  void* stack;
+  uint32_t more[8];
+};
+__attribute__((weak)) int qurt_thread_create(uint32_t* thread, ThreadAttributes* attributes,
+                                             void (*body)(void*), void* context);
+__attribute__((weak)) int qurt_thread_join(uint32_t thread, int* status);
+__attribute__((weak)) void qurt_thread_exit(int status);
+__attribute__((weak)) int qurt_thread_get_priority(uint32_t thread);
+__attribute__((weak)) uint32_t qurt_thread_get_id();
 __attribute__((weak)) int dspqueue_import(uint64_t id, QueueCallback packet, QueueCallback error,
                                           void* context, void** queue);
 __attribute__((weak)) int dspqueue_close(void* queue);
@@ -55,6 +74,7 @@ constexpr int kOk = 0, kUnsupported = 0x14, kBadCall = 0x0e;
 // Buffer flags: the sender's cache is written back, the recipient's forgets.
 constexpr uint32_t kFlushSender = 0x10, kInvalidateRecipient = 0x80;
 constexpr uint32_t kMaxBuffers = 64;
+constexpr uint32_t kStackBytes = 64 << 10, kVectorAlignment = 128;
 constexpr uint32_t kVtcmTimeoutUs = 1000000, kAnswerTimeoutUs = 1000000;
 
 Server server;
@@ -175,13 +195,53 @@ void VotePower(bool up) {
   HAP_power_set(&server, &request);
 }
 
+void RunOnThreads(uint32_t count, void (*body)(void*, uint32_t), void* context) {
+  struct Part {
+    void (*body)(void*, uint32_t);
+    void* context;
+    uint32_t number;
+    uint32_t thread;
+    bool started;
+  };
+  alignas(kVectorAlignment) static uint8_t stacks[kMaxThreads][kStackBytes];
+  const bool has_threads = qurt_thread_create != nullptr && qurt_thread_join != nullptr &&
+                           qurt_thread_exit != nullptr && qurt_thread_get_priority != nullptr &&
+                           qurt_thread_get_id != nullptr;
+  Part parts[kMaxThreads];
+  for (uint32_t i = 0; i < count; ++i) {
+    Part& part = parts[i];
+    part = {body, context, i, 0, false};
+    // The last one is this thread's.
+    if (has_threads && i + 1 < count) {
+      ThreadAttributes attributes = {};
+      memcpy(attributes.name, "runnel", 7);
+      attributes.priority = static_cast<uint16_t>(qurt_thread_get_priority(qurt_thread_get_id()));
+      attributes.bus_priority = 0xff;  // as the process has it
+      attributes.timer_id = 0xfffe;    // counted for nobody
+      attributes.stack_bytes = kStackBytes;
+      attributes.stack = stacks[i];
+      const auto run = [](void* at) {
+        const Part& its = *static_cast<const Part*>(at);
+        its.body(its.context, its.number);
+        qurt_thread_exit(0);
+      };
+      part.started = qurt_thread_create(&part.thread, &attributes, run, &part) == kOk;
+    }
+    if (!part.started) body(context, i);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    int status = 0;
+    if (parts[i].started) qurt_thread_join(parts[i].thread, &status);
+  }
+}
+
 void ShowProgress(volatile uint32_t* word, uint32_t value) {
   *word = value;
   __builtin_HEXAGON_Y2_dccleana(const_cast<uint32_t*>(word));
 }
 
 DspCounts ReadCounts() { return {}; }
-void ShowCounts(DspOp&, const DspCounts&) {}
+void ShowCounts(DspCounts&, const DspCounts&) {}
 
 }  // namespace runnel::hexagon
 

@@ -3,8 +3,7 @@
 // Vectors of 128 bytes: loads, stores and the few shapes of data that the kernels share. Only the
 // DSP's compiler reads this header.
 //
-// Partial stores write back, unchanged, what lies behind the elements (kSlackBytes of op_list.h):
-// nobody else writes there while an operation runs.
+// Partial stores leave what lies behind the elements alone: another thread may write there.
 
 #include <hexagon_types.h>
 #include <hvx_hexagon_protos.h>
@@ -41,7 +40,18 @@ RUNNEL_INLINE void Store(void* at, Vector value) {
 RUNNEL_INLINE void StoreBytes(void* at, Vector value, int bytes) {
   if (bytes >= kVectorBytes) return Store(at, value);
   if (bytes <= 0) return;
-  Store(at, Q6_V_vmux_QVV(Q6_Q_vsetq_R(bytes), value, Load(at)));
+  // Two aligned stores with masks. The first bytes of `value` go to the end of the lower vector.
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  const int offset = static_cast<int>(address % kVectorBytes), end = offset + bytes;
+  auto* lower = reinterpret_cast<Vector*>(address - offset);
+  const Vector turned = Q6_V_vlalign_VVR(value, value, offset);
+  const Predicate before = Q6_Q_vsetq_R(offset);
+  if (end <= kVectorBytes) {
+    Q6_vmem_QRIV(Q6_Q_and_QQn(Q6_Q_vsetq2_R(end), before), lower, turned);
+    return;
+  }
+  Q6_vmem_QnRIV(before, lower, turned);
+  Q6_vmem_QRIV(Q6_Q_vsetq_R(end), lower + 1, turned);
 }
 // `value` in its first `bytes`, zero behind.
 RUNNEL_INLINE Vector KeepBytes(Vector value, int bytes) {
@@ -84,6 +94,7 @@ class MaxWords {
   RUNNEL_INLINE void See(const Words& words, int count) {
     for (int i = 0; i < 4; ++i) See(KeepBytes(words.v[i], (count - i * kVectorWords) * 4));
   }
+  RUNNEL_INLINE void Join(const MaxWords& other) { max_ = Q6_Vw_vmax_VwVw(max_, other.max_); }
   int32_t Result() const {
     alignas(kVectorBytes) int32_t lanes[kVectorWords];
     *reinterpret_cast<Vector*>(lanes) = max_;

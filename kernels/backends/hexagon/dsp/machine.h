@@ -1,7 +1,7 @@
 #pragma once
 
 // Resources of an operation's kernel: the shared memory, the tightly coupled memory (VTCM), memory
-// of the program's own, and copies into VTCM. One thread.
+// of the program's own, and copies into VTCM. One thread; parts of an operation only read it.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,9 +58,10 @@ struct Machine {
   uint32_t shared_bytes = 0;
   uint8_t* vtcm = nullptr;
   uint32_t vtcm_bytes = 0;
-  Arena scratch;     // reset before each operation
-  Regions packed;    // packed weights
-  KeptRegions kept;  // those that keep their place
+  uint32_t threads = 1;  // that an operation may use (threads.h)
+  Arena scratch;         // reset before each operation
+  Regions packed;        // packed weights
+  KeptRegions kept;      // those that keep their place
 
   template <typename T>
   T* data(const DspTensor& tensor) const {

@@ -27,16 +27,19 @@ DspReply Server::Answer(const DspRequest& request) {
 void Server::Close() {
   if (machine_.shared == nullptr) return;
   VotePower(false);
+  lists_.Clear();
   machine_.shared = nullptr;
 }
 
 DspStatus Server::Open(const DspRequest& request) {
   if (machine_.shared != nullptr || request.protocol != kDspProtocol) return DspStatus::kBadRequest;
   if (request.packed_bytes + kSlackBytes > request.private_bytes) return DspStatus::kBadRequest;
+  if (request.threads < 1 || request.threads > kMaxThreads) return DspStatus::kBadRequest;
   uint8_t* shared = MapShared(request);
   uint8_t* own = shared == nullptr ? nullptr : MapPrivate(request, shared);
   if (own == nullptr) return DspStatus::kNoMemory;
   const uint32_t scratch = request.private_bytes - request.packed_bytes;
+  threads_ = request.threads;
   machine_.shared = shared;
   machine_.shared_bytes = request.shared_bytes;
   vtcm_bytes_ = request.vtcm_bytes;
@@ -62,16 +65,22 @@ bool Server::TakeVtcm() {
 }
 
 DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
-  if (machine_.shared == nullptr || request.op_count > kMaxOps) return DspStatus::kBadRequest;
+  if (machine_.shared == nullptr) return DspStatus::kBadRequest;
   if (request.packed_bytes > packed_bytes_ || request.kept_bytes > request.packed_bytes)
     return DspStatus::kBadRequest;
+  const DspOp* const ops = lists_.Find(request, *desk());
+  if (ops == nullptr) return DspStatus::kBadRequest;
   const uint32_t shared_bytes = request.packed_bytes - request.kept_bytes;
   machine_.packed.Limit(shared_bytes);
   machine_.kept.Set(packed_ + shared_bytes, request.kept_bytes);
   if (!TakeVtcm()) return DspStatus::kNoVtcm;
+  // Each thread's tiles have to fit its share.
+  machine_.threads = threads_;
+  while (machine_.threads > 1 && machine_.vtcm_bytes / machine_.threads < kLeastVtcmBytes)
+    --machine_.threads;
   DspStatus status = DspStatus::kOk;
   for (uint32_t i = 0; i < request.op_count && status == DspStatus::kOk; ++i) {
-    DspOp& op = desk()->ops[i];
+    const DspOp& op = ops[i];
     failed = i;
     const Kernel kernel = FindKernel(op.code);
     machine_.scratch.Reset();
@@ -84,7 +93,7 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
       status = kernel(machine_, op);
     }
     if (status != DspStatus::kOk) break;
-    ShowCounts(op, before);
+    ShowCounts(desk()->counts[i], before);
     ShowProgress(&desk()->ops_done, i + 1);
   }
   ReleaseVtcm(machine_.vtcm);

@@ -51,8 +51,8 @@ bool FitsInPlace(const DspOp& op) {
 
 }  // namespace
 
-int TileSteps(const Machine& machine) {
-  const int steps = static_cast<int>(machine.vtcm_bytes / (kTileLanes * 4)) - 2;
+int TileSteps(uint32_t vtcm_bytes) {
+  const int steps = static_cast<int>(vtcm_bytes / (kTileLanes * 4)) - 2;
   return Max(32, steps / 32 * 32);
 }
 

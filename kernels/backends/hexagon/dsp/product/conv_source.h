@@ -38,6 +38,6 @@ inline constexpr int kSpareReads = kVectorWords;
 const LaneRead* MakeReads(Machine& machine, const DspOp& op, Pass pass, const ConvSource& source,
                           uint32_t channel_bytes);
 // Steps of a tile of B in VTCM; the products read one step ahead.
-int TileSteps(const Machine& machine);
+int TileSteps(uint32_t vtcm_bytes);
 
 }  // namespace runnel::hexagon
