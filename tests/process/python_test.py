@@ -209,11 +209,14 @@ class Fit(unittest.TestCase):
         for bias, workers in ((True, 0), (False, 2)):
             net = Projections(bias)
             before = {name: value.clone() for name, value in net.state_dict().items()}
-            run = runnel.fit(net, *series(600, 7), validation=test, workers=workers, epochs=6, batch_size=20, optimizer="adamw", lr=0.005,
-                             **QUIET)
+            with tempfile.TemporaryDirectory() as folder:
+                run = runnel.fit(net, *series(600, 7), validation=test, workers=workers, epochs=6, batch_size=20, optimizer="adamw",
+                                 lr=0.005, folder=folder, **QUIET)
+                following = run.predict(test[0])
             with torch.no_grad():
                 outputs = net.eval()(torch.as_tensor(test[0])).flatten(0, 1)
             labels = torch.as_tensor(test[1]).flatten()
+            np.testing.assert_allclose(following, outputs.reshape(100, 8, 10)[:, -1], rtol=1e-3, atol=1e-4)
             # Queries in the place of keys would give other outputs.
             self.assertAlmostEqual(run.history[-1]["test_loss"], float(nn.functional.cross_entropy(outputs, labels)), places=5)
             for name in ("queries", "keys", "values"):
