@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -200,8 +199,7 @@ std::string ScreenLine(int64_t index, absl::Span<const float> outputs, const Dat
     const double share = std::exp(static_cast<double>(outputs[order[i]]) - outputs[order[0]]) / sum;
     if (i > 0 && share < kLeastShown) break;
     absl::StrAppendFormat(&line, "%s %s %.1f %%", i == 0 ? ":" : ",",
-                          absl::Utf8SafeCEscape(names.class_name(static_cast<int64_t>(order[i]))),
-                          share * 100);
+                          Printable(names.class_name(static_cast<int64_t>(order[i]))), share * 100);
   }
   return line;
 }
