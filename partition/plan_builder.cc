@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/model/model_state.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -85,6 +86,11 @@ std::vector<CodecChoice> Choices(const PlanRequest& request, int& own) {
   return choices;
 }
 
+// Whether evaluations take the weights' average, which lies beside them then (--ema, --swa).
+bool EvaluatesAverages(const NumberFormat& format) {
+  return std::find(format.slots.begin(), format.slots.end(), kAverageSlot) != format.slots.end();
+}
+
 // forward_only: no gradient passes the layer, so that nothing is kept for one. recompute: what is
 // inside the layer is there once, while its backward runs, though not for all layers at a time.
 LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t state_copies,
@@ -98,7 +104,8 @@ LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t 
     memory.copy_bytes += state_copies * elements * element_bytes;
     if (!IsTrainable(tensor.role) || tensor.frozen) continue;
     const auto slots = static_cast<int64_t>(HasSlots(tensor) ? format.slots.size() : 0);
-    memory.state_bytes += elements * (gradient_bytes + slots * element_bytes);
+    const int64_t averages = EvaluatesAverages(format) ? 1 : 0;
+    memory.state_bytes += elements * (gradient_bytes + (slots + averages) * element_bytes);
     memory.copy_bytes += state_copies * elements * slots * element_bytes;
     memory.version_bytes += elements * element_bytes;
   }

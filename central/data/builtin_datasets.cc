@@ -2,6 +2,7 @@
 #include "absl/strings/str_join.h"
 #include "central/data/dataset.h"
 #include "central/data/loaders.h"
+#include "central/data/own/token_samples.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -21,9 +22,9 @@ absl::Span<const DatasetRow> BuiltinDatasets() {
       {"ucihar", "UCI HAR, raw inertial signals in the original text layout", true, "shift",
        data::LoadUciHar},
       {"wikitext2", "WikiText-2 as bytes: train.txt and test.txt; 128 bytes a sample", true, "off",
-       data::LoadWikitext2},
+       data::LoadWikitext2, "", data::DescribedTokens},
       {"wikitext2_words", "WikiText-2 as words; 128 words a sample", true, "off",
-       data::LoadWikitext2Words},
+       data::LoadWikitext2Words, "", data::DescribedTokens},
       {"csv", "a table, a line a sample", false, "off", data::LoadCsv, "FILE[,label=COLUMN]",
        data::DescribedCsv},
       {"npy", "two arrays of NumPy", false, "off", data::LoadNpy, "SAMPLES,LABELS",
@@ -60,9 +61,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> DescribedDataset(const DataDescription&
   for (const DatasetRow& row : BuiltinDatasets()) {
     if (row.name == description.kind && row.described != nullptr) return row.described(description);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the model's data (", description.kind.empty() ? "latents" : description.kind,
-                   ") are no pictures, tables or arrays: only its data set's test is predicted"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model's data (", description.kind.empty() ? "latents" : description.kind,
+      ") are no pictures, tables, arrays or texts: only its data set's test is predicted"));
 }
 
 std::vector<std::string> DatasetNames() {

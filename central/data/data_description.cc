@@ -15,7 +15,8 @@ namespace runnel {
 namespace {
 
 constexpr absl::string_view kFormat = "runnel-data 1";
-constexpr size_t kMostNames = 1 << 20;  // classes, columns and categories, each
+constexpr size_t kMostNames = 1 << 20;             // classes, columns and categories, each
+constexpr int64_t kMostTokens = int64_t{1} << 24;  // Dataset's
 
 absl::Status ReadScale(absl::string_view text, DataDescription& description) {
   const std::pair<absl::string_view, absl::string_view> numbers = absl::StrSplit(text, ' ');
@@ -48,6 +49,10 @@ absl::Status ReadLine(absl::string_view key, absl::string_view value,
     description.holds_bytes = true;
     return absl::OkStatus();
   }
+  if (key == "tokens") {
+    if (absl::SimpleAtoi(value, &description.tokens)) return absl::OkStatus();
+    return absl::InvalidArgumentError("is no number");
+  }
   std::string name;
   if (!absl::CUnescape(value, &name)) return absl::InvalidArgumentError("is not escaped as in C");
   std::vector<TableColumn>& columns = description.columns;
@@ -68,6 +73,17 @@ absl::Status ReadLine(absl::string_view key, absl::string_view value,
   return absl::OkStatus();
 }
 
+// Of samples of tokens.
+bool IsOfTokens(const DataDescription& description) {
+  if (!description.scales.empty() || !description.columns.empty() || description.holds_bytes)
+    return false;
+  const bool is_text = description.kind == "wikitext2" && description.tokens == 0;
+  if (description.vocabulary == "bytes") return is_text && description.classes.empty();
+  if (description.vocabulary == "words") return is_text;
+  return description.vocabulary == "numbers" && description.kind == "npy" &&
+         description.tokens >= 2 && description.tokens <= kMostTokens;
+}
+
 // What the fields owe each other.
 absl::Status CheckDescription(const DataDescription& description) {
   const auto wrong = [](const auto&... what) {
@@ -76,10 +92,9 @@ absl::Status CheckDescription(const DataDescription& description) {
   const Shape& sample = description.sample;
   if (description.kind.empty()) return wrong("has no kind");
   if (sample.rank() == 0) return wrong("has no shape of a sample");
-  if (!description.vocabulary.empty()) {
-    const bool is_alone = description.kind == "wikitext2" && description.classes.empty() &&
-                          description.scales.empty() && description.columns.empty();
-    return is_alone ? absl::OkStatus() : wrong("has a vocabulary, and what is not of texts");
+  if (!description.vocabulary.empty() || description.tokens != 0) {
+    if (IsOfTokens(description) && sample.rank() == 1) return absl::OkStatus();
+    return wrong("has a vocabulary, and what does not belong to one");
   }
   if (description.classes.empty()) return wrong("has no classes");
   if (static_cast<int64_t>(description.scales.size()) != sample[0])
@@ -99,6 +114,7 @@ std::string DescriptionText(const DataDescription& description) {
                                   absl::StrJoin(description.sample.dims(), "x"), "\n");
   if (!description.vocabulary.empty())
     absl::StrAppend(&text, "vocabulary ", absl::CEscape(description.vocabulary), "\n");
+  if (description.tokens != 0) absl::StrAppend(&text, "tokens ", description.tokens, "\n");
   if (description.holds_bytes) absl::StrAppend(&text, "bytes\n");
   for (const std::string& name : description.classes)
     absl::StrAppend(&text, "class ", absl::CEscape(name), "\n");

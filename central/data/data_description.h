@@ -38,11 +38,12 @@ struct DataDescription {
   // Row of builtin_datasets.cc that reads samples of this kind; empty: nothing is described.
   std::string kind;
   Shape sample;                      // without batch
-  std::vector<std::string> classes;  // names, by label; of tokens none
+  std::vector<std::string> classes;  // names, by label; of labels that are tokens: words, or none
   std::vector<ChannelScale> scales;  // by channel, of a table by feature; of tokens none
   std::vector<TableColumn> columns;  // of a table, in the order of its features
   bool holds_bytes = false;          // of arrays: samples are pixels
-  std::string vocabulary;            // of tokens: "bytes" or "words"; else empty
+  std::string vocabulary;            // of tokens: "bytes", "words" or "numbers"; else empty
+  int64_t tokens = 0;                // of "numbers": each is below it
 
   friend bool operator==(const DataDescription&, const DataDescription&) = default;
 };

@@ -37,6 +37,11 @@ class Dataset {
   // samples travel as f32.
   virtual int64_t tokens() const { return 0; }
   virtual int64_t labels_per_sample() const { return 1; }
+  // Of the sample's labels the one that is predicted: of a text the token behind its last one.
+  virtual int64_t predicted_label(int64_t index) const {
+    (void)index;
+    return labels_per_sample() - 1;
+  }
   // Samples [0, new_samples()) are new, the others replayed in this session of learning: each
   // mini-batch has its share of both (central/data/latents/mixed_order.h).
   virtual int64_t new_samples() const { return 0; }

@@ -25,9 +25,16 @@ class JoinedDataset final : public Dataset {
     const auto [part, at] = Find(index);
     part->CopySample(at, out);
   }
-  int32_t label(int64_t index) const override {
+  int64_t tokens() const override { return parts_[0]->tokens(); }
+  int64_t labels_per_sample() const override { return parts_[0]->labels_per_sample(); }
+  int64_t predicted_label(int64_t index) const override {
     const auto [part, at] = Find(index);
-    return part->label(at);
+    return part->predicted_label(at);
+  }
+  int32_t label(int64_t index) const override {
+    const int64_t each = labels_per_sample();
+    const auto [part, at] = Find(index / each);
+    return part->label(at * each + index % each);
   }
   std::string class_name(int64_t label) const override { return parts_[0]->class_name(label); }
   std::string sample_name(int64_t index) const override {

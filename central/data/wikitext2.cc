@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <functional>
-#include <limits>
-#include <map>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -13,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "central/data/data_files.h"
 #include "central/data/loaders.h"
+#include "central/data/own/vocabulary.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -20,15 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Token = uint16_t;
-constexpr int64_t kBytes = 256;
 constexpr int64_t kPositions = 128;  // of a sample
 
 // Windows of a text one behind the other; the labels of a window are the tokens behind its own.
 class TextDataset final : public Dataset {
  public:
-  TextDataset(std::vector<Token> text, int64_t tokens, absl::string_view unit)
-      : text_(std::move(text)), tokens_(tokens), unit_(unit) {}
+  // words: by token; of bytes none.
+  TextDataset(std::vector<Token> text, int64_t tokens, std::vector<std::string> words)
+      : text_(std::move(text)), tokens_(tokens), words_(std::move(words)) {}
 
   int64_t size() const override { return (static_cast<int64_t>(text_.size()) - 1) / kPositions; }
   const Shape& sample_shape() const override { return shape_; }
@@ -39,60 +36,21 @@ class TextDataset final : public Dataset {
     std::copy_n(text_.begin() + index * kPositions, kPositions, out.begin());
   }
   int32_t label(int64_t index) const override { return text_[static_cast<size_t>(index + 1)]; }
+  std::string class_name(int64_t label) const override {
+    return words_.empty() ? ByteName(label) : words_[static_cast<size_t>(label)];
+  }
   DataDescription Describe() const override {
-    return {.kind = "wikitext2", .sample = shape_, .vocabulary = unit_};
+    return {.kind = "wikitext2",
+            .sample = shape_,
+            .classes = words_,
+            .vocabulary = words_.empty() ? "bytes" : "words"};
   }
 
  private:
   const Shape shape_ = {kPositions};
   const std::vector<Token> text_;
-  const int64_t tokens_;    // what a token can be
-  const std::string unit_;  // what a token is
-};
-
-// Numbers of the words of the training text, in the order in which they come first.
-class Vocabulary {
- public:
-  int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
-
-  // Words of a text between blanks, and a mark behind each line. With `grow` new words get a
-  // number, else that of <unk>. InvalidArgument: more words than a token can number, or a new word
-  // and no <unk>.
-  absl::StatusOr<std::vector<Token>> Read(absl::string_view text, bool grow) {
-    std::vector<Token> tokens;
-    for (absl::string_view line : absl::StrSplit(text, '\n')) {
-      for (absl::string_view word :
-           absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty())) {
-        RUNNEL_RETURN_IF_ERROR(Add(word, grow, tokens));
-      }
-      const bool is_rest = line.data() + line.size() == text.data() + text.size();
-      if (!is_rest) RUNNEL_RETURN_IF_ERROR(Add("<eos>", grow, tokens));
-    }
-    return tokens;
-  }
-
- private:
-  absl::Status Add(absl::string_view word, bool grow, std::vector<Token>& tokens) {
-    auto it = numbers_.find(word);
-    if (it == numbers_.end() && grow) {
-      if (size() > std::numeric_limits<Token>::max())
-        return absl::InvalidArgumentError(absl::StrCat("has more than ", size(),
-                                                       " different words; take --data wikitext2, "
-                                                       "which reads bytes"));
-      it = numbers_.emplace(word, static_cast<Token>(size())).first;
-    } else if (it == numbers_.end()) {
-      it = numbers_.find("<unk>");
-    }
-    if (it == numbers_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the word '", word.substr(0, 40),
-                       "' is not in the training text, which has no <unk> for it either"));
-    }
-    tokens.push_back(it->second);
-    return absl::OkStatus();
-  }
-
-  std::map<std::string, Token, std::less<>> numbers_;
+  const int64_t tokens_;  // what a token can be
+  const std::vector<std::string> words_;
 };
 
 absl::StatusOr<fs::path> Find(absl::Span<const fs::path> folders, const std::string& split) {
@@ -119,7 +77,7 @@ absl::StatusOr<DatasetSplits> Load(
     absl::string_view data_dir, absl::string_view unit,
     absl::FunctionRef<absl::StatusOr<std::vector<Token>>(absl::string_view text, bool is_training)>
         tokens_of,
-    absl::FunctionRef<int64_t()> token_count) {
+    absl::FunctionRef<std::vector<std::string>()> words) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<fs::path> folders,
                           SearchFolders("wikitext2", data_dir, {"wikitext2"}));
   DatasetSplits splits;
@@ -135,8 +93,10 @@ absl::StatusOr<DatasetSplits> Load(
                                                      unit, ", one sample needs ", kPositions + 1,
                                                      "; fetch the file again"));
     }
+    std::vector<std::string> names = words();
+    const int64_t count = names.empty() ? kByteTokens : std::ssize(names);
     (is_training ? splits.train : splits.test) =
-        std::make_unique<TextDataset>(*std::move(tokens), token_count(), unit);
+        std::make_unique<TextDataset>(*std::move(tokens), count, std::move(names));
   }
   return splits;
 }
@@ -145,12 +105,9 @@ absl::StatusOr<DatasetSplits> Load(
 
 absl::StatusOr<DatasetSplits> LoadWikitext2(absl::string_view data_dir, uint64_t) {
   const auto tokens_of = [](absl::string_view text, bool) -> absl::StatusOr<std::vector<Token>> {
-    std::vector<Token> tokens;
-    tokens.reserve(text.size());
-    for (const char byte : text) tokens.push_back(static_cast<uint8_t>(byte));
-    return tokens;
+    return ByteTokens(text);
   };
-  return Load(data_dir, "bytes", tokens_of, [] { return kBytes; });
+  return Load(data_dir, "bytes", tokens_of, [] { return std::vector<std::string>(); });
 }
 
 absl::StatusOr<DatasetSplits> LoadWikitext2Words(absl::string_view data_dir, uint64_t) {
@@ -158,7 +115,7 @@ absl::StatusOr<DatasetSplits> LoadWikitext2Words(absl::string_view data_dir, uin
   const auto tokens_of = [&](absl::string_view text, bool is_training) {
     return vocabulary.Read(text, is_training);
   };
-  return Load(data_dir, "words", tokens_of, [&] { return vocabulary.size(); });
+  return Load(data_dir, "words", tokens_of, [&] { return vocabulary.words(); });
 }
 
 }  // namespace runnel::data

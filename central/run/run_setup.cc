@@ -10,6 +10,7 @@
 #include "central/data/validation_split.h"
 #include "central/run/own_model.h"
 #include "central/run/rule_checks.h"
+#include "central/run/small_batches.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/run_fields.h"
 #include "partition/zoo/rewrites/rewrites.h"
@@ -255,6 +256,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
   setup.settings =
       WithDefaults(std::move(settings), setup.row->defaults, setup.row->default_dataset,
                    setup.schedule->default_micro_batches, setup.format);
+  AddNote(SmallBatchNote(setup.model, setup.settings.training), setup.note);
   RUNNEL_RETURN_IF_ERROR(ResolveCodecs(setup.format, setup.row->bit_switches, setup.settings));
   RUNNEL_RETURN_IF_ERROR(CheckCodecParameters(setup.model, setup.settings));
   setup.plain_loop = setup.settings.local_workers == 0;

@@ -29,11 +29,12 @@ struct Value {
   bool is_vector = false;            // (batch, channels), else (batch, channels, height, width)
 };
 
-struct RealLimits {
-  double least = 0, most = 0;
+struct CodeLimits {
+  int32_t least = 0, most = 0;
 };
 
-RealLimits LimitsOf(const IntegerNode& node) {
+// The codes that the node's value may have.
+CodeLimits LimitsOf(const IntegerNode& node) {
   const CodeRange& range = node.codes;
   int32_t lowest = -range.max_code, highest = range.max_code;
   if (node.clamp != IntegerNode::Clamp::kNone) lowest = range.zero;
@@ -41,7 +42,7 @@ RealLimits LimitsOf(const IntegerNode& node) {
     const double six = std::min(6.0 / range.scale, 1e6);
     highest = static_cast<int32_t>(std::min<int64_t>(highest, range.zero + std::llround(six)));
   }
-  return {(lowest - range.zero) * range.scale, (highest - range.zero) * range.scale};
+  return {lowest, highest};
 }
 
 absl::Status CheckRange(const CodeRange& range) {
@@ -142,18 +143,19 @@ class IntegerWriter {
     return flat.output(0);
   }
 
-  // Clipped, as codes, and as the numbers that these stand for.
+  // As codes, and as the numbers that these stand for. The codes are clipped, not the numbers: engines
+  // compute a convolution in integers where codes follow on it.
   absl::Status AddCodes(const IntegerNode& node, const std::string& name, Value value) {
     RUNNEL_RETURN_IF_ERROR(CheckRange(node.codes));
     const auto part = [&](const char* suffix) { return absl::StrCat(name, ".", suffix); };
-    const RealLimits limits = LimitsOf(node);
+    const CodeLimits limits = LimitsOf(node);
     const std::string scale = nodes_.Scalar(part("scale"), node.codes.scale);
     const std::string zero = nodes_.Bytes(part("zero"), {}, {node.codes.zero});
-    const std::string clipped =
-        nodes_.Value("Clip", part("clipped"),
-                     {value.reals, nodes_.Scalar(part("least"), limits.least),
-                      nodes_.Scalar(part("most"), limits.most)});
-    value.codes = nodes_.Value("QuantizeLinear", part("codes"), {clipped, scale, zero});
+    const std::string all =
+        nodes_.Value("QuantizeLinear", part("all_codes"), {value.reals, scale, zero});
+    value.codes = nodes_.Value("Clip", part("codes"),
+                               {all, nodes_.Bytes(part("least"), {}, {limits.least}),
+                                nodes_.Bytes(part("most"), {}, {limits.most})});
     value.reals = nodes_.Value("DequantizeLinear", name, {value.codes, scale, zero});
     values_.push_back(std::move(value));
     return absl::OkStatus();

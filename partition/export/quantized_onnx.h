@@ -53,8 +53,8 @@ struct IntegerNode {
 
 // Serialized onnx.ModelProto of opset 13 in the form that engines call QDQ: input "input"
 // (batch, sample...) and output "logits" (batch, classes) in FP32. Weights are int8 initializers with
-// a scale for each output channel, biases int32; each value is clipped to the codes that it may have
-// and becomes int8 in a QuantizeLinear, which its readers undo. batch: as ModelToOnnx. nodes[0]: the
+// a scale for each output channel, biases int32; each value becomes int8 in a QuantizeLinear,
+// is clipped to the codes that it may have, and its readers undo the QuantizeLinear. batch: as ModelToOnnx. nodes[0]: the
 // samples. InvalidArgument names the node and what does not fit.
 absl::StatusOr<std::string> QuantizedToOnnx(const std::string& name, const Shape& sample,
                                             absl::Span<const IntegerNode> nodes, int64_t batch = 0);

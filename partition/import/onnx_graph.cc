@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "partition/import/onnx_attention.h"
+#include "partition/import/onnx_cross_attention.h"
 #include "partition/import/onnx_draft.h"
 #include "partition/import/onnx_folding.h"
 #include "partition/import/onnx_gelu.h"
@@ -53,6 +54,12 @@ class Flattener final {
       if (!status.ok()) complaints_.emplace_back(status.message());
     }
     if (!complaints_.empty()) {
+      if (const std::string product = FindCrossAttention(graph_); !product.empty()) {
+        return NotFlat(absl::StrCat("not supported: node ", product,
+                                    " (MatMul): attention from one sequence to another, as "
+                                    "nn.Transformer has (encoder and decoder); encoders or "
+                                    "decoders alone can be trained"));
+      }
       if (complaints_.size() > kMostComplaints) {
         complaints_.resize(kMostComplaints);
         complaints_.push_back("...");

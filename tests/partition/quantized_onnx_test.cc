@@ -101,9 +101,9 @@ TEST(QuantizedOnnx, WeightsAreCodesWithTheScalesOfTheSums) {
   EXPECT_THAT(Values<float>(constants["node5.weight_scale"]), ElementsAre(1.0f, 0.5f));
   EXPECT_THAT(constants["node5.weight_zero"].raw_data(), ElementsAre(1, 0));
   // From the code of 0 to the largest; 6 bits of an addition.
-  EXPECT_EQ(constants["node1.least"].float_data(0), 0);
-  EXPECT_EQ(constants["node1.most"].float_data(0), (127 + 7) * 0.25f);
-  EXPECT_EQ(constants["node3.least"].float_data(0), -31 * 0.5f);
+  EXPECT_THAT(constants["node1.least"].raw_data(), ElementsAre(-7));
+  EXPECT_THAT(constants["node1.most"].raw_data(), ElementsAre(127));
+  EXPECT_THAT(constants["node3.least"].raw_data(), ElementsAre(-31));
   std::map<std::string, int> kinds;
   for (const onnx::NodeProto& node : model.graph().node()) ++kinds[node.op_type()];
   EXPECT_EQ(kinds["QuantizeLinear"], 5);

@@ -1,10 +1,11 @@
 // `runnel-worker --check`: what of this device can compute, and why the rest cannot; always exit
-// code 0.
+// code 0. `runnel-central check MODEL`: which of them can train a model.
 
 #include <stdlib.h>
 
 #include <algorithm>
 
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/backend.h"
@@ -13,6 +14,7 @@
 namespace runnel::check_test {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -46,6 +48,46 @@ TEST(Check, SaysWhyWhatIsNotThereIsNot) {
   EXPECT_THAT(check.out(), ContainsRegex("opencl +no +no OpenCL here: "));
   EXPECT_THAT(check.out(), ContainsRegex("hexagon +no +no DSP here: "));
   EXPECT_THAT(check.out(), Not(HasSubstr("take --backend")));
+}
+
+// Each backend is said once: able, or why not.
+void ExpectEachOnce(const std::string& report, const std::string& recipe,
+                    const std::vector<std::string>& able) {
+  const std::string begin = "backends of this host that can train it by recipe " + recipe + ": ";
+  const size_t at = report.find(begin);
+  ASSERT_NE(at, std::string::npos) << report;
+  const std::string line =
+      report.substr(at + begin.size(), report.find('\n', at) - at - begin.size());
+  const std::vector<std::string> said = absl::StrSplit(line, ", ");
+  for (const std::string& name : able) EXPECT_THAT(said, Contains(name)) << report;
+  for (const BackendRow& row : BuiltinBackends()) {
+    const std::string name(row.name);
+    const bool is_able = std::count(said.begin(), said.end(), name) == 1;
+    const bool is_not = report.find("\nnot by backend " + name + ": ", at) != std::string::npos;
+    EXPECT_NE(is_able, is_not) << name << "\n" << report;
+  }
+}
+
+TEST(CheckModel, SaysWhichBackendsCanTrainIt) {
+  const auto check = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"runnel-central", "check"};
+    all.insert(all.end(), words.begin(), words.end());
+    // No driver of OpenCL, no emulator of a DSP.
+    Process process(all, [] {
+      setenv("OCL_ICD_VENDORS", "/nowhere", 1);
+      setenv("PATH", "/nowhere", 1);
+    });
+    EXPECT_EQ(process.Wait(), 0) << process.err();
+    return process.out();
+  };
+  const std::string floats = check({"lenet"});
+  ExpectEachOnce(floats, "fp32", {"cpu", "small", "ref"});
+  EXPECT_THAT(floats, ContainsRegex("not by backend hexagon: .+"));
+  EXPECT_THAT(floats, ContainsRegex("not by backend opencl: .+"));
+  const std::string integers = check({"lenet", "--recipe", "niti"});
+  ExpectEachOnce(integers, "niti", {"cpu", "ref"});
+  EXPECT_THAT(integers, ContainsRegex("not by backend small: .+"));
+  ExpectEachOnce(check({"transformer_tiny"}), "fp32", {"cpu", "ref"});
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "central/data/dataset.h"
 #include "gmock/gmock.h"
+#include "onnx/onnx_pb.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel::own_data_test {
@@ -15,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Three kinds of flowers around three places of a plane, one column more that says nothing.
@@ -93,6 +96,18 @@ TEST_F(OwnData, WeightsGoOutAndComeBack) {
                dir_ / "m.onnx", "--npz", dir_ / "m.npz"});
   ASSERT_EQ(out.Wait(), 0) << out.err();
   EXPECT_THAT(out.out(), AllOf(HasSubstr("m.onnx"), HasSubstr("m.npz")));
+  // What the file says of its data reads samples.
+  onnx::ModelProto exported;
+  ASSERT_TRUE(exported.ParseFromString(ReadFile(dir_ / "m.onnx")));
+  ASSERT_EQ(exported.metadata_props_size(), 1);
+  EXPECT_EQ(exported.metadata_props(0).key(), "runnel.data");
+  const auto description = ParseDescription(exported.metadata_props(0).value());
+  ASSERT_TRUE(description.ok()) << description.status();
+  EXPECT_THAT(description->classes, ElementsAre("daisy", "rose", "tulip"));
+  const auto samples = (*DescribedDataset(*description))->Unlabelled(dir_ / "flowers.csv");
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  EXPECT_EQ((*samples)->size(), 300);
+  EXPECT_EQ((*samples)->sample_shape(), Shape({4})) << "two numbers, a text of two";
   // One step of nothing.
   const Words still = {"--max-batches", "1", "--lr", "1e-12", "--warm-up-steps", "0"};
   Words onnx = With(With(table_, still), {"--local-workers", "3", "--journal", dir_ / "j"});

@@ -98,6 +98,34 @@ class Decoder(nn.Module):
         return self.end(self.block(x, self.mask).transpose(0, 1))
 
 
+class Projections(nn.Module):
+    """Attention by hand: queries, keys and values by a linear module each, which are neither declared nor called in this order."""
+
+    def __init__(self, bias=True):
+        super().__init__()
+        self.tokens = nn.Embedding(10, 16)
+        self.values, self.queries, self.keys = (nn.Linear(16, 16, bias=bias) for _ in range(3))
+        self.outer, self.end = nn.Linear(16, 16), nn.Linear(16, 10)
+        self.register_buffer("mask", torch.triu(torch.full((8, 8), float("-inf")), 1))
+
+    def forward(self, x):
+        x = self.tokens(x)
+        values, keys, queries = (part(x).view(len(x), 8, 2, 8).transpose(1, 2) for part in (self.values, self.keys, self.queries))
+        shares = torch.softmax(queries @ keys.transpose(-2, -1) / 8 ** 0.5 + self.mask, -1)
+        return self.end(x + self.outer((shares @ values).transpose(1, 2).reshape(len(x), 8, 16)))
+
+
+class Translator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.end = nn.Embedding(10, 16), nn.Linear(16, 10)
+        self.both = nn.Transformer(16, 2, 1, 1, 32, dropout=0, batch_first=True)
+
+    def forward(self, x):
+        x = self.tokens(x)
+        return self.end(self.both(x, x))
+
+
 def series(count, seed):
     """Whole numbers that rise by the same step, mod 10, and what follows each."""
     random = np.random.default_rng(seed)
@@ -176,6 +204,24 @@ class Fit(unittest.TestCase):
             weights.add(run.weights_sha256)
         self.assertEqual(len(weights), 1)
 
+    def test_queries_keys_and_values_by_a_linear_each(self):
+        test = series(100, 8)
+        for bias, workers in ((True, 0), (False, 2)):
+            net = Projections(bias)
+            before = {name: value.clone() for name, value in net.state_dict().items()}
+            with tempfile.TemporaryDirectory() as folder:
+                run = runnel.fit(net, *series(600, 7), validation=test, workers=workers, epochs=6, batch_size=20, optimizer="adamw",
+                                 lr=0.005, folder=folder, **QUIET)
+                following = run.predict(test[0])
+            with torch.no_grad():
+                outputs = net.eval()(torch.as_tensor(test[0])).flatten(0, 1)
+            labels = torch.as_tensor(test[1]).flatten()
+            np.testing.assert_allclose(following, outputs.reshape(100, 8, 10)[:, -1], rtol=1e-3, atol=1e-4)
+            # Queries in the place of keys would give other outputs.
+            self.assertAlmostEqual(run.history[-1]["test_loss"], float(nn.functional.cross_entropy(outputs, labels)), places=5)
+            for name in ("queries", "keys", "values"):
+                self.assertFalse(torch.equal(net.state_dict()[f"{name}.weight"], before[f"{name}.weight"]), name)
+
     def test_the_start_is_the_module_s_own(self):
         x, y = corners(80, 3)
         net = Net()
@@ -238,8 +284,20 @@ class WrongInput(unittest.TestCase):
         self.refused("token 10 of sample 0", Decoder(), tokens * 0 + 10, following)
         attention = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
         self.refused("shares with dropout 0.1", nn.Sequential(nn.Embedding(10, 16), attention, nn.Linear(16, 10)), tokens, following)
+        self.refused(r"both \(Transformer\) attends from one sequence to another", Translator(), tokens, following)
         self.refused("LayerNorm.*has no weights", nn.Sequential(nn.LayerNorm((1, 16, 16), elementwise_affine=False), Net()), x, y)
         self.refused("not supported: node", nn.Sequential(nn.Flatten(), nn.Linear(256, 8), nn.Softplus(), nn.Linear(8, 4)), x, y)
+
+    def test_a_file_with_an_encoder_and_a_decoder_is_one_complaint(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for mode in (torch.onnx.TrainingMode.EVAL, torch.onnx.TrainingMode.PRESERVE):
+                file = f"{folder}/net.onnx"
+                torch.onnx.export(Translator(), torch.zeros(1, 8, dtype=torch.long), file, training=mode, opset_version=13,
+                                  do_constant_folding=mode == torch.onnx.TrainingMode.EVAL)
+                done = subprocess.run([BINARIES / "runnel-central", "check", f"onnx:{file}"], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertRegex(done.stderr, r"multihead_attn/MatMul\S* \(MatMul\): attention from one sequence to another, as nn.Transformer")
+                self.assertEqual(done.stderr.count("(MatMul)"), 1)
 
     def test_no_programs(self):
         os.environ["RUNNEL_BIN"] = "/nowhere"

@@ -85,6 +85,34 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"niti", With({"--recipe", "niti", "--schedule", "sync_1f1b"}, kDigits)}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// A run that learns nothing ends at its third evaluation, also where workers are lost on the way there.
+TEST(RecoveringEarlyStop, AWorkerIsLostBeforeTheEvaluationThatEndsTheRun) {
+  // Three barriers an epoch, an evaluation at the last one.
+  const Words run =
+      With(With(kDigits, kSync), {"--batch-size", "1000", "--barrier-every", "2", "--epochs", "9",
+                                  "--lr", "1e-12", "--warm-up-steps", "0", "--early-stop", "2"});
+  Words words = {"train", "--quick", "--model", "lenet", "--local-workers", "3"};
+  words = With(words, run);
+  const json whole = RunCentral(words);
+  ASSERT_TRUE(whole.value("stopped_early", false));
+  ASSERT_EQ(whole["evaluations"].size(), 3u);
+  const int barriers = whole["steps"].get<int>() / 2;
+  for (const char* lost : {"local-000", "local-002"}) {
+    ScratchDir dir;
+    const std::string journal = dir / "j";
+    const json summary = RunAndKill(words, journal, [&](const Process& central) {
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", barriers - 2)) << central.err();
+      ASSERT_TRUE(KillWorker(central, lost));
+    });
+    EXPECT_EQ(summary["weights_sha256"], whole["weights_sha256"]) << lost;
+    EXPECT_EQ(summary["steps"], whole["steps"]) << lost;
+    EXPECT_TRUE(summary.value("stopped_early", false)) << lost;
+    EXPECT_EQ(summary["evaluations"].size(), 3u) << lost;
+    EXPECT_GE(summary["recoveries"].size(), 1u) << lost;
+    ExpectReplays(journal);
+  }
+}
+
 const Words kReplicates = {"--replicate-every", "1"};
 const Words kKeepsNone = {"--replicate-every", "-1"};
 

@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel::tokens_test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 // Of ten words, by a generator of its own: the byte behind a byte is far from random.
@@ -133,6 +136,59 @@ TEST_F(Tokens, ADecoderLearnsInSixteenBits) {
     *std::find(reference.begin(), reference.end(), "cpu") = "ref";
     EXPECT_EQ(Weights(With(reference, {"--local-workers", "0"})), want) << recipe;
   }
+}
+
+// What follows a text: on the screen, as a class, as all outputs; also where the data set is not.
+TEST_F(Tokens, WhatFollowsATextIsPredicted) {
+  RunCentral(With(run_, {"--local-workers", "0", "--checkpoint-dir", dir_ / "c"}));
+  std::filesystem::remove(dir_ / "train.txt");
+  std::filesystem::remove(dir_ / "test.txt");
+  Write(dir_ / "short.txt", "the riv");
+  Write(dir_ / "long.txt", absl::StrCat(Text(3, 400), "the bac"));
+  const Words from = {"predict", "--checkpoint-dir", dir_ / "c"};
+  const auto predict = [&](const Words& words) {
+    Process process(With({"runnel-central"}, With(from, words)));
+    EXPECT_EQ(process.Wait(), 0) << process.err();
+    return process.out();
+  };
+  const std::string screen = predict({dir_ / "short.txt", dir_ / "long.txt"});
+  EXPECT_THAT(screen, ContainsRegex("short.txt: 'e' [0-9.]+ %"));
+  EXPECT_THAT(screen, ContainsRegex("long.txt: 'k' [0-9.]+ %"));
+  predict({dir_ / "short.txt", "--out", dir_ / "p.csv"});
+  EXPECT_THAT(ReadFile(dir_ / "p.csv"),
+              ContainsRegex("index,class,probability\n0,'e',0[.][0-9]+\n"));
+  predict({dir_ / "short.txt", "--out", dir_ / "p.npy"});
+  EXPECT_EQ(ReadFile(dir_ / "p.npy").size(), 128 + 256 * sizeof(float));
+  Write(dir_ / "empty.txt", "");
+  ExpectRefused(With(from, {dir_ / "empty.txt"}), "empty.txt: has samples of 0 tokens");
+  ExpectRefused(With(from, {dir_ / "none.txt"}), "none.txt");
+}
+
+// Of a decoder each output depends on the tokens before it alone: what lies behind a short text does
+// not count.
+TEST_F(Tokens, ADecoderPredictsByWords) {
+  std::string decoder = absl::StrReplaceAll(kDecoder, {{"\"rows\": 256", "\"rows\": 11"},
+                                                       {"\"out\": 256", "\"out\": 11"},
+                                                       {"\"classes\": 256", "\"classes\": 11"}});
+  Write(dir_ / "decoder.json", decoder);
+  // After each word the next one of the sentence.
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the river runs from hills to sea and back again.\n";
+  Write(dir_ / "train.txt", text);
+  Write(dir_ / "test.txt", text);
+  RunCentral({"train", "--model", absl::StrCat("json:", dir_ / "decoder.json"), "--data",
+              "wikitext2_words", "--data-dir", dir_.path(), "--batch-size", "4", "--epochs", "12",
+              "--optimizer", "adamw", "--lr", "0.01", "--local-workers", "0", "--checkpoint-dir",
+              dir_ / "c"});
+  Write(dir_ / "a.txt", "the river");
+  Write(dir_ / "b.txt", absl::StrCat(text, "the river runs from"));
+  Write(dir_ / "c.txt", "the brook");
+  const Words from = {"predict", "--checkpoint-dir", dir_ / "c"};
+  Process predict(With({"runnel-central"}, With(from, {dir_ / "a.txt", dir_ / "b.txt"})));
+  EXPECT_EQ(predict.Wait(), 0) << predict.err();
+  EXPECT_THAT(predict.out(), HasSubstr("a.txt: runs "));
+  EXPECT_THAT(predict.out(), HasSubstr("b.txt: hills "));
+  ExpectRefused(With(from, {dir_ / "c.txt"}), "c.txt: the word 'brook' is not in the training");
 }
 
 TEST_F(Tokens, AModelFromAFile) {

@@ -14,6 +14,7 @@
 #include "central/data/own/npy_tokens.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "central/data/own/token_samples.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
@@ -241,6 +242,7 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> DescribedNpy(const DataDescription& description) {
+  if (!description.vocabulary.empty()) return DescribedTokens(description);
   if (description.sample.rank() > 3) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the data's description: ", description.sample.ToString(), " is no sample of an array"));

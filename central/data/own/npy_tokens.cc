@@ -64,6 +64,14 @@ class TokenDataset final : public Dataset {
     std::copy_n(samples_.values.begin() + index * samples_.width, samples_.width, out.begin());
   }
   int32_t label(int64_t index) const override { return labels_.values[static_cast<size_t>(index)]; }
+  DataDescription Describe() const override {
+    DataDescription description = {
+        .kind = "npy", .sample = shape_, .vocabulary = "numbers", .tokens = tokens_};
+    if (labels_.width > 1) return description;
+    for (int64_t label = 0; label < classes_; ++label)
+      description.classes.push_back(std::to_string(label));
+    return description;
+  }
 
  private:
   const WholeNumbers samples_, labels_;

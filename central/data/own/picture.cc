@@ -14,16 +14,25 @@
 namespace runnel::data {
 namespace {
 
-constexpr int64_t kMaxPixels = 100'000'000;
+// A pixel takes three bytes while its picture is read.
+constexpr int64_t kMaxPixels = 64'000'000;
+// A byte of deflate is at most 1032 of pixels; one of a grey JPEG of one tone 1536.
+constexpr int64_t kMostBytesOfOne = 4096;
 constexpr int64_t kChannels = 3;
 
 absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("no picture that can be read: ", what));
 }
 
-absl::StatusOr<Picture> Sized(int64_t width, int64_t height) {
-  if (width < 1 || height < 1 || width > kMaxPixels / height)
-    return Damaged(absl::StrCat(width, "x", height, " pixels"));
+// file_bytes: of the file whose header has this size.
+absl::StatusOr<Picture> Sized(int64_t width, int64_t height, size_t file_bytes) {
+  if (width < 1 || height < 1) return Damaged("its header has no size");
+  const std::string size = absl::StrCat("its header asks for ", width, "x", height, " pixels, ");
+  if (width > kMaxPixels / height)
+    return Damaged(
+        absl::StrCat(size, "over ", kMaxPixels / 1'000'000, " million: make it smaller"));
+  if (width * height * kChannels / kMostBytesOfOne > static_cast<int64_t>(file_bytes))
+    return Damaged(absl::StrCat(size, "more than its ", file_bytes, " bytes can hold"));
   Picture picture{width, height, {}};
   picture.rgb.resize(static_cast<size_t>(width * height * kChannels));
   return picture;
@@ -35,7 +44,7 @@ absl::StatusOr<Picture> DecodeJpeg(absl::Span<const uint8_t> file) {
   if (tjDecompressHeader3(reader.get(), file.data(), file.size(), &width, &height, &sampling,
                           &colours) != 0)
     return Damaged(tjGetErrorStr2(reader.get()));
-  absl::StatusOr<Picture> picture = Sized(width, height);
+  absl::StatusOr<Picture> picture = Sized(width, height, file.size());
   if (!picture.ok()) return picture;
   // A warning, of an end that is missing say, is a damage too.
   if (tjDecompress2(reader.get(), file.data(), file.size(), picture->rgb.data(), width, 0, height,
@@ -51,7 +60,7 @@ absl::StatusOr<Picture> DecodePng(absl::Span<const uint8_t> file) {
   if (png_image_begin_read_from_memory(&image, file.data(), file.size()) == 0)
     return Damaged(image.message);
   image.format = PNG_FORMAT_RGB;
-  absl::StatusOr<Picture> picture = Sized(image.width, image.height);
+  absl::StatusOr<Picture> picture = Sized(image.width, image.height, file.size());
   if (!picture.ok()) return picture;
   // What is transparent lies on black.
   const png_color background = {};

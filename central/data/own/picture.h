@@ -21,8 +21,8 @@ struct Picture {
 // Whether a file's name ends as the pictures do that are read: .png, .jpg, .jpeg.
 bool IsPictureName(absl::string_view name);
 
-// The size is checked before memory is allocated. InvalidArgument: neither format, damaged, or
-// larger than 100 million pixels.
+// The size is checked before memory is allocated. InvalidArgument: neither format, damaged, larger
+// than 64 million pixels, or than a file of its bytes can be.
 absl::StatusOr<Picture> DecodePicture(absl::Span<const uint8_t> file);
 
 // The largest part around the centre that has the shape height x width, resampled to it by a

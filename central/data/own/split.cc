@@ -62,8 +62,9 @@ absl::StatusOr<Classes> ClassesBy(absl::Span<const Label> labels, absl::string_v
   std::map<Label, int32_t, Order> numbers;
   for (const Label& label : labels) numbers.emplace(label, 0);
   if (numbers.size() < 2 || numbers.size() > kMaxClasses) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": ", numbers.size(), " classes; training needs 2 to ", kMaxClasses));
+    return absl::InvalidArgumentError(absl::StrCat(where, ": has ", numbers.size(),
+                                                   numbers.size() == 1 ? " class" : " classes",
+                                                   "; training needs 2 to ", kMaxClasses));
   }
   Classes classes;
   for (auto& [name, number] : numbers) {

@@ -41,6 +41,9 @@ class Subset final : public Dataset {
   float outside(int64_t channel) const override { return all_->outside(channel); }
   int64_t tokens() const override { return all_->tokens(); }
   int64_t labels_per_sample() const override { return all_->labels_per_sample(); }
+  int64_t predicted_label(int64_t index) const override {
+    return all_->predicted_label(indices_[static_cast<size_t>(index)]);
+  }
   int32_t label(int64_t index) const override {
     const int64_t each = all_->labels_per_sample();
     return all_->label(indices_[static_cast<size_t>(index / each)] * each + index % each);

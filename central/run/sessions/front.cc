@@ -18,6 +18,16 @@ namespace {
 // Of a job's samples and answer: each is a message, and lies in memory three times.
 constexpr int64_t kJobBytes = int64_t{128} << 20;
 
+// Tokens travel as i32.
+void MakeIntegers(std::string& floats) {
+  for (size_t at = 0; at < floats.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, floats.data() + at, sizeof(value));
+    const auto token = static_cast<int32_t>(value);
+    std::memcpy(floats.data() + at, &token, sizeof(token));
+  }
+}
+
 // Hands the samples to worker processes, in order, as many as fit a job.
 absl::Status RunJobs(const Checkpoint& whole, const FrontJobOptions& options, int64_t output_bytes,
                      const Dataset& data, absl::Span<const int64_t> indices,
@@ -33,6 +43,7 @@ absl::Status RunJobs(const Checkpoint& whole, const FrontJobOptions& options, in
       data.CopySample(indices[static_cast<size_t>(first + i)],
                       absl::MakeSpan(values + i * elements, static_cast<size_t>(elements)));
     }
+    if (data.tokens() > 0) MakeIntegers(samples);
     RUNNEL_ASSIGN_OR_RETURN(const std::string job,
                             FrontJob(std::move(samples), whole.model, whole.state, options));
     RUNNEL_ASSIGN_OR_RETURN(
@@ -99,17 +110,24 @@ absl::StatusOr<std::vector<ClassTally>> EvaluateClasses(const Checkpoint& whole,
 absl::Status ComputeOutputs(const Checkpoint& whole, const Dataset& data, const UseOutputsFn& use) {
   FrontJobOptions options = OptionsOf(whole, whole.model.layer_count());
   options.outputs = options.recipe != kInt8Inference;
-  const int64_t bytes = whole.model.classes * static_cast<int64_t>(sizeof(float));
+  const auto width = static_cast<size_t>(whole.model.classes) * sizeof(float);
+  const int64_t bytes = data.labels_per_sample() * static_cast<int64_t>(width);
   std::vector<int64_t> indices(static_cast<size_t>(data.size()));
   std::iota(indices.begin(), indices.end(), 0);
-  return RunJobs(whole, options, bytes, data, indices,
-                 [&](int64_t first, const InferenceReply& reply) -> absl::Status {
-                   if (std::ssize(reply.outputs) != reply.samples * bytes)
-                     return absl::InternalError("the worker gave outputs of another size");
-                   std::vector<float> outputs(reply.outputs.size() / sizeof(float));
-                   std::memcpy(outputs.data(), reply.outputs.data(), reply.outputs.size());
-                   return use(first, outputs);
-                 });
+  return RunJobs(
+      whole, options, bytes, data, indices,
+      [&](int64_t first, const InferenceReply& reply) -> absl::Status {
+        if (std::ssize(reply.outputs) != reply.samples * bytes)
+          return absl::InternalError("the worker gave outputs of another size");
+        std::vector<float> outputs(static_cast<size_t>(reply.samples * whole.model.classes));
+        auto* to = reinterpret_cast<char*>(outputs.data());
+        for (int64_t i = 0; i < reply.samples; ++i) {
+          const auto label = static_cast<size_t>(data.predicted_label(first + i));
+          std::memcpy(to + static_cast<size_t>(i) * width,
+                      reply.outputs.data() + i * bytes + label * width, width);
+        }
+        return use(first, outputs);
+      });
 }
 
 }  // namespace runnel

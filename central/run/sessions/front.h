@@ -47,8 +47,9 @@ absl::StatusOr<std::vector<ClassTally>> EvaluateClasses(const Checkpoint& whole,
                                                         const Dataset& data,
                                                         const std::vector<bool>& classes);
 
-// What the whole model gives for a sample, before any softmax: one number a class. `first`: the first
-// sample of these; `outputs` lie in the order of the samples.
+// What the whole model gives for a sample, before any softmax: one number a class; of several labels
+// for Dataset::predicted_label. `first`: the first sample of these; `outputs` lie in the order of the
+// samples.
 using UseOutputsFn = std::function<absl::Status(int64_t first, absl::Span<const float> outputs)>;
 // Of all samples of the data set, in order, as many at a time as fit a job. A model in integers is
 // that of QuantizedStages with recipe kInt8Inference. Errors as RunInferenceProcess, and those of use.

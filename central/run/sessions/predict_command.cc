@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -38,25 +37,15 @@ struct Predictor {
   std::unique_ptr<Dataset> samples;
 };
 
-// One class a sample, of a recipe that a worker process evaluates without a run.
-absl::Status CheckPredicts(const ModelSpec& model, const RunSettings& settings,
-                           const std::string& where) {
-  RUNNEL_ASSIGN_OR_RETURN(const int64_t labels, LabelsPerSample(model));
-  const auto wrong = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
-  };
-  if (model.tokens() > 0 || labels > 1) {
-    return wrong(absl::StrCat("model ", model.name,
-                              " has tokens or several labels a sample, which predict does not "
-                              "write; eval gives its accuracy and loss"));
-  }
+// Of a recipe that a worker process evaluates without a run.
+absl::Status CheckPredicts(const RunSettings& settings, const std::string& where) {
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
   // Bits that changed while it trained are not those that a worker begins with.
   const bool changes_bits = settings.training.precision != TrainingSettings().precision;
   if (!format.integer_parameters() && !changes_bits) return absl::OkStatus();
-  return wrong(absl::StrCat("was trained with recipe ", settings.recipe,
-                            changes_bits ? " and --precision" : "",
-                            ", which predict does not compute; eval gives its accuracy"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": was trained with recipe ", settings.recipe, changes_bits ? " and --precision" : "",
+      ", which predict does not compute; eval gives its accuracy"));
 }
 
 RunSettings SettingsOf(RunSettings settings, const PredictArguments& arguments) {
@@ -104,13 +93,36 @@ absl::StatusOr<std::unique_ptr<Dataset>> SamplesOf(const PredictArguments& argum
   return GivenSamples(*run.data.train, arguments);
 }
 
+// Whether what comes behind a token changes what the model says of it.
+bool SeesWhatFollows(const ModelSpec& model) {
+  for (const LayerSpec& layer : model.layers) {
+    for (const OpSpec& op : layer.ops) {
+      if (op.kind == OpKind::kAttention && op.bidirectional) return true;
+    }
+  }
+  return false;
+}
+
 // InvalidArgument: samples that the model does not take.
 absl::Status CheckFits(const Dataset& samples, const ModelSpec& model, const std::string& where) {
-  if (samples.sample_shape() == model.input && samples.classes() == model.classes)
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": its data are ", samples.sample_shape().ToString(), " of ", samples.classes(),
-      " classes, its model takes ", model.input.ToString(), " of ", model.classes));
+  RUNNEL_ASSIGN_OR_RETURN(const int64_t labels, LabelsPerSample(model));
+  const bool fits = samples.sample_shape() == model.input && samples.classes() == model.classes &&
+                    samples.tokens() <= model.tokens() &&
+                    (samples.tokens() > 0) == (model.tokens() > 0) &&
+                    samples.labels_per_sample() == labels;
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": its data are ", samples.sample_shape().ToString(), " of ", samples.classes(),
+        " classes, its model takes ", model.input.ToString(), " of ", model.classes));
+  }
+  if (!SeesWhatFollows(model)) return absl::OkStatus();
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    if (samples.predicted_label(i) + 1 == labels) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(samples.sample_name(i), ": has ", samples.predicted_label(i) + 1,
+                     " tokens; the model looks at all its ", labels, " positions, give as many"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Predictor> Trained(const PredictArguments& arguments, Logger* logger) {
@@ -118,7 +130,7 @@ absl::StatusOr<Predictor> Trained(const PredictArguments& arguments, Logger* log
   Predictor predictor;
   RUNNEL_ASSIGN_OR_RETURN(predictor.model, NewestWeights(arguments.checkpoint_dir, logger));
   const Checkpoint& model = predictor.model;
-  RUNNEL_RETURN_IF_ERROR(CheckPredicts(model.model, model.settings, where));
+  RUNNEL_RETURN_IF_ERROR(CheckPredicts(model.settings, where));
   std::optional<RunSetup> setup;
   RUNNEL_ASSIGN_OR_RETURN(predictor.samples,
                           SamplesOf(arguments, model.settings, model.data_text, setup));
@@ -187,8 +199,7 @@ std::string ScreenLine(int64_t index, absl::Span<const float> outputs, const Dat
     const double share = std::exp(static_cast<double>(outputs[order[i]]) - outputs[order[0]]) / sum;
     if (i > 0 && share < kLeastShown) break;
     absl::StrAppendFormat(&line, "%s %s %.1f %%", i == 0 ? ":" : ",",
-                          absl::Utf8SafeCEscape(names.class_name(static_cast<int64_t>(order[i]))),
-                          share * 100);
+                          Printable(names.class_name(static_cast<int64_t>(order[i]))), share * 100);
   }
   return line;
 }

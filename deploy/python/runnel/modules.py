@@ -10,7 +10,7 @@ import torch
 from .errors import InputError
 
 # Kinds of modules that hold tensors: one operator of Runnel after the other, as {its name of a tensor (the end of the archive's name):
-# where the module has it}.
+# where the module has it}. Of several modules that are one operator: a tuple, one behind the other.
 _OPERATORS = {
     torch.nn.Conv1d: [{"weight": "weight", "bias": "bias"}],
     torch.nn.Conv2d: [{"weight": "weight", "bias": "bias"}],
@@ -22,6 +22,10 @@ _OPERATORS = {
     torch.nn.MultiheadAttention: [{"weight": "in_proj_weight", "bias": "in_proj_bias"},
                                   {"weight": "out_proj.weight", "bias": "out_proj.bias"}],
 }
+
+
+# Attention of one sequence to another.
+_OF_TWO_SEQUENCES = (torch.nn.Transformer, torch.nn.TransformerDecoder, torch.nn.TransformerDecoderLayer)
 
 
 def _kind(module):
@@ -37,7 +41,7 @@ def _check_kind(path, part):
 
 
 def _computed(module, sample, hook_of):
-    """Computes the sample with a forward hook on each submodule for which hook_of(path, part) gives one."""
+    """What the module gives for the sample, with a forward hook on each submodule for which hook_of(path, part) gives one."""
     hooks = []
     for path, part in module.named_modules():
         hook = hook_of(path, part)
@@ -45,7 +49,7 @@ def _computed(module, sample, hook_of):
             hooks.append(part.register_forward_hook(hook))
     try:
         with torch.enable_grad():  # without, torch may take ways that are not exported
-            module(sample)
+            return module(sample)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the module does not compute samples of shape {tuple(sample.shape[1:])}: {error}") from error
     finally:
@@ -72,9 +76,9 @@ def tokens_of(module, sample_shape):
 
 
 def _operators(calls, sample):
-    """[(path, {tensor there: tensor of the module})] of [(path, module, input)], with the vectors of positions in their embedding's."""
+    """[(path, {tensor there: tensor of the module})] of calls, with the vectors of positions in their embedding's."""
     operators, positions = [], None
-    for path, part, value in calls:
+    for path, part, value, _ in calls:
         if isinstance(part, torch.nn.Embedding):
             if _is_of_positions(value, sample.shape[-1]):
                 positions = f"{path}.weight"
@@ -82,55 +86,104 @@ def _operators(calls, sample):
         for tensors in _OPERATORS[_kind(part)]:
             operators.append((path, {there: f"{path}.{here}" if path else here for there, here in tensors.items()}))
     if positions is not None:
-        first = next((tensors for path, tensors in operators if path in [p for p, m, _ in calls if isinstance(m, torch.nn.Embedding)]), None)
+        first = next((tensors for path, tensors in operators if path in [c[0] for c in calls if isinstance(c[1], torch.nn.Embedding)]), None)
         if first is None:
             raise InputError(f"{positions}: vectors of positions without an embedding of tokens")
         first["positions"] = positions
     return operators
 
 
-def _check_projections(calls):
-    """The reader makes one operator of them, in an order that is not to be seen from here."""
-    inputs = {}
-    for path, part, value in calls:
-        if isinstance(part, torch.nn.Linear):
-            inputs.setdefault((value.data_ptr(), part.out_features), []).append(path)
-    for paths in inputs.values():
-        if len(paths) == 3:
-            raise InputError(f"{', '.join(paths)}: three linear modules of one input; make queries, keys and values by one, or take "
-                             "nn.MultiheadAttention")
+def _before(node, ends):
+    """The node of the graph that made a tensor, and all before it, but for what lies before one of ends."""
+    seen, ahead = set(), [node]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node not in ends:
+            ahead.extend(before for before, _ in node.next_functions)
+    return seen
+
+
+def _reached(node, ends):
+    """Of ends, {node: name}, the names of those before the node."""
+    return {ends[one] for one in _before(node, ends) if one in ends}
+
+
+def _two_factors(node, ends):
+    """The names that the two factors of a product come from, one each; None: the node is no such product."""
+    if not node.name().startswith(("Bmm", "Mm")):
+        return None
+    factors = [_reached(before, ends) for before, _ in node.next_functions[:2]]
+    return [names.pop() for names in factors] if [len(names) for names in factors] == [1, 1] else None
+
+
+def _attentions(calls, output):
+    """The linear modules that make queries, keys and values of one input: [(path, path, path)], in this order."""
+    ends = {made.grad_fn: path for path, part, _, made in calls if isinstance(part, torch.nn.Linear)}
+    nodes, found = _before(output.grad_fn, {}), []
+    for node in nodes:
+        if node.name().startswith("ScaledDotProduct"):
+            parts = [_reached(before, ends) for before, _ in node.next_functions[:3]]
+            if all(len(names) == 1 for names in parts):
+                found.append(tuple(names.pop() for names in parts))
+    # Shares are behind a softmax; what mixes values by them has it as a factor.
+    shares = {node: node for node in nodes if node.name().startswith("Softmax")}
+    for node in nodes:
+        mixed = _two_factors(node, {**ends, **shares})
+        if mixed is None or mixed[0] not in shares or not isinstance(mixed[1], str):
+            continue
+        scores = [_two_factors(before, ends) for before in _before(mixed[0], ends)]
+        scores = [pair for pair in scores if pair is not None]
+        if len(scores) == 1 and len({*scores[0], mixed[1]}) == 3:
+            found.append((*scores[0], mixed[1]))
+    inputs = {path: value.data_ptr() for path, _, value, _ in calls}
+    return [paths for paths in found if len({inputs[path] for path in paths}) == 1]
+
+
+def _merged(operators, attentions):
+    """The reader makes one operator of queries, keys and values, where the first of them stands."""
+    for paths in attentions:
+        parts = dict(one for one in operators if one[0] in paths)
+        together = (", ".join(paths), {name: tuple(parts[path][name] for path in paths) for name in ("weight", "bias")})
+        first = next(at for at, one in enumerate(operators) if one[0] in paths)
+        operators[first] = together
+        operators = [one for one in operators if one[0] not in paths]
+    return operators
 
 
 def operators_in_order(module, sample):
     """What holds tensors, as [(path, {name there: name in the state_dict})] in the order of its computation on `sample`, all zeros,
     which is the order of the exported graph. InputError: one is used twice, or tensors lie in a module of another kind."""
-    calls = []  # with inputs, which stay alive, so that no later value has the same address
+    calls = []  # (path, module, input, output); they stay alive, so that no later value has the same address
 
     def hook_of(path, part):
         if not list(part.named_parameters(recurse=False)):
             return None
-        return lambda _, inputs, __: calls.append((path, part, inputs[0]))
+        return lambda _, inputs, output: calls.append((path, part, inputs[0], output))
 
     for path, part in module.named_modules():
+        if isinstance(part, _OF_TWO_SEQUENCES):
+            raise InputError(f"{path or 'the module'} ({type(part).__name__}) attends from one sequence to another, which cannot be "
+                             "trained; nn.TransformerEncoder and nn.TransformerEncoderLayer can")
         if isinstance(part, torch.nn.LayerNorm) and not part.elementwise_affine:
             raise InputError(f"{path} (LayerNorm) has no weights; with elementwise_affine it can be trained")
         if list(part.named_parameters(recurse=False)):
             _check_kind(path, part)
-    _computed(module, sample, hook_of)
+    output = _computed(module, sample, hook_of)
     seen = set()
-    for path, part, _ in calls:
+    for path, part, *_ in calls:
         if id(part) in seen:
             raise InputError(f"{path} computes twice in one forward; shared weights cannot be trained")
         seen.add(id(part))
-    if not sample.is_floating_point():
-        _check_projections(calls)
-    return _operators(calls, sample)
+    return _merged(_operators(calls, sample), _attentions(calls, output))
 
 
 def export(module, sample_shape, classes, tokens=0, by_position=False):
     """(bytes of ONNX, operators_in_order). The module stays as it is. tokens: samples are whole numbers below it; by_position: with a
     label each."""
-    twin = copy.deepcopy(module).cpu().float()
+    twin = copy.deepcopy(module).cpu().float().requires_grad_()
     sample = torch.zeros(1, *sample_shape, dtype=torch.long if tokens else torch.float)
     order = operators_in_order(twin.eval(), sample)
     with torch.no_grad():
@@ -177,15 +230,20 @@ def load(module, operators, archive):
         pairs = []
         for (path, tensors), group in zip(operators, groups):
             for there, here in tensors.items():
-                if here not in own:
+                names = [here] if isinstance(here, str) else here
+                if names[0] not in own:
                     continue  # no bias
-                # A table of positions may have more rows than a sample has positions.
-                place = own[here].detach()
-                place = place[:len(file[group[there]])] if there == "positions" and there in group else place
-                # A 1x1 convolution of a mean is linear there: (out, in) in place of (out, in, 1, 1).
-                if there not in group or _without_ones(place.shape) != _without_ones(file[group[there]].shape):
+                if there not in group:
                     raise InputError(f"{path}: the trained {there} does not fit")
-                pairs.append((place, torch.from_numpy(file[group[there]]).reshape(place.shape)))
+                trained = np.split(file[group[there]], len(names)) if len(names) > 1 else [file[group[there]]]
+                for name, values in zip(names, trained):
+                    # A table of positions may have more rows than a sample has positions.
+                    place = own[name].detach()
+                    place = place[:len(values)] if there == "positions" else place
+                    # A 1x1 convolution of a mean is linear there: (out, in) in place of (out, in, 1, 1).
+                    if _without_ones(place.shape) != _without_ones(values.shape):
+                        raise InputError(f"{path}: the trained {there} does not fit")
+                    pairs.append((place, torch.from_numpy(values).reshape(place.shape)))
     with torch.no_grad():
         for place, trained in pairs:
             place.copy_(trained)

@@ -28,6 +28,7 @@ class Run:
     def predict(self, x):
         """The trained weights' outputs for samples `x` (N, ...), as float32 (N, classes), by `runnel-central predict`.
 
+        Where each position has a label: of what follows the sample's last token.
         Needs the folder of `fit(..., folder=...)`. Raises InputError for samples of another shape.
         """
         if self.folder is None:

@@ -166,5 +166,30 @@ TEST(RunSetup, ErrorsNameTheFlag) {
   EXPECT_FALSE(SetUpRun(settings).ok());
 }
 
+// Batch norms that train, of few samples.
+TEST(RunSetup, SaysWhereMicroBatchesAreSmallForBatchNorms) {
+  RunSettings settings;
+  settings.model = "resnet8";
+  settings.dataset = "cifar10";
+  settings.local_workers = 2;
+  settings.schedule = "sync_1f1b";
+  settings.training.micro_batches = 4;
+  const auto note = [&](int64_t batch_size) {
+    settings.training.batch_size = batch_size;
+    return SetUpRun(settings).value().note;
+  };
+  EXPECT_THAT(note(32), HasSubstr("batch norms see micro-batches of 8 samples"));
+  EXPECT_EQ(note(64), "");
+  settings.training.micro_batches = 1;
+  EXPECT_EQ(note(8), "");
+  settings.training.micro_batches = 4;
+  settings.rewrites = {"freeze:4", "head:10"};
+  EXPECT_EQ(note(32), "") << "the head alone trains";
+  settings.rewrites.clear();
+  settings.model = "lenet";
+  settings.dataset = "mnist";
+  EXPECT_EQ(note(32), "");
+}
+
 }  // namespace
 }  // namespace runnel::run_setup_test

@@ -1,0 +1,79 @@
+// What the header of a picture may ask for.
+
+#include "central/data/own/picture.h"
+
+#include <turbojpeg.h>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel::picture_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kWidth = 24, kHeight = 16;
+
+std::string GreyJpeg() {
+  const std::vector<unsigned char> rgb(kWidth * kHeight * 3, 90);
+  const tjhandle writer = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  EXPECT_EQ(tjCompress2(writer, rgb.data(), kWidth, 0, kHeight, TJPF_RGB, &bytes, &size, TJSAMP_444,
+                        95, 0),
+            0);
+  std::string file(reinterpret_cast<char*>(bytes), size);
+  tjFree(bytes);
+  tjDestroy(writer);
+  return file;
+}
+
+// The same with another size in its header, which has no check sum.
+std::string GreyJpegOf(int width, int height) {
+  std::string file = GreyJpeg();
+  const size_t frame = file.find("\xff\xc0");
+  EXPECT_NE(frame, std::string::npos);
+  const auto put = [&](size_t at, int value) {
+    file[frame + at] = static_cast<char>(value >> 8);
+    file[frame + at + 1] = static_cast<char>(value);
+  };
+  put(5, height);
+  put(7, width);
+  return file;
+}
+
+absl::StatusOr<data::Picture> Decode(const std::string& file) {
+  return data::DecodePicture(
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(file.data()), file.size()));
+}
+std::string Refusal(const std::string& file) {
+  return std::string(Decode(file).status().message());
+}
+
+TEST(PictureHeader, AsksForNoMoreThanItsFileCanHold) {
+  EXPECT_TRUE(Decode(GreyJpegOf(kWidth, kHeight)).ok());
+  EXPECT_THAT(
+      Refusal(GreyJpegOf(60'000, 60'000)),
+      HasSubstr("its header asks for 60000x60000 pixels, over 64 million: make it smaller"));
+  EXPECT_THAT(Refusal(GreyJpegOf(7'000, 8'000)),
+              AllOf(HasSubstr("its header asks for 7000x8000 pixels, more than its "),
+                    HasSubstr(" bytes can hold")));
+  // Large pictures of one tone are small files.
+  const std::string large = GreyJpegOf(kWidth, kHeight) + std::string(50'000, '\0');
+  EXPECT_TRUE(Decode(large).ok());
+}
+
+TEST(PictureHeader, WithoutASizeSaysSo) {
+  const std::string good = GreyJpeg();
+  for (size_t bytes = 1; bytes < good.size(); ++bytes)
+    EXPECT_THAT(Refusal(good.substr(0, bytes)), AllOf(Not(HasSubstr("0x0")), Not(HasSubstr("\n"))));
+  for (const auto& file : {GreyJpegOf(0, 0), GreyJpegOf(kWidth, 0), GreyJpegOf(0, kHeight)}) {
+    EXPECT_FALSE(Decode(file).ok());
+    EXPECT_THAT(Refusal(file), Not(HasSubstr("0x")));
+  }
+}
+
+}  // namespace
+}  // namespace runnel::picture_test

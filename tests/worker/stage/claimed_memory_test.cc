@@ -1,0 +1,140 @@
+// What a plan counts for a stage is no less than what the stage allocates, with clipping, averaged
+// weights and gates too.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kernels/backends/backend.h"
+#include "partition/pipeline_model.h"
+#include "partition/plan_builder.h"
+#include "partition/zoo/rewrites/rewrites.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/training/recipe_family.h"
+#include "worker/measure/random_tensors.h"
+#include "worker/stage/stage_executor.h"
+
+namespace runnel::claimed_memory_test {
+namespace {
+
+constexpr int64_t kSamples = 8;
+
+struct Case {
+  std::string model = "resnet8";
+  std::string gates = "";
+  double clip_norm = 0;
+  double ema = 0;
+  int64_t cap = 1;
+  int first_layer = 0;
+  std::string optimizer = "sgd";
+};
+
+std::string NameOf(const Case& c) {
+  return absl::StrCat(c.model, " from layer ", c.first_layer, ", cap ", c.cap, ", ", c.optimizer,
+                      c.clip_norm > 0 ? ", clipped" : "", c.ema > 0 ? ", averaged" : "",
+                      c.gates.empty() ? "" : ", gates ", c.gates);
+}
+
+StageExecutorOptions OptionsOf(const Case& c) {
+  StageExecutorOptions options;
+  options.model = MakeModel(c.model).value();
+  if (!c.gates.empty()) options.model = AddGates(options.model, c.gates).value();
+  options.first_layer = c.first_layer;
+  options.last_layer = options.model.layer_count() - 1;
+  options.training.micro_batches = c.cap;
+  options.training.batch_size = c.cap * kSamples;
+  options.training.dataset_samples = 8 * c.cap * kSamples;
+  options.training.eval_batch_size = kSamples;
+  options.training.clip_norm = c.clip_norm;
+  options.training.ema = c.ema;
+  options.training.optimizer = c.optimizer;
+  options.recipe = FindRecipe("fp32").value();
+  options.one_in_flight = c.cap == 1;
+  options.cap = options.usual_cap = c.cap;
+  return options;
+}
+
+// What a plan counts of this stage alone, without what is beside the backend's memory.
+int64_t ClaimedBytes(const StageExecutorOptions& options) {
+  PlanRequest request;
+  request.model = &options.model;
+  request.schedule = FindSchedule("sync_1f1b").value();
+  request.devices = {DeviceId(0)};
+  request.format = FormatOf(*ParseRecipeName("fp32").value().family, options.training);
+  request.micro_batches = options.training.micro_batches;
+  request.micro_batch_size = kSamples;
+  const auto none = [](const Shape&) { return Bytes(0); };
+  request.codecs.encoded_forward = request.codecs.encoded_backward = none;
+  const PipelineModel model = MakePipelineModel(request).value();
+  StageHold hold = HoldOf(model, {options.first_layer, options.last_layer});
+  hold.input_bytes = 0;
+  return StageMemoryBytes(model, hold, {options.cap, 0}, options.usual_cap);
+}
+
+// Of a step whose micro-batches are all in flight before the first backward.
+int64_t AllocatedBytes(const StageExecutorOptions& options) {
+  const std::unique_ptr<Backend> backend = MakeBackend("cpu", 1).value();
+  BufferPool pool;
+  const Batching batching = MakeBatching(options.training).value();
+  const auto executor = *StageExecutor::Create(options, backend.get(), &pool);
+  EXPECT_TRUE(executor->DrawState().ok());
+  const int64_t elements = executor->input_shape(kSamples).elements();
+  for (int64_t i = 0; i < options.cap; ++i) {
+    const auto forward =
+        executor->Forward(batching.Locate(Sequence(i)), RandomTensor(pool, elements, 1),
+                          RandomLabels(pool, kSamples, options.model.classes, 1));
+    EXPECT_TRUE(forward.ok()) << forward.status();
+  }
+  for (int64_t i = 0; i < options.cap; ++i) {
+    const MicroBatch place = batching.Locate(Sequence(i));
+    EXPECT_TRUE(executor->InputGradient(place, Payload()).ok());
+    EXPECT_TRUE(executor->WeightGradient(place, i + 1 == options.cap).ok());
+  }
+  EXPECT_TRUE(executor
+                  ->Evaluate(kSamples, RandomTensor(pool, elements, 1),
+                             RandomLabels(pool, kSamples, options.model.classes, 1))
+                  .ok());
+  return executor->memory_bytes();
+}
+
+// Sums of gradients inside a stage are in no claim: they are less than what it counts twice, but for
+// stages of linear layers alone.
+constexpr double kSlack = 1.02;
+
+void ExpectCovered(Case one) {
+  for (const int64_t cap : {1, 3}) {
+    for (const int first : {0, 2}) {
+      one.cap = cap;
+      one.first_layer = first;
+      const StageExecutorOptions options = OptionsOf(one);
+      const auto claimed = static_cast<double>(ClaimedBytes(options)),
+                 allocated = static_cast<double>(AllocatedBytes(options));
+      EXPECT_GE(kSlack * claimed, allocated) << NameOf(one);
+      EXPECT_LT(claimed, 3 * allocated) << NameOf(one);
+    }
+  }
+}
+
+TEST(ClaimedMemory, CoversClippingAndAverages) {
+  ExpectCovered({.model = "mobilenet_v2", .clip_norm = 1, .ema = 0.9, .optimizer = "adamw"});
+  for (const char* model : {"lenet", "resnet8"}) {
+    for (const char* optimizer : {"sgd", "adamw"}) {
+      ExpectCovered({.model = model, .optimizer = optimizer});
+      ExpectCovered({.model = model, .clip_norm = 1, .optimizer = optimizer});
+      ExpectCovered({.model = model, .ema = 0.9, .optimizer = optimizer});
+      ExpectCovered({.model = model, .clip_norm = 1, .ema = 0.9, .optimizer = optimizer});
+    }
+  }
+}
+
+TEST(ClaimedMemory, CoversGates) {
+  for (const char* gates : {"ff:0,32/32,32@hold:0.5", "ff:0,32/32,32@beta:0.001"}) {
+    ExpectCovered({.model = "resnet8", .gates = gates});
+    ExpectCovered({.model = "resnet20", .gates = gates, .clip_norm = 1, .ema = 0.9});
+  }
+}
+
+}  // namespace
+}  // namespace runnel::claimed_memory_test
