@@ -302,6 +302,13 @@ static void Say(uint32_t* at, const char* text) {
   host.area[*at] = 0;
 }
 
+// A linker's words may begin with the name itself.
+static const char* WithoutName(const char* why, const char* name) {
+  const char* at = why;
+  while (*name != 0 && *at == *name) ++at, ++name;
+  return *name == 0 && at[0] == ':' && at[1] == ' ' ? at + 2 : why;
+}
+
 static int TakeLibrary(const char* path, uint32_t* at) {
   void* loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   const char* why = loaded == NULL ? dlerror() : NULL;
@@ -313,7 +320,7 @@ static int TakeLibrary(const char* path, uint32_t* at) {
   if (loaded != NULL && missing == NULL) return 1;
   Say(at, path);
   Say(at, missing != NULL ? ": has no " : ": ");
-  Say(at, missing != NULL ? missing : why != NULL ? why : "no reason given");
+  Say(at, missing != NULL ? missing : why != NULL ? WithoutName(why, path) : "no reason given");
   Say(at, "\n");
   if (loaded != NULL) dlclose(loaded);
   return 0;
