@@ -33,7 +33,8 @@ trap 'rm -rf "$folder"' EXIT
 # library function, a line each
 list=kernels/backends/vendor_host/android_symbols.txt
 stubs=()
-for library in $(awk '!/^#/ && NF { print $1 }' "$list" | sort -u); do
+mapfile -t libraries < <(awk '!/^#/ && NF { print $1 }' "$list" | sort -u)
+for library in "${libraries[@]}"; do
   awk -v library="$library" '!/^#/ && $1 == library { print "void " $2 "(void) {}" }' "$list" >"$folder/stub.c"
   "$compiler" -w -fno-builtin -nostdlib -shared -fPIC -Wl,-soname,"$library" "$folder/stub.c" -o "$folder/$library"
   stubs+=("$folder/$library")
