@@ -11,7 +11,8 @@ usage: deploy/cross/static_worker.sh [FILE]
 
 Leaves the stripped worker in FILE (default build/runnel-worker-arm64). It runs on any 64-bit ARM
 Linux as it is: copy it to the phone or Pi and start it. Give it central's address as a number;
-a static binary cannot look up names everywhere.
+a static binary cannot look up names everywhere. A phone's GPU it reaches through the program of
+deploy/cross/vendor_host.sh, copied beside it as runnel-vendor-host.
 
 Installs the missing packages first (deploy/packages.sh cross; RUNNEL_SKIP_PACKAGES=1 leaves them alone).
 END

@@ -32,10 +32,12 @@ trap 'rm -rf "$folder"' EXIT
 
 # library function, a line each
 list=kernels/backends/vendor_host/android_symbols.txt
-libraries=$(sed 's/#.*//' "$list" | awk 'NF { print $1 }' | sort -u)
-for library in $libraries; do
+stubs=()
+mapfile -t libraries < <(awk '!/^#/ && NF { print $1 }' "$list" | sort -u)
+for library in "${libraries[@]}"; do
   awk -v library="$library" '!/^#/ && $1 == library { print "void " $2 "(void) {}" }' "$list" >"$folder/stub.c"
   "$compiler" -w -fno-builtin -nostdlib -shared -fPIC -Wl,-soname,"$library" "$folder/stub.c" -o "$folder/$library"
+  stubs+=("$folder/$library")
 done
 
 # Pages of 4 and of 16 KiB. Nothing of the compiler's own start or libraries.
@@ -44,5 +46,5 @@ done
   -nostdlib -pie -Wl,--dynamic-linker=/system/bin/linker64 -Wl,-z,max-page-size=16384 -Wl,-z,now -Wl,-z,noexecstack \
   -Wl,--hash-style=both -Wl,--build-id=none -Wl,--no-undefined -s \
   kernels/backends/vendor_host/{vendor_host,host_handles,android_start}.c \
-  $(for library in $libraries; do printf '%s ' "$folder/$library"; done) -o "$file" || die "building failed (above)"
+  "${stubs[@]}" -o "$file" || die "building failed (above)"
 say "$file: $(stat -c %s "$file") bytes"

@@ -45,7 +45,7 @@ TEST(BackendOptions, WhatThereIsNotIsNamed) {
     return std::string(BackendOptions::Parse(text).status().message());
   };
   EXPECT_EQ(error("opencl.colour=red"),
-            "backend opencl has no option colour: it has device, dot, library, memory, tile, "
+            "backend opencl has no option colour: it has device, dot, host, library, memory, tile, "
             "weights, activations, programs, tune_s");
   EXPECT_THAT(error("cpu.threads=2"), HasSubstr("there are some of hexagon, opencl"));
   EXPECT_THAT(error("opencl"), HasSubstr("is not BACKEND.NAME=VALUE"));

@@ -152,13 +152,15 @@ TEST(BackendsDeathTest, AVendorHostLoadsTheLibraryOrSaysWhyNot) {
     settings.options =
         BackendOptions::Parse("opencl.host=" + host + "; opencl.library=" + library).value();
     const auto made = MakeBackend("opencl", settings);
-    std::fprintf(stderr, "%s", made.ok() ? (*made)->description().c_str()
-                                         : std::string(made.status().message()).c_str());
+    std::fprintf(
+        stderr, "%s",
+        made.ok() ? (*made)->description().c_str() : std::string(made.status().message()).c_str());
     std::exit(3);
   };
-  EXPECT_EXIT(ask("/nowhere/host", "libOpenCL.so.1"), testing::ExitedWithCode(3),
-              "no library of OpenCL can be loaded: the vendor host /nowhere/host cannot be started: "
-              "No such file");
+  EXPECT_EXIT(
+      ask("/nowhere/host", "libOpenCL.so.1"), testing::ExitedWithCode(3),
+      "no library of OpenCL can be loaded: the vendor host /nowhere/host cannot be started: "
+      "No such file");
   EXPECT_EXIT(ask(here + "/runnel-vendor-host", "/nowhere/libOpenCL.so"),
               testing::ExitedWithCode(3),
               "can load none of the libraries: /nowhere/libOpenCL.so: cannot open shared object");

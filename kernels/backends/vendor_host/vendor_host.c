@@ -28,7 +28,7 @@ enum {
   kPlatformProperty = 0x1084,
   kBinarySizes = 0x1165,
   kBinaries = 0x1166,
-  kKernelProgram = 0x1193,
+  kKernelProgram = 0x1194,
   kImageBufferAt = 64,  // offset of cl_image_desc::buffer
   kMostProperties = 16,
 };

@@ -8,14 +8,11 @@
 
 namespace {
 
-// The host finds the real one.
-constexpr char kRealLibrary[] = "/usr/lib/x86_64-linux-gnu/libOpenCL.so.1";
-
 struct Starter {
   Starter() {
     const char* program = std::getenv("RUNNEL_TEST_VENDOR_HOST");
     if (program == nullptr) return;
-    const absl::Status started = runnel::opencl::UseHost(program, {kRealLibrary});
+    const absl::Status started = runnel::opencl::UseHost(program, {RUNNEL_REAL_OPENCL});
     if (!started.ok()) std::fprintf(stderr, "%s\n", std::string(started.message()).c_str());
   }
 } starter;
