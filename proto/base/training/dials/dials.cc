@@ -16,7 +16,7 @@ absl::Span<const Dial> Dials() {
       {kGradientBitsDial, "gradient bits", CheckGradientBitsValue},
       {kLossScaleDial, "loss scale", CheckLossScaleValue},
       {kPrecisionDial, "precision level", CheckPrecisionValue},
-      {kCostTargetDial, "level of the target of cost", CheckCostLevelValue},
+      {kCostTargetDial, "cost target level", CheckCostLevelValue},
   };
   return kDials;
 }
