@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -151,8 +152,9 @@ TEST(Gates, ThoseThatLearnHaveTheWeightsOfThePlainLoopAndResume) {
 // Any five losses stand still: the target turns at steps 5 and 10.
 TEST(CostTarget, StagesHaveTheWeightsOfThePlainLoopAndResume) {
   ScratchDir dir;
-  Words run = With(GatedRun(dir), {"--schedule", "sync_1f1b", "--micro-batches", "2", "--recipe",
-                                   "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01"});
+  Words run =
+      With(GatedRun(dir), {"--policy", "uniform", "--schedule", "sync_1f1b", "--micro-batches", "2",
+                           "--recipe", "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01"});
   const auto with_steps = [&run](const std::string& steps) {
     *(std::find(run.begin(), run.end(), "--max-batches") + 1) = steps;
     return run;
@@ -175,6 +177,7 @@ TEST(CostTarget, StagesHaveTheWeightsOfThePlainLoopAndResume) {
   for (const char* workers : {"1", "2", "3"}) {
     const json cut = RunCentral(With(whole, {"--local-workers", workers}));
     EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]) << workers << " stages";
+    EXPECT_EQ(absl::StrCat(cut["plan"]["stages"].size()), workers);
     EXPECT_EQ(cut["precision"]["gates"]["layers"], gates["layers"]);
     EXPECT_EQ(cut["precision"]["gates"]["cost_targets"], gates["cost_targets"]);
   }
@@ -192,9 +195,10 @@ TEST(CostTarget, StagesHaveTheWeightsOfThePlainLoopAndResume) {
 // Totals are those of the undisturbed run, too: what was trained in vain is not in them.
 TEST(CostTarget, AWorkerThatIsLostBehindATurnChangesNothing) {
   ScratchDir dir;
-  Words run = With(GatedRun(dir), {"--schedule", "sync_1f1b", "--micro-batches", "2", "--recipe",
-                                   "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
-                                   "--cost-target", "0.5,2,4@1000,1,5", "--local-workers", "3"});
+  Words run =
+      With(GatedRun(dir), {"--policy", "uniform", "--schedule", "sync_1f1b", "--micro-batches", "2",
+                           "--recipe", "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
+                           "--cost-target", "0.5,2,4@1000,1,5", "--local-workers", "3"});
   *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "400";
   *(std::find(run.begin(), run.end(), "--barrier-every") + 1) = "5";
   const json whole = RunCentral(run);
@@ -219,9 +223,10 @@ TEST(CostTarget, AWorkerThatIsLostBehindATurnChangesNothing) {
 
 TEST(CostTarget, AsyncRunsThatTurnReplay) {
   ScratchDir dir;
-  Words run = With(GatedRun(dir), {"--schedule", "async_1f1b", "--local-workers", "3", "--recipe",
-                                   "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
-                                   "--cost-target", "0.5,4@1000,1,1", "--journal", dir / "j"});
+  Words run =
+      With(GatedRun(dir), {"--policy", "uniform", "--schedule", "async_1f1b", "--local-workers",
+                           "3", "--recipe", "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
+                           "--cost-target", "0.5,4@1000,1,1", "--journal", dir / "j"});
   *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "8";
   const json trained = RunCentral(run);
   EXPECT_EQ(trained["precision"]["gates"]["turns"], 1);
