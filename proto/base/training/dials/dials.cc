@@ -18,7 +18,7 @@ absl::Span<const Dial> Dials() {
       {kLossScaleDial, "loss scale", CheckLossScaleValue},
       {kPrecisionDial, "precision level", CheckPrecisionValue},
       {kBarrierEveryDial, "barriers, steps apart", CheckBarrierEveryValue},
-      {kCostTargetDial, "level of the target of cost", CheckCostLevelValue},
+      {kCostTargetDial, "cost target level", CheckCostLevelValue},
   };
   return kDials;
 }
