@@ -16,7 +16,8 @@ inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
 inline constexpr uint32_t kDspProtocol = 7;
 
-// A kernel may read so many bytes before and behind a tensor: vectors are whole.
+// A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
+// behind it: vectors are whole.
 inline constexpr uint32_t kSlackBytes = 1024;
 // Exponents as proto/base/model/number_format.h has them.
 inline constexpr uint32_t kTailBytes = 64;

@@ -52,7 +52,7 @@ struct Row {
 
 // clang-format off
 constexpr Row kRows[] = {
-    {kC1, Pass::kForward, 1, 24957, 791, 0},
+    {kC1, Pass::kForward, 1, 25842, 791, 0},
     {kC1, Pass::kWeightGradient, 4, 83729, 0, 0},
     {kC2, Pass::kForward, 4, 331022, 4785, kWhole},
     {kC2, Pass::kInputGradient, 4, 338363, 24101, kWhole},
@@ -72,7 +72,7 @@ constexpr Row kRows[] = {
     {kC7, Pass::kForward, 32, 1241347, 119433, kWhole, 1254353},
     {kC7, Pass::kInputGradient, 32, 1241352, 331444, kWhole},
     {kC7, Pass::kWeightGradient, 64, 2727085, 0, kWhole},
-    {kFc, Pass::kForward, 64, 10622, 976, 0},
+    {kFc, Pass::kForward, 64, 10836, 976, 0},
     {kFc, Pass::kInputGradient, 64, 6845, 405, 0},
     {kFc, Pass::kWeightGradient, 64, 5727, 0, 0},
     {kLinear, Pass::kForward, 64, 75989, 13302, kWhole, 84739},

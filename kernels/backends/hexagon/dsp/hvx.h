@@ -3,7 +3,9 @@
 // Vectors of 128 bytes: loads, stores and the few shapes of data that the kernels share. Only the
 // DSP's compiler reads this header.
 //
-// Partial stores leave what lies behind the elements alone: another thread may write there.
+// Partial stores write back, unchanged, what lies behind the elements (kSlackBytes of op_list.h):
+// nobody else writes there while an operation runs. For results that threads share there is
+// StoreBytesAlone.
 
 #include <hexagon_types.h>
 #include <hvx_hexagon_protos.h>
@@ -38,6 +40,12 @@ RUNNEL_INLINE void Store(void* at, Vector value) {
 }
 // The first `bytes` of the vector, 0..128.
 RUNNEL_INLINE void StoreBytes(void* at, Vector value, int bytes) {
+  if (bytes >= kVectorBytes) return Store(at, value);
+  if (bytes <= 0) return;
+  Store(at, Q6_V_vmux_QVV(Q6_Q_vsetq_R(bytes), value, Load(at)));
+}
+// As StoreBytes, but another thread may write what lies behind.
+RUNNEL_INLINE void StoreBytesAlone(void* at, Vector value, int bytes) {
   if (bytes >= kVectorBytes) return Store(at, value);
   if (bytes <= 0) return;
   // Two aligned stores with masks. The first bytes of `value` go to the end of the lower vector.

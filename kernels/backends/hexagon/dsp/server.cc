@@ -1,5 +1,6 @@
 #include "kernels/backends/hexagon/dsp/server.h"
 
+#include "kernels/backends/hexagon/dsp/kept_lists.h"
 #include "kernels/backends/hexagon/dsp/platform.h"
 #include "kernels/backends/hexagon/dsp/product/shifted_slices.h"
 
@@ -8,6 +9,9 @@ namespace {
 
 // With less the products' tiles do not fit.
 constexpr uint32_t kLeastVtcmBytes = 32 << 10;
+
+// The server's; by themselves, since memory of zeros is not in the object's file.
+KeptLists kept_lists;
 
 }  // namespace
 
@@ -27,7 +31,7 @@ DspReply Server::Answer(const DspRequest& request) {
 void Server::Close() {
   if (machine_.shared == nullptr) return;
   VotePower(false);
-  lists_.Clear();
+  kept_lists.Clear();
   machine_.shared = nullptr;
 }
 
@@ -68,7 +72,7 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
   if (machine_.shared == nullptr) return DspStatus::kBadRequest;
   if (request.packed_bytes > packed_bytes_ || request.kept_bytes > request.packed_bytes)
     return DspStatus::kBadRequest;
-  const DspOp* const ops = lists_.Find(request, *desk());
+  const DspOp* const ops = kept_lists.Find(request, *desk());
   if (ops == nullptr) return DspStatus::kBadRequest;
   const uint32_t shared_bytes = request.packed_bytes - request.kept_bytes;
   machine_.packed.Limit(shared_bytes);

@@ -2,7 +2,6 @@
 
 // Answers the host's requests, wherever they come from. One thread at a time.
 
-#include "kernels/backends/hexagon/dsp/kept_lists.h"
 #include "kernels/backends/hexagon/dsp/machine.h"
 
 namespace runnel::hexagon {
@@ -22,7 +21,6 @@ class Server {
   bool TakeVtcm();
 
   Machine machine_;
-  KeptLists lists_;
   uint8_t* packed_ = nullptr;
   uint32_t packed_bytes_ = 0;
   uint32_t vtcm_bytes_ = 0;  // of the DSP

@@ -45,7 +45,7 @@ void StoreImages(const TileTarget& target, int first_row, int rows, const Vector
   const LaneRun* run = target.runs;
   for (int n = 0; n < 4; ++n, run += kVectorWords / kImage) {
     PutPanelImages<4 * kImage>(rows, sums + n, 4, [&](int i, int offset, Vector value, int bytes) {
-      StoreBytes(c + run[i].at + offset / 4, value, bytes);
+      StoreBytesAlone(c + run[i].at + offset / 4, value, bytes);
     });
   }
 }
@@ -59,7 +59,7 @@ void StoreParts(const TileTarget& target, int first_row, int rows, const Vector*
     for (int i = 0; i < target.run_count; ++i) {
       const LaneRun& run = target.runs[i];
       for (int at = 0; at < run.count; at += kVectorWords) {
-        StoreBytes(c + run.at + at, Load(row + run.lane + at), (run.count - at) * 4);
+        StoreBytesAlone(c + run.at + at, Load(row + run.lane + at), (run.count - at) * 4);
       }
     }
   }

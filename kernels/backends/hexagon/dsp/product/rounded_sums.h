@@ -23,7 +23,7 @@ struct RoundedSums {
       const Predicate keeps = Q6_Q_vcmp_gt_VbVb(Load(mask + at), Q6_V_vzero());
       value = Q6_V_vmux_QVV(keeps, value, Q6_V_vzero());
     }
-    StoreBytes(y + at, value, bytes);
+    StoreBytesAlone(y + at, value, bytes);
   }
   uint32_t Saturated() const {
     alignas(kVectorBytes) int32_t lanes[kVectorWords];
