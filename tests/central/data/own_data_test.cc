@@ -108,7 +108,7 @@ TEST_F(OwnData, BadTables) {
   EXPECT_THAT(Refusal(Csv("a,b\n1,2\n1,2,3\n")),
               HasSubstr("line 3: has 3 fields, the first line 2"));
   EXPECT_THAT(Refusal(Csv("a,label\n1,x\n1,\n")), HasSubstr("line 3: the class (column 'label')"));
-  EXPECT_THAT(Refusal(Csv("a,label\n1,x\n2,x\n")), HasSubstr("1 classes; training needs 2"));
+  EXPECT_THAT(Refusal(Csv("a,label\n1,x\n2,x\n")), HasSubstr("has 1 class; training needs 2"));
   EXPECT_THAT(Refusal(Csv("a,label\n1,x\ninf,y\n")), HasSubstr("line 3: column 'a' is inf"));
   EXPECT_THAT(Refusal(Csv("a,label\n\"1,x\n")), HasSubstr("line 2: a quote is not closed"));
   std::string names = "name,label\n";
