@@ -108,7 +108,7 @@ TEST_F(OwnData, BadTables) {
   EXPECT_THAT(Refusal(Csv("a,b\n1,2\n1,2,3\n")),
               HasSubstr("line 3: has 3 fields, the first line 2"));
   EXPECT_THAT(Refusal(Csv("a,label\n1,x\n1,\n")), HasSubstr("line 3: the class (column 'label')"));
-  EXPECT_THAT(Refusal(Csv("a,label\n1,x\n2,x\n")), HasSubstr("1 classes; training needs 2"));
+  EXPECT_THAT(Refusal(Csv("a,label\n1,x\n2,x\n")), HasSubstr("has 1 class; training needs 2"));
   EXPECT_THAT(Refusal(Csv("a,label\n1,x\ninf,y\n")), HasSubstr("line 3: column 'a' is inf"));
   EXPECT_THAT(Refusal(Csv("a,label\n\"1,x\n")), HasSubstr("line 2: a quote is not closed"));
   std::string names = "name,label\n";
@@ -274,7 +274,7 @@ TEST_F(NpyData, LargerThanMemoryShouldHold) {
   std::filesystem::resize_file(At("x.npy"), x.size() + int64_t{4} * 40 * 25'000'000);
   // One class: refused, but only after the file was taken as it is.
   EXPECT_THAT(Refusal(data::LoadNpy(absl::StrCat(At("x.npy"), ",", At("y.npy")), 1)),
-              HasSubstr("1 classes"));
+              HasSubstr("has 1 class;"));
 }
 
 TEST_F(NpyData, DamagedHeadersNeverCrash) {
@@ -362,7 +362,7 @@ TEST_F(OwnData, BadFolders) {
   folder_.Write("flat/1.png", Png(4, 4, 1, 2, 3));
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("flat"), 1)), HasSubstr("one folder a class"));
   folder_.Write("one/a/1.png", Png(4, 4, 1, 2, 3));
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one"), 1)), HasSubstr("1 classes"));
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one"), 1)), HasSubstr("has 1 class;"));
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=0", 1)), HasSubstr("size=0"));
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=1x2x3", 1)), HasSubstr("size="));
 }
