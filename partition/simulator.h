@@ -8,8 +8,9 @@
 // decodes. A gradient goes to the codec lane when the input-gradient is done, before the next
 // action runs. A link has a queue for each direction, first in first out, whose head occupies the
 // bandwidth for send_ns and arrives delay_ns later. Directions on one medium share one queue. Of the
-// stages on one host those that compute share its processors evenly, each one at most. Stage
-// 0 always has its samples, the last stage its labels.
+// stages on one host those that compute share its processors evenly, each one at most; where they
+// are more than those, some of the time is lost. Stage 0 always has its samples, the last stage its
+// labels.
 
 #include <cstdint>
 #include <functional>

@@ -30,8 +30,9 @@ constexpr size_t kPartnersInPool = 16;
 // SearchTables::steps, about 10 ns each.
 constexpr int64_t kBudget = 12'000'000;
 
-// Whether frames or coding may have to wait for one another, beyond the closed form.
+// Whether frames, coding or computing may have to wait for one another, beyond the closed form.
 bool MayWait(const PipelineModel& model) {
+  if (!model.host_processors.empty()) return true;
   for (const std::vector<LinkSpeed>& row : model.speeds) {
     for (const LinkSpeed& speed : row) {
       if (speed.medium >= 0) return true;

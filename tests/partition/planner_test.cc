@@ -15,6 +15,8 @@ namespace {
 
 // By how much a search may be worse that has more to look at.
 constexpr double kWorse = 0.01;
+// The closed form does not know what stages lose that take turns on a host's processors.
+constexpr double kWorseOnAHost = 0.02;
 
 absl::StatusOr<Partition> Planned(const RandomNetwork& network) {
   return (*FindPolicy("runnel"))->plan(network.request);
@@ -68,7 +70,8 @@ TEST(Planner, OneMoreBoardIsHardlyEverWorse) {
       ASSERT_TRUE(found.ok()) << found.status();
       const double charged = SimulatedCharge(network->model, found->placement);
       if (boards > 1) {
-        EXPECT_LE(charged, before * (1 + kWorse));
+        const bool is_shared = !network->model.host_processors.empty();
+        EXPECT_LE(charged, before * (1 + (is_shared ? kWorseOnAHost : kWorse)));
       }
       before = charged;
     }
