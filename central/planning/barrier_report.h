@@ -58,9 +58,11 @@ struct DeviceFacts {
 // How a run gets on, by central's clock. 0: not known yet.
 struct RunPace {
   double trained_seconds = 0;  // since this process began to train, between barriers
-  double step_seconds = 0;     // an optimizer step's, in the stretch before the barrier
-  double barrier_seconds = 0;  // in which stages wait, as the pipeline drains and fills again
-  int64_t losses = 0;          // of workers, of which the run has gone back
+  double step_seconds = 0;  // of an optimizer step, a moving mean over stretches between barriers
+  double barrier_seconds =
+      0;                      // in which stages wait, as the pipeline drains and fills again; alike
+  int64_t losses = 0;         // of workers, since this process began, for which the run went back
+  int64_t barrier_every = 0;  // steps between barriers that led to this one
 };
 
 // The pipeline at a barrier. Borrowed members live as long as the report.

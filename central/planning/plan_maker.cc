@@ -159,7 +159,7 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
     }
   }
   request.caps = inputs_.caps;
-  request.barrier_every = inputs_.barrier_every;
+  request.barrier_every = cluster.barrier_every > 0 ? cluster.barrier_every : inputs_.barrier_every;
   request.barrier_pause_seconds = cluster.barrier_pause_seconds;
   request.noise_ratio = cluster.noise_ratio;
   // A plan that was measured to add more is charged without end, so that another one takes its place.

@@ -270,6 +270,8 @@ BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {
   const BarrierReport report = UsableOf(given);
   FollowMembers(report);
   const bool is_new_step = std::exchange(measured_step_, report.step) != report.step;
+  if (report.pace.barrier_every > 0 && inputs().barrier_every > 0)
+    cluster_.barrier_every = report.pace.barrier_every;
   if (is_new_step) {
     SetRelayedWays(report.stages, report.devices, cluster_.rates);
     RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);

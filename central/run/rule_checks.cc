@@ -18,10 +18,11 @@ namespace {
 // The rule looks where there are barriers.
 absl::Status CheckPeriod(const TrainingRule& rule, int64_t barriers) {
   const int64_t every = rule.every_steps();
-  if (every == 0) return absl::OkStatus();
   if (barriers == kDecidedBarrierEvery) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "EVERY ", every, ": --barrier-every auto has barriers elsewhere; take a number"));
+    return absl::InvalidArgumentError(
+        "it looks where barriers are, and --barrier-every auto moves them by the clock; give that "
+        "a "
+        "number");
   }
   if (every % barriers == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("EVERY ", every,

@@ -38,6 +38,7 @@ struct MeasuredCluster {
   std::vector<double> profiled_sums = {};
   // Pause of computation at a barrier, from the last end to the first start; 0: not known.
   double barrier_pause_seconds = 0;
+  int64_t barrier_every = 0;  // steps between barriers, where a rule decides; 0: the run's
   // PlanRequest
   double noise_ratio = 1;
 };

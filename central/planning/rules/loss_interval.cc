@@ -13,10 +13,13 @@ namespace runnel {
 
 std::optional<ChangeTraining> LossInterval::AtBarrier(const BarrierReport& report) {
   const RunPace& pace = report.pace;
-  if (!report.is_regular || pace.step_seconds <= 0 || pace.barrier_seconds <= 0)
+  has_looked_ = true;
+  seconds_ = before_seconds_ + pace.trained_seconds;
+  losses_ = before_losses_ + pace.losses;
+  const bool has_room = report.changes == nullptr || report.changes->size() < kMostChanges;
+  if (!has_room || !report.is_regular || pace.step_seconds <= 0 || pace.barrier_seconds <= 0)
     return std::nullopt;
-  const double loss_seconds =
-      (kFirstLossSeconds + pace.trained_seconds) / static_cast<double>(1 + pace.losses);
+  const double loss_seconds = (kFirstLossSeconds + seconds_) / static_cast<double>(1 + losses_);
   const double best_steps = std::sqrt(2 * pace.barrier_seconds * loss_seconds) / pace.step_seconds;
   const auto every = static_cast<int64_t>(std::clamp(best_steps, static_cast<double>(kLeastSteps),
                                                      static_cast<double>(kMostBarrierEvery)));
@@ -26,19 +29,28 @@ std::optional<ChangeTraining> LossInterval::AtBarrier(const BarrierReport& repor
   return ChangeTraining{
       ChangeOfBarrierEvery(report.step, every),
       absl::StrFormat("a barrier takes %.3g s, and a worker is lost every %.0f s (%d so far)",
-                      pace.barrier_seconds, loss_seconds, pace.losses)};
+                      pace.barrier_seconds, loss_seconds, losses_)};
 }
 
-std::string LossInterval::State() const { return DumpJson(Json{{"every", every_}}); }
+std::string LossInterval::State() const {
+  return DumpJson(Json{{"every", every_}, {"seconds", seconds_}, {"losses", losses_}});
+}
 
 absl::Status LossInterval::Restore(absl::string_view state) {
   RUNNEL_ASSIGN_OR_RETURN(const Json json, ParseJson(state));
   JsonObject object(json, "progress");
-  int64_t every = 0;
-  object.Read("every", every);
+  int64_t every = 0, losses = 0;
+  double seconds = 0;
+  object.Read("every", every).Read("seconds", seconds).Read("losses", losses);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   RUNNEL_RETURN_IF_ERROR(CheckBarrierEveryValue(absl::StrCat(every)));
+  if (!(seconds >= 0) || !std::isfinite(seconds) || losses < 0)
+    return absl::InvalidArgumentError("seconds and losses must be at least 0");
   every_ = every;
+  // A recovery takes the interval back, not the time that has passed, nor the loss.
+  if (has_looked_) return absl::OkStatus();
+  before_seconds_ = seconds_ = seconds;
+  before_losses_ = losses_ = losses;
   return absl::OkStatus();
 }
 

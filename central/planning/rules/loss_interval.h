@@ -29,12 +29,19 @@ class LossInterval final : public TrainingRule {
 
   explicit LossInterval(int64_t every) : every_(every) {}
 
+  // So many decisions are left to other rules of a run's changes (kMaxTrainingChanges).
+  static constexpr size_t kMostChanges = 1024;
+
   std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override;
   std::string State() const override;
   absl::Status Restore(absl::string_view state) override;
 
  private:
   int64_t every_;
+  // Of processes that the run had before this one, and of this one up to the last barrier.
+  double before_seconds_ = 0, seconds_ = 0;
+  int64_t before_losses_ = 0, losses_ = 0;
+  bool has_looked_ = false;
 };
 
 // The row's: value is the first interval; there are no arguments.

@@ -10,6 +10,7 @@ namespace runnel {
 void Barrier::Grant(const ActivePlan& active, const std::vector<TrainingChange>& changes,
                     RunEffects& effects) {
   state_ = State::kTraining;
+  was_granted_at_once_ = std::exchange(is_there_just_now_, false);
   const BarrierRule rule = BarrierRuleBehind(options_.rule, changes, reached_);
   step_ = std::min(rule.Next(reached_), options_.stop_step);
   under_way_.clear();
@@ -29,6 +30,7 @@ bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const Acti
   if (!under_way_.empty()) return false;
   Measure(reached.arrived_ns);
   reached_ns_ = reached.arrived_ns;
+  is_there_just_now_ = true;
   return true;
 }
 
@@ -36,11 +38,16 @@ bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const Acti
 // something to do, stages stand.
 void Barrier::Measure(int64_t now_ns) {
   constexpr double kNs = 1e-9;
-  pace_.barrier_seconds = 2 * static_cast<double>(now_ns - first_reached_ns_) * kNs;
-  if (std::exchange(has_stood_, false) || step_ <= reached_) return;
+  // One barrier in a hurry must not move all that follow.
+  constexpr double kWeight = 0.25;
+  const auto follow = [](double now, double& mean) {
+    mean = mean == 0 ? now : mean + kWeight * (now - mean);
+  };
+  follow(2 * static_cast<double>(now_ns - first_reached_ns_) * kNs, pace_.barrier_seconds);
+  if (!was_granted_at_once_ || step_ <= reached_) return;
   const double seconds = static_cast<double>(now_ns - reached_ns_) * kNs;
   pace_.trained_seconds += seconds;
-  pace_.step_seconds = seconds / static_cast<double>(step_ - reached_);
+  follow(seconds / static_cast<double>(step_ - reached_), pace_.step_seconds);
 }
 
 void Barrier::GoBackTo(int64_t step) {
@@ -48,8 +55,6 @@ void Barrier::GoBackTo(int64_t step) {
   step_ = reached_ = step;
   changes_.clear();
   under_way_.clear();
-  has_stood_ = true;
-  ++pace_.losses;
 }
 
 void Barrier::Arrive(int64_t at, RunEffects& effects) {
@@ -64,7 +69,6 @@ bool Barrier::EvaluatesAt(int64_t step) const {
 
 void Barrier::BeginEvaluation(const ActivePlan& active, RunEffects& effects) {
   state_ = State::kEvaluating;
-  has_stood_ = true;
   const int64_t batch = options_.eval_batch_size;
   const int64_t micro_batches = (options_.eval_samples + batch - 1) / batch;
   evaluation_first_ = next_evaluation_;

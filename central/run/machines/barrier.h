@@ -41,6 +41,10 @@ class Barrier {
   // True: `stage` was the last to reach step(); Arrive is due. Reports of other barriers or plans,
   // and those that come twice, count for nothing.
   bool AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active);
+  // Behind everything that follows from one event: what is granted later, stages have stood for.
+  void EndEvent() { is_there_just_now_ = false; }
+  // A worker was lost: stages go back.
+  void CountLoss() { ++pace_.losses; }
   // Training goes on from the barrier at `step`, which was reached before. What stages still report
   // of later ones counts for nothing.
   void GoBackTo(int64_t step);
@@ -85,7 +89,9 @@ class Barrier {
   int64_t reached_;
   int64_t reached_ns_ = 0;
   int64_t first_reached_ns_ = 0;  // the first stage's report of the barrier under way
-  bool has_stood_ = true;  // the stages have done something else since they stood at reached_
+  // The stages have reached the barrier in the event that is being handled.
+  bool is_there_just_now_ = false;
+  bool was_granted_at_once_ = false;  // so that the stretch under way is training alone
   RunPace pace_;
   std::vector<TrainingChange> changes_;
   std::set<size_t> under_way_;  // stages that have not reached it

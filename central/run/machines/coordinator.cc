@@ -86,6 +86,7 @@ void Coordinator::Received(ConnectionId connection, const WorkerMessage& message
   if (!std::holds_alternative<Heartbeat>(message) && !std::holds_alternative<Telemetry>(message))
     standstill_.Move();
   std::visit([this, device](const auto& one) { Handle(*device, one); }, message);
+  barrier_.EndEvent();
 }
 
 // ---- from barrier to barrier
@@ -202,14 +203,10 @@ void Coordinator::CollectAtBarrier() {
 }
 
 BarrierReport Coordinator::Report() const {
-  return {step(),
-          active_.plan,
-          active_.first_sequence,
-          active_.stages,
-          Facts(),
-          Times(),
-          step() % BarrierRuleUpTo(options_.barriers.rule, options_.changes, step()).every == 0,
-          barrier_.pace(),
+  RunPace pace = barrier_.pace();
+  pace.barrier_every = BarrierRuleUpTo(options_.barriers.rule, options_.changes, step()).every;
+  return {step(),           active_.plan, active_.first_sequence,           active_.stages,
+          Facts(),          Times(),      step() % pace.barrier_every == 0, pace,
           &options_.changes};
 }
 

@@ -27,6 +27,7 @@ void Coordinator::Recover(LostStage lost) {
   lost.reached = std::max(Sequence(trained), barrier_.reached_sequence());
   const absl::Status begun = recovery_.Lose(lost, Replicas(), roster_, effects_);
   if (!begun.ok()) return End(begun, false);
+  barrier_.CountLoss();
   GoBack();
   if (!recovery_.waiting()) return PlanRecovery();
   gathering_.StopWaiting();

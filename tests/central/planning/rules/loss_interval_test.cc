@@ -23,7 +23,8 @@ class LossIntervalTest : public ::testing::Test {
                          .devices = {},
                          .times = times_,
                          .is_regular = is_regular,
-                         .pace = pace};
+                         .pace = pace,
+                         .changes = &changes_};
     const std::optional<ChangeTraining> change = rule_.AtBarrier(report);
     if (!change.has_value()) return "";
     EXPECT_EQ(change->change.from_step, step);
@@ -34,6 +35,7 @@ class LossIntervalTest : public ::testing::Test {
   const Plan plan_;
   const std::vector<StageStatus> stages_;
   const std::vector<DeviceTimes> times_;
+  std::vector<TrainingChange> changes_;
   LossInterval rule_{100};
   std::string why_;
 };
@@ -65,12 +67,30 @@ TEST_F(LossIntervalTest, WaitsForMeasurements) {
   EXPECT_EQ(At(37, {.step_seconds = 0.1, .barrier_seconds = 0.5}, /*is_regular=*/false), "");
 }
 
-TEST_F(LossIntervalTest, ItsStateIsTheInterval) {
-  At(100, {.step_seconds = 0.1, .barrier_seconds = 0.5});
+TEST_F(LossIntervalTest, ANewProcessKnowsWhatWasLostBefore) {
+  At(100, {.trained_seconds = 3600, .step_seconds = 0.1, .barrier_seconds = 0.5, .losses = 4});
   LossInterval other(100);
   ASSERT_TRUE(other.Restore(rule_.State()).ok());
   EXPECT_EQ(other.State(), rule_.State());
-  EXPECT_FALSE(other.Restore("{\"every\":0}").ok());
+  rule_ = other;
+  EXPECT_EQ(At(200, {.step_seconds = 0.1, .barrier_seconds = 0.5}), "") << "one process or two";
+  // A recovery gives the interval back, and keeps the loss.
+  ASSERT_TRUE(rule_.Restore(LossInterval(100).State()).ok());
+  EXPECT_EQ(At(300, {.step_seconds = 0.1, .barrier_seconds = 0.5}),
+            std::to_string(static_cast<int>(std::sqrt(2 * 0.5 * 1440) / 0.1)));
+}
+
+TEST_F(LossIntervalTest, LeavesChangesForOthers) {
+  changes_.resize(LossInterval::kMostChanges);
+  EXPECT_EQ(At(100, {.step_seconds = 0.1, .barrier_seconds = 0.5}), "");
+  changes_.pop_back();
+  EXPECT_EQ(At(200, {.step_seconds = 0.1, .barrier_seconds = 0.5}), "600");
+}
+
+TEST_F(LossIntervalTest, WhatIsNoStateIsRefused) {
+  LossInterval other(100);
+  EXPECT_FALSE(other.Restore("{\"every\":0,\"seconds\":0,\"losses\":0}").ok());
+  EXPECT_FALSE(other.Restore("{\"every\":10,\"seconds\":-1,\"losses\":0}").ok());
   EXPECT_FALSE(MakeLossInterval("0", "").ok());
   EXPECT_FALSE(MakeLossInterval("100", "5").ok());
 }

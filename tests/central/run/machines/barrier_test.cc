@@ -160,30 +160,31 @@ TEST_F(BarrierTest, AChangeOfTheIntervalHoldsBehindItsBarrier) {
 
 TEST_F(BarrierTest, ThePaceIsThatOfStretchesInWhichNothingElseWasDone) {
   constexpr int64_t kMs = 1'000'000;
-  const auto reach = [this](size_t stage, int64_t step, int64_t ms) {
-    barrier_.AddReached(
-        stage, {.generation = Generation(1), .sequence = Sequence(step), .arrived_ns = ms * kMs},
-        active_);
+  const auto reach = [this](int64_t step, int64_t first_ms, int64_t last_ms) {
+    for (const auto& [stage, ms] : {std::pair(1, first_ms), std::pair(0, last_ms)}) {
+      barrier_.AddReached(
+          static_cast<size_t>(stage),
+          {.generation = Generation(1), .sequence = Sequence(step), .arrived_ns = ms * kMs},
+          active_);
+    }
+    barrier_.Arrive(step, effects_);
   };
   barrier_.Grant(active_, changes_, effects_);
-  reach(1, 40, 990);
-  reach(0, 40, 1000);
+  reach(40, 990, 1000);
   EXPECT_DOUBLE_EQ(barrier_.pace().barrier_seconds, 0.020);
   EXPECT_EQ(barrier_.pace().step_seconds, 0) << "nobody knows when it began";
-  barrier_.Arrive(40, effects_);
   barrier_.Grant(active_, changes_, effects_);
-  reach(1, 80, 1790);
-  reach(0, 80, 1800);
+  reach(80, 1790, 1800);
   EXPECT_DOUBLE_EQ(barrier_.pace().step_seconds, 0.020);
-  barrier_.Arrive(80, effects_);
-  barrier_.BeginEvaluation(active_, effects_);
+  barrier_.EndEvent();
   barrier_.Grant(active_, changes_, effects_);
-  reach(1, 100, 9000);
-  reach(0, 100, 9000);
-  EXPECT_DOUBLE_EQ(barrier_.pace().step_seconds, 0.020) << "an evaluation was between";
+  reach(100, 8980, 9000);
+  EXPECT_DOUBLE_EQ(barrier_.pace().step_seconds, 0.020) << "something else was between";
+  EXPECT_DOUBLE_EQ(barrier_.pace().barrier_seconds, 0.025) << "a quarter of the way from 20 to 40";
   EXPECT_DOUBLE_EQ(barrier_.pace().trained_seconds, 0.8);
-  EXPECT_EQ(barrier_.pace().losses, 0);
   barrier_.GoBackTo(80);
+  EXPECT_EQ(barrier_.pace().losses, 0);
+  barrier_.CountLoss();
   EXPECT_EQ(barrier_.pace().losses, 1);
 }
 
