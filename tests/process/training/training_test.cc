@@ -191,6 +191,22 @@ TEST(Training, ReplayComesToTheSameWeights) {
   EXPECT_EQ(wrong.Wait(), 1);
 }
 
+// Barriers drain the pipeline, so that the weights tell where they were.
+TEST(Training, BarriersByLossesAreJournalledAndReplayed) {
+  ScratchDir dir;
+  const Words run = {"train", "--local-workers", "2",          "--batch-size",
+                     "8",     "--max-batches",   "450",        "--eval-every",
+                     "-1",    "--schedule",      "async_1f1b", "--barrier-every",
+                     "auto",  "--journal",       dir / "j"};
+  const std::string weights = Weights(run);
+  EXPECT_THAT(ReadFile(dir / "j"), HasSubstr("\"barrier_every\":"));
+  EXPECT_EQ(Weights({"replay", "--journal", dir / "j"}), weights);
+  ExpectRefused(
+      {"train", "--recipe", "sbm:8,8,8", "--precision", "pfq:3,4/6,6", "--barrier-every", "auto"},
+      "give that a number");
+  ExpectRefused({"train", "--barrier-every", "0"}, "must be at least 1, or auto");
+}
+
 // Bits change at the epochs 1 and 2, of six steps each; the check-point is that of step 10.
 TEST(Training, BitsByEpochSurviveStopResumeAndReplay) {
   ScratchDir dir;
