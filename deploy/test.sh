@@ -6,7 +6,7 @@ set -euo pipefail
 
 usage() {
   cat <<END
-usage: deploy/test.sh [--preset dev|asan|tsan] [--quick|--processes] [CTEST ARGUMENTS...]
+usage: deploy/test.sh [--preset dev|asan|tsan] [--quick|--processes|--all] [CTEST ARGUMENTS...]
 
 Installs the packages that building and testing need (Debian 12, root or sudo), builds the preset
 (default dev) and runs ctest -j2; further arguments go to ctest, for example: -R codec --verbose.
@@ -19,6 +19,7 @@ The exit code is ctest's.
   --quick   with asan: only the tests of what reads bytes from outside (frames, messages, codecs) and
             of the state machines of a link
   --processes   with tsan: central and workers as real processes, their training, losses and members
+  --all     also the tests labelled long, which repeat in breadth what the others show
 
 RUNNEL_SKIP_PACKAGES=1   leave packages alone
 END
@@ -72,6 +73,11 @@ if [ "${1:-}" = --processes ]; then
   processes=yes
   shift
 fi
+all=no
+if [ "${1:-}" = --all ]; then
+  all=yes
+  shift
+fi
 case "$preset" in
   dev | asan | tsan) ;;
   *) die "no preset named $preset with tests: dev, asan, tsan" ;;
@@ -96,6 +102,7 @@ if [ -n "$label" ]; then
   build+=(--target "${targets[@]}")
   check+=(-L "^$label\$")
 fi
+[ "$all" = yes ] || check+=(-LE '^long$')
 [ "$processes" = no ] || build+=(hand_overs runnel-central runnel-worker)
 
 say "3/4 build: ${build[*]}"
