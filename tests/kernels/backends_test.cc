@@ -120,6 +120,16 @@ TEST(BackendsDeathTest, WithoutADriverThereIsNoOpenCl) {
 }
 
 #ifdef RUNNEL_LOADS_OPENCL
+TEST(Backends, WithoutItsVendorHostThereIsNothingToMeasure) {
+  const auto measured = [](const std::string& host) {
+    return BackendsWorthMeasuring(
+        BackendOptions::Parse("opencl.host=" + host + "; opencl.library=/nowhere/libOpenCL.so")
+            .value());
+  };
+  EXPECT_THAT(measured("/nowhere/host"), testing::IsEmpty());
+  EXPECT_THAT(measured("/bin/sh"), testing::ElementsAre("opencl"));
+}
+
 absl::Status WithOpenClLibrary(const std::string& library) {
   BackendSettings settings;
   settings.options = BackendOptions::Parse("opencl.library=" + library).value();

@@ -16,6 +16,12 @@ int main(int count, char** words);
 void __libc_init(void* stack, void (*unused)(void), int (*main)(int, char**),
                  const struct StartAndEnd* functions);
 
+int* __errno(void);
+
+// The name under which the headers of glibc, which this is compiled with, know it.
+int* __errno_location(void);
+int* __errno_location(void) { return __errno(); }
+
 // Lists of none. Android's C library steps over the first entry of each and ends at null.
 static Function kNone[] = {(Function)-1, NULL};
 

@@ -60,18 +60,12 @@ absl::StatusOr<std::unique_ptr<HostProcess>> HostProcess::Start(const HostProces
 
 HostProcess::~HostProcess() {
   End(Answer::kWhole);
-  if (area_ != nullptr) munmap(area_, kHostAreaBytes);
-  if (area_file_ >= 0) close(area_file_);
+  ReleaseArea();
 }
 
 int64_t HostProcess::copied_bytes() const {
   const std::lock_guard lock(mutex_);
   return copied_bytes_;
-}
-
-bool HostProcess::is_lost() const {
-  const std::lock_guard lock(mutex_);
-  return is_lost_;
 }
 
 absl::Status HostProcess::MakeArea() {
@@ -91,6 +85,13 @@ absl::Status HostProcess::MakeArea() {
   }
   area_ = static_cast<std::byte*>(at);
   return absl::OkStatus();
+}
+
+void HostProcess::ReleaseArea() {
+  if (area_ != nullptr) munmap(area_, kHostAreaBytes);
+  if (area_file_ >= 0) close(area_file_);
+  area_ = nullptr;
+  area_file_ = -1;
 }
 
 absl::Status HostProcess::Spawn(const HostProcessOptions& options) {
@@ -170,6 +171,8 @@ bool HostProcess::Exchange(HostRequest* request, HostReply* reply) {
   if (answer == Answer::kWhole) return true;
   is_lost_ = true;
   std::fprintf(stderr, "%s: the vendor host %s\n", library_.c_str(), End(answer).c_str());
+  // Whoever used it may keep the object for as long as it runs.
+  ReleaseArea();
   return false;
 }
 
@@ -222,7 +225,7 @@ HostCall& HostCall::In(const void* data, size_t bytes) {
   }
   const uint64_t offset = Take(bytes);
   request_.argument[request_.arguments++] = {offset, bytes};
-  if (!fits_ || bytes == 0) return *this;
+  if (!fits_ || bytes == 0 || host_.is_lost_) return *this;
   std::memcpy(host_.area_ + offset, data, bytes);
   host_.copied_bytes_ += static_cast<int64_t>(bytes);
   return *this;
@@ -235,7 +238,8 @@ HostCall& HostCall::Out(void* data, size_t bytes) {
   rooms_.push_back({data, bytes, offset});
   // What a function leaves as it was stays so. It writes the whole of a large one.
   constexpr size_t kSmallBytes = 64 << 10;
-  if (fits_ && bytes > 0 && bytes <= kSmallBytes) std::memcpy(host_.area_ + offset, data, bytes);
+  if (fits_ && bytes > 0 && bytes <= kSmallBytes && !host_.is_lost_)
+    std::memcpy(host_.area_ + offset, data, bytes);
   return *this;
 }
 

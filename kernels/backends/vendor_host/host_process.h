@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,8 +36,8 @@ class HostProcess {
 
   const std::string& loaded() const { return loaded_; }
   pid_t pid() const { return pid_; }
-  // Its process has ended, or answered with nonsense.
-  bool is_lost() const;
+  // Its process has ended, or answered with nonsense. Does not wait for a call.
+  bool is_lost() const { return is_lost_; }
   // Bytes that were copied into and out of the area.
   int64_t copied_bytes() const;
 
@@ -45,9 +46,10 @@ class HostProcess {
   HostProcess() = default;
 
   absl::Status MakeArea();
+  void ReleaseArea();
   absl::Status Spawn(const HostProcessOptions& options);
   absl::Status AwaitLibrary(const HostProcessOptions& options);
-  // False: the host is lost, from then on. It says why on stderr, once.
+  // False: the host is lost, from then on, and its area gone. It says why on stderr, once.
   bool Exchange(HostRequest* request, HostReply* reply);
   enum class Answer : uint8_t { kWhole, kEnd, kNone, kNonsense };
   Answer Receive(HostReply* reply, uint32_t sequence, int timeout_ms);
@@ -57,12 +59,12 @@ class HostProcess {
   mutable std::mutex mutex_;
   std::string library_;
   std::string loaded_;
-  std::byte* area_ = nullptr;
+  std::byte* area_ = nullptr;  // null once the host is lost
   int area_file_ = -1;
   int socket_ = -1;
   pid_t pid_ = -1;
   uint32_t sequence_ = 0;
-  bool is_lost_ = false;
+  std::atomic<bool> is_lost_ = false;
   int64_t copied_bytes_ = 0;
 };
 

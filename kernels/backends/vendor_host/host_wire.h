@@ -23,6 +23,17 @@ enum {
   kHostLoadedNothing = 5,
 };
 
+// Facts of OpenCL 1.2, whose headers only the worker's side has: it compares them
+// (opencl/hosted/objects.cc).
+enum {
+  kOpenClPlatformProperty = 0x1084,
+  kOpenClBinarySizes = 0x1165,
+  kOpenClBinaries = 0x1166,
+  kOpenClKernelProgram = 0x1194,
+  kOpenClImageShapeBytes = 72,
+  kOpenClImageBufferAt = 64,  // offset of cl_image_desc::buffer
+};
+
 // Value of a piece of the area that is not there (a null pointer).
 #define HOST_NO_PIECE UINT64_MAX
 // In the value of an argument that may be bytes or a handle: it is a handle.

@@ -7,6 +7,7 @@
 // android_symbols.txt lists, so that it can be linked for Android without its NDK; never on a phone.
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
@@ -23,15 +24,7 @@ static const struct HostFunction kOpenClFunctions[] = {
 #undef HOST_FUNCTION
 };
 
-// Facts of OpenCL 1.2.
-enum {
-  kPlatformProperty = 0x1084,
-  kBinarySizes = 0x1165,
-  kBinaries = 0x1166,
-  kKernelProgram = 0x1194,
-  kImageBufferAt = 64,  // offset of cl_image_desc::buffer
-  kMostProperties = 16,
-};
+enum { kMostProperties = 16 };
 
 struct Library {
   const char* name;
@@ -105,19 +98,19 @@ static void* Properties(struct Call* call, const struct HostArgument* argument) 
   memcpy(call->properties, given, argument->bytes);
   Check(call->properties[count - 1] == 0);
   for (uint64_t i = 0; i + 1 < count; i += 2) {
-    Check(call->properties[i] == kPlatformProperty);
+    Check(call->properties[i] == kOpenClPlatformProperty);
     call->properties[i + 1] = (uint64_t)(uintptr_t)Object(call, 'P', call->properties[i + 1]);
   }
   return call->properties;
 }
 
 static void* ImageShape(struct Call* call, const struct HostArgument* argument) {
-  unsigned char* shape = PieceOf(argument, 72);
+  unsigned char* shape = PieceOf(argument, kOpenClImageShapeBytes);
   Check(shape != NULL);
   uint64_t number = 0;
-  memcpy(&number, shape + kImageBufferAt, sizeof number);
+  memcpy(&number, shape + kOpenClImageBufferAt, sizeof number);
   const uint64_t object = (uint64_t)(uintptr_t)Object(call, 'M', number);
-  memcpy(shape + kImageBufferAt, &object, sizeof object);
+  memcpy(shape + kOpenClImageBufferAt, &object, sizeof object);
   return shape;
 }
 
@@ -208,9 +201,9 @@ static uint64_t Word(struct Call* call, const struct HostRequest* request, int a
     case '8':
       return (uint64_t)(kind - '0');
     case 'k':
-      return kBinaries;
+      return kOpenClBinaries;
     case 'j':
-      return kKernelProgram;
+      return kOpenClKernelProgram;
     case 'n':
     case 'r':
     case 'N':
@@ -246,7 +239,7 @@ static uint64_t Invoke(void* function, const uint64_t* w) {
 // A driver writes a whole binary, however large the room is.
 static int BinaryFits(void* function, const struct Call* call, const struct HostRequest* request) {
   uint64_t size = 0;
-  const uint64_t words[kHostMostArguments] = {call->word[0], kBinarySizes, 8,
+  const uint64_t words[kHostMostArguments] = {call->word[0], kOpenClBinarySizes, 8,
                                               (uint64_t)(uintptr_t)&size};
   if ((int32_t)Invoke(function, words) != 0) return 0;
   const int room = Nearest(call, -1, 1, (int)request->arguments, "q");
@@ -279,7 +272,8 @@ static void Serve(const struct HostRequest* request, struct HostReply* reply) {
   const int gives_binary = Nearest(&call, -1, 1, (int)request->arguments, "q") >= 0;
   // Else names of values that are pointers, through which a driver would write.
   for (uint32_t i = 0; i < request->arguments && !gives_binary; ++i) {
-    if (row->kinds[1] == 'R' && *call.kind[i] == 'v' && call.word[i] == kBinaries) call.refused = 1;
+    if (row->kinds[1] == 'R' && *call.kind[i] == 'v' && call.word[i] == kOpenClBinaries)
+      call.refused = 1;
   }
   reply->refused = call.refused || (gives_binary && !BinaryFits(function, &call, request)) ? 1 : 0;
   if (reply->refused) return;
@@ -336,8 +330,20 @@ static int Load(int count, char** paths) {
 }
 
 static void Send(const struct HostReply* reply) {
-  if (send(kHostSocket, reply, sizeof *reply, MSG_NOSIGNAL) != (ssize_t)sizeof *reply)
-    _exit(kHostEndedWell);
+  ssize_t sent = 0;
+  do {
+    sent = send(kHostSocket, reply, sizeof *reply, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent != (ssize_t)sizeof *reply) _exit(kHostEndedWell);
+}
+
+// A driver may have signals of its own.
+static ssize_t Receive(struct HostRequest* request) {
+  ssize_t got = 0;
+  do {
+    got = recv(kHostSocket, request, sizeof *request, MSG_TRUNC);
+  } while (got < 0 && errno == EINTR);
+  return got;
 }
 
 int main(int count, char** words) {
@@ -357,7 +363,7 @@ int main(int count, char** words) {
   if (loaded < 0) return kHostLoadedNothing;
   for (;;) {
     struct HostRequest request;
-    const ssize_t got = recv(kHostSocket, &request, sizeof request, MSG_TRUNC);
+    const ssize_t got = Receive(&request);
     // Without what a driver does when its process ends: nobody waits for that.
     if (got <= 0) _exit(kHostEndedWell);
     Check(got == (ssize_t)sizeof request);

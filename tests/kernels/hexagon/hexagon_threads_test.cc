@@ -24,8 +24,11 @@ struct Shape {
 // Memory of the session with pseudo-random bytes, and an operation on it.
 class Bench {
  public:
-  explicit Bench(uint32_t threads) {
-    session_ = *OpenEmulatedSession({.command = *FindEmulator(), .threads = threads});
+  explicit Bench(uint32_t threads, uint32_t scratch_bytes = 1u << 28) {
+    session_ = *OpenEmulatedSession({.command = *FindEmulator(),
+                                     .private_bytes = 2 * scratch_bytes,
+                                     .packed_bytes = scratch_bytes,
+                                     .threads = threads});
   }
 
   DspTensor MakeTensor(uint32_t elements, uint32_t bytes) {
@@ -65,6 +68,10 @@ class Bench {
     op.out[0] = MakeTensor(count(forward ? shape.y : shape.x), flags == 0 ? 4 : 1);
     if (flags != 0) op.out[1] = MakeTensor(1, sizeof(DspSums));
     return op;
+  }
+
+  bool HasMemoryFor(const DspOp& op) {
+    return session_->Submit({op, op}).ok() && session_->Wait().ok();
   }
 
   // The bytes of the results with their tails, and what lies behind them.
@@ -130,6 +137,30 @@ TEST_P(ThreadsTest, GiveTheSameBytes) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ThreadsTest, testing::ValuesIn(kShapes),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// A thread more needs more memory: with less there are fewer.
+TEST(ScratchTest, WhatOneThreadNeedsIsEnough) {
+  const auto command = FindEmulator();
+  if (!command.ok()) GTEST_SKIP() << "no DSP here: " << command.status().message();
+  const Shape shape = {"groups", {4, 64, 16, 16}, {4, 64, 16, 16}, {3, 3, 1, 1, 1, 1}, 4};
+  for (DspCode code : kCodes) {
+    const auto suffices = [&](uint32_t kib) {
+      Bench bench(1, kib << 10);
+      return bench.HasMemoryFor(bench.MakeOp(shape, code, 0));
+    };
+    uint32_t few = 8, enough = 2048;
+    ASSERT_TRUE(!suffices(few) && suffices(enough)) << static_cast<uint32_t>(code);
+    while (enough - few > 1) {
+      const uint32_t middle = (few + enough) / 2;
+      (suffices(middle) ? enough : few) = middle;
+    }
+    DspCounts counts;
+    Bench one(1), four(4, enough << 10);
+    EXPECT_TRUE(four.Run(four.MakeOp(shape, code, 0), &counts) ==
+                one.Run(one.MakeOp(shape, code, 0), &counts))
+        << enough << " KiB, code " << static_cast<uint32_t>(code);
+  }
+}
 
 // VGG-11's, at batches that the emulator can bear; the training's have more tiles.
 struct Layer {

@@ -55,6 +55,11 @@ Spoilt& TheSpoilt() {
   return spoilt;
 }
 
+std::atomic<int>& BuildRefusal() {
+  static std::atomic<int> code = CL_SUCCESS;
+  return code;
+}
+
 std::string& ClaimedExtension() {
   static std::string extension;
   return extension;
@@ -79,6 +84,8 @@ void LoseDeviceAfter(int kernels) { KernelsLeft() = kernels; }
 int KernelsEnqueued() { return Enqueued(); }
 
 void SpoilBuilds(const std::string& option, int code) { TheSpoilt() = {option, code, {}}; }
+
+void RefuseBuilds(int code) { BuildRefusal() = code; }
 
 void ClaimExtension(const std::string& extension) { ClaimedExtension() = extension; }
 
@@ -121,6 +128,7 @@ extern "C" __attribute__((visibility("default"))) cl_int clBuildProgram(
     cl_program program, cl_uint count, const cl_device_id* devices, const char* options,
     void(CL_CALLBACK* notify)(cl_program, void*), void* data) {
   static auto* const real = runnel::Real<decltype(clBuildProgram)>("clBuildProgram");
+  if (const int refusal = runnel::BuildRefusal(); refusal != CL_SUCCESS) return refusal;
   runnel::Spoilt& spoilt = runnel::TheSpoilt();
   // A program that is gone may have left its address to this one.
   spoilt.programs.erase(program);

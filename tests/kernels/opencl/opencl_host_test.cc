@@ -1,6 +1,8 @@
 // The vendor host with OpenCL's functions: libraries that are none, a host that is killed, requests
 // that are nonsense. That products and whole programs have the same bytes through it, opencl_test
-// shows when it runs as opencl_hosted_test.
+// shows when it runs as opencl_hosted_test, which has a test for each kind of call. All of them:
+//   LD_LIBRARY_PATH=build/dev/lib/hosted RUNNEL_TEST_VENDOR_HOST=build/dev/bin/runnel-vendor-host \
+//     build/dev/bin/opencl_test
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,7 +13,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -153,6 +157,36 @@ TEST_F(VendorHostWithOpenCl, TheWorkerSaysInOneLineThatItsHostEnded) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "opencl: the vendor host got a request that it does not understand\n");
   EXPECT_TRUE(host_->is_lost());
+}
+
+TEST_F(VendorHostWithOpenCl, OfALostHostNeitherFilesNorMemoryStay) {
+  const auto files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto areas = [] {
+    std::ifstream maps("/proc/self/maps");
+    int count = 0;
+    for (std::string line; std::getline(maps, line);)
+      count += line.find("memfd:runnel-vendor-host") != std::string::npos;
+    return count;
+  };
+  const auto files_before = files();
+  const int areas_before = areas();
+  auto host = HostProcess::Start({kProgram, "opencl", {kLibrary}});
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_GT(files(), files_before);
+  EXPECT_EQ(areas(), areas_before + 1);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(HostCall(**host, /*function=*/1000).Send(), HostCall::Result::kLost);
+  EXPECT_NE(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(files(), files_before);
+  EXPECT_EQ(areas(), areas_before);
+  // Bytes of later calls go nowhere.
+  uint64_t bytes = 1;
+  HostCall call(**host, 0);
+  call.In(&bytes, sizeof bytes).Out(&bytes, sizeof bytes);
+  EXPECT_EQ(call.Send(), HostCall::Result::kLost);
 }
 
 TEST_F(VendorHostWithOpenCl, HandlesThatAreNoneAreRefused) {

@@ -137,6 +137,22 @@ TEST_F(OpenClTest, ADotProductThatDoesNotCompileIsPassedOver) {
   ASSERT_TRUE(forced.ok()) << "as asked for; it fails when it is built";
 }
 
+// So says a vendor host whose driver crashed over a program.
+TEST_F(OpenClTest, ADeviceThatIsLostWhileItCompilesIsNoDotProductThatItDoesNotKnow) {
+  ClaimExtension("cl_arm_integer_dot_product_int8");
+  RefuseBuilds(CL_DEVICE_NOT_AVAILABLE);
+  const absl::Status opened = Session::Open({}).status();
+  const absl::Status built = session_->Build(kFloatElements);
+  RefuseBuilds(CL_SUCCESS);
+  ClaimExtension("");
+  for (const absl::Status& lost : {opened, built}) {
+    EXPECT_EQ(LostBackendOf(lost), "opencl") << lost;
+    EXPECT_THAT(std::string(lost.message()),
+                HasSubstr(" is lost: clBuildProgram: CL_DEVICE_NOT_AVAILABLE"));
+  }
+  EXPECT_FALSE(session_->lost().ok());
+}
+
 TEST_F(OpenClTest, TheSecondStartBuildsNothing) {
   ScratchDir dir;
   const Options options = {.programs = dir / "programs"};

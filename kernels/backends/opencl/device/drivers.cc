@@ -35,7 +35,7 @@ constexpr const char* kVendorPaths[] = {
 constexpr char kAnyFunction[] = "clGetPlatformIDs";
 constexpr char kHostProgram[] = "runnel-vendor-host";
 
-std::filesystem::path FolderOfBinary() {
+[[maybe_unused]] std::filesystem::path FolderOfBinary() {
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
 }
@@ -135,11 +135,18 @@ std::vector<std::string> Candidates(const std::string& given) {
   return candidates;
 }
 
+// Whether the vendor host that loads the library is there, or none has to.
+bool CanStartHost(const BackendOptions& options) {
+  const std::string host = HostOf(options);
+  return host.empty() || access(host.c_str(), X_OK) == 0;
+}
+
 }  // namespace
 
 bool HasDriver(const BackendOptions& options) {
-  return !options.Get("opencl", "library").empty() || !options.Get("opencl", "host").empty() ||
-         !DriverFiles().empty() || !VendorLibraries().empty();
+  if (!options.Get("opencl", "library").empty() || !options.Get("opencl", "host").empty())
+    return true;
+  return CanStartHost(options) && (!DriverFiles().empty() || !VendorLibraries().empty());
 }
 
 absl::Status LoadOpenClLibrary(const BackendOptions& options) {
@@ -164,6 +171,7 @@ absl::Status LoadOpenClLibrary(const BackendOptions& options) {
 }
 
 bool MayHaveGpu(const BackendOptions& options) {
+  if (!CanStartHost(options)) return false;
   const std::vector<std::filesystem::path> files = DriverFiles();
   if (!options.Get("opencl", "library").empty() || !VendorLibraries().empty()) return true;
   if (!options.Get("opencl", "device").empty()) return !files.empty();
@@ -177,6 +185,7 @@ std::string DriverStamp() {
   std::sort(files.begin(), files.end());
   const std::vector<std::filesystem::path> vendors = VendorLibraries();
   files.insert(files.end(), vendors.begin(), vendors.end());
+  if (const std::string host = HostOf({}); !host.empty()) files.emplace_back(host);
   std::string stamp;
   for (const std::filesystem::path& path : files) {
     struct stat file = {};

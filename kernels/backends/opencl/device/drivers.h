@@ -9,11 +9,12 @@ namespace runnel::opencl {
 
 // Whether a driver is registered with OpenCL's loader (ICD): a file in OCL_ICD_VENDORS,
 // OPENCL_VENDOR_PATH or /etc/OpenCL/vendors; or a phone's vendor has a library of its own, which
-// needs no loader; or the user names one (opencl.library), or a vendor host. Loads nothing, so the driver may still
-// fail.
+// needs no loader; or the user names one (opencl.library), or a vendor host. Where nobody names one,
+// a static worker also needs the vendor host beside it. Loads nothing, so the driver may still fail.
 bool HasDriver(const BackendOptions& options);
 // Whether one of them may be of a GPU, and not only PoCL's, which computes on the host's processor;
-// true also if the user names a device (opencl.device).
+// true also if the user names a device (opencl.device). False where the vendor host that is to load
+// it is no program.
 bool MayHaveGpu(const BackendOptions& options);
 // Loads the library that has OpenCL's functions, for as long as the process lives: whoever is loaded
 // after it finds them. opencl.library alone where it is given; else the system's loader, then what
@@ -22,7 +23,7 @@ bool MayHaveGpu(const BackendOptions& options);
 // it failed.
 absl::Status LoadOpenClLibrary(const BackendOptions& options);
 // Names, sizes and times of the files that register drivers: what times of an earlier run depend
-// on, and those of vendors' own libraries. Loads nothing.
+// on, and those of vendors' own libraries; in a static worker its vendor host too. Loads nothing.
 std::string DriverStamp();
 
 }  // namespace runnel::opencl

@@ -92,10 +92,10 @@ void Keep(const ProgramFiles& files, const std::string& subject, cl_program prog
 
 }  // namespace
 
-absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::string& source,
+absl::StatusOr<Handle<cl_program>> Compile(Session& session, const std::string& source,
                                            const std::string& options) {
   const DeviceInfo& device = session.device();
-  const auto refuse = [&](cl_int code, const std::string& why) {
+  const auto refuse = [&](cl_int code, const std::string& why) -> absl::Status {
     return absl::FailedPreconditionError(
         absl::StrCat("device ", device.name, " (driver ", device.driver,
                      ") does not compile kernels: ", NameOfError(code), ": ", why));
@@ -109,8 +109,12 @@ absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::st
   cl_int code = CL_SUCCESS;
   Handle<cl_program> program(
       clCreateProgramWithSource(session.context(), 1, &text, nullptr, &code));
+  // A driver that crashes over a text takes its host with it: nothing is known of the text.
+  const auto is_lost = [&code] { return code == CL_DEVICE_NOT_AVAILABLE; };
+  if (is_lost()) return session.Check(code, "clCreateProgramWithSource");
   if (code != CL_SUCCESS) return refuse(code, "clCreateProgramWithSource");
   code = clBuildProgram(program.get(), 1, &device.id, options.c_str(), nullptr, nullptr);
+  if (is_lost()) return session.Check(code, "clBuildProgram");
   if (code != CL_SUCCESS) return refuse(code, ErrorLine(BuildLog(program.get(), device.id)));
   if (files.keeps()) Keep(files, subject, program.get());
   return program;
@@ -168,7 +172,7 @@ absl::Status Session::TakeDot(const std::vector<const DotRow*>& dots) {
   for (dot_ = dots.front(); dot_ != dots.back();) {
     // A device may list what its compiler does not know, or knows in another language alone.
     const absl::Status built = Build({ProgramId::Source::kProduct});
-    if (built.ok()) return built;
+    if (built.ok() || !lost_.ok()) return built;
     absl::StrAppend(&rejected_dots_, rejected_dots_.empty() ? "" : "; ", dot_->name, ": ",
                     built.message());
     dot_ = *(std::find(dots.begin(), dots.end(), dot_) + 1);

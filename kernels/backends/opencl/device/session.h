@@ -64,7 +64,8 @@ class Session {
   // The tuned tiles of this device, for programs prepared from now on.
   ChosenTiles& chosen_tiles() { return chosen_tiles_; }
 
-  // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line.
+  // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line. As Check: the device
+  // is lost meanwhile.
   absl::Status Build(const ProgramId& program);
   // A kernel of a built program.
   absl::StatusOr<cl_kernel> KernelOf(const ProgramId& program, const char* name);
@@ -87,7 +88,7 @@ class Session {
         shares_memory_(shares_memory),
         halves_(halves) {}
 
-  // Takes the first that compiles. FailedPrecondition: none does.
+  // Takes the first that compiles, else the last. As Check: the device is lost.
   absl::Status TakeDot(const std::vector<const DotRow*>& dots);
   std::string BuildOptionsOf(const ProgramId& program) const;
 
@@ -106,8 +107,8 @@ class Session {
   absl::Status lost_;
 };
 
-// Compiles kernels for the session's device, or takes them as they were kept. FailedPrecondition as Session::Build.
-absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::string& source,
+// Compiles kernels for the session's device, or takes them as they were kept. Failures as those of Session::Build.
+absl::StatusOr<Handle<cl_program>> Compile(Session& session, const std::string& source,
                                            const std::string& options);
 
 }  // namespace runnel::opencl

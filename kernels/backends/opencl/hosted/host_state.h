@@ -46,7 +46,8 @@ struct HostState {
   // A handle as the backend sees it is none that it could make up from a number, and none of the next
   // host.
   std::atomic<uint64_t> salt = 0;
-  std::mutex mutex;  // of what follows
+  // Of what follows. A call holds its host when it takes it: whoever has it makes none.
+  std::mutex mutex;
   HostProcessOptions options;
   std::set<cl_mem> memory;  // handles that an argument of a kernel may be
   std::map<void*, CopiedMap> maps;

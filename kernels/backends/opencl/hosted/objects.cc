@@ -1,6 +1,7 @@
 // Which host is used, and the functions about OpenCL's objects.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -11,6 +12,16 @@
 
 namespace runnel::opencl {
 namespace {
+
+// What the host has of OpenCL's headers, and the sizes of its arguments (host_wire.h).
+static_assert(kOpenClPlatformProperty == CL_CONTEXT_PLATFORM);
+static_assert(kOpenClBinarySizes == CL_PROGRAM_BINARY_SIZES);
+static_assert(kOpenClBinaries == CL_PROGRAM_BINARIES);
+static_assert(kOpenClKernelProgram == CL_KERNEL_PROGRAM);
+static_assert(kOpenClImageShapeBytes == sizeof(cl_image_desc));
+static_assert(kOpenClImageBufferAt == offsetof(cl_image_desc, buffer));
+static_assert(sizeof(cl_image_format) == 8 && sizeof(cl_mem) == 8 && sizeof(size_t) == 8);
+static_assert(sizeof(cl_context_properties) == 8 && sizeof(cl_int) == 4);
 
 constexpr cl_int kNoPlatform = -1001;  // CL_PLATFORM_NOT_FOUND_KHR
 
@@ -224,7 +235,6 @@ RUNNEL_EXPORT cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size
 RUNNEL_EXPORT cl_mem clCreateImage(cl_context context, cl_mem_flags flags,
                                    const cl_image_format* format, const cl_image_desc* shape,
                                    void* host, cl_int* error) {
-  static_assert(sizeof(cl_image_desc) == 72 && sizeof(cl_image_format) == 8);
   if (host != nullptr || shape == nullptr) {
     if (error != nullptr) *error = CL_INVALID_VALUE;
     return nullptr;

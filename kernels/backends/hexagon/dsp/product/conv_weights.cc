@@ -124,11 +124,17 @@ class WeightGradient {
     row_stride_ = block_ + kVectorBytes;
     rows_ = machine_.scratch.Take<int8_t>(static_cast<uint32_t>(group_out_) * row_stride_);
     if (rows_ == nullptr || !x_.Begin(machine_, op_, block_)) return false;
+    if (!TakeRows(machine_.scratch, group_out_, block_, packed_)) return false;
+    if (!sums_.Begin(machine_, op_.out[0])) return false;
+    // With too little memory for all there are fewer. Their blocks stay: larger ones need more.
     for (uint32_t i = 0; i < threads_; ++i) {
-      if (!x_.BeginPart(machine_, parts_[i])) return false;
+      const uint32_t used = machine_.scratch.used();
+      if (x_.BeginPart(machine_, parts_[i])) continue;
+      if (i == 0) return false;
+      machine_.scratch.ReleaseTo(used);
+      threads_ = i;
     }
-    return TakeRows(machine_.scratch, group_out_, block_, packed_) &&
-           sums_.Begin(machine_, op_.out[0]);
+    return true;
   }
 
   int64_t Run() {
