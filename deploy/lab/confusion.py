@@ -11,10 +11,12 @@ Exit code 2, and one line, if the file cannot be read or has no matrix.
 import argparse
 import html
 import json
+import re
 import sys
 
 CELL, TOP = 26, 40
 MOST_SHOWN = 30  # classes with a number in each cell
+CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # XML has no place for them
 
 
 class Wrong(Exception):
@@ -34,7 +36,8 @@ def matrix_of(path, of_test=False):
         summary = summary["test"]
     if "confusion" not in summary:
         raise Wrong(f"{path}: has no matrix; models of tokens and of more than 128 classes have none")
-    return [one["name"] for one in summary["classes"]], summary["confusion"], summary["accuracy"]
+    names = [CONTROLS.sub("\ufffd", one["name"]) for one in summary["classes"]]
+    return names, summary["confusion"], summary["accuracy"]
 
 
 def text(x, y, words, anchor, color="black", turned=False):

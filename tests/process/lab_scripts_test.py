@@ -265,15 +265,16 @@ class Confusion(unittest.TestCase):
                 with open(path, "w", encoding="utf-8") as file:
                     json.dump(summary, file)
 
-            figures = {"accuracy": 0.75, "classes": [{"name": "<cat>"}, {"name": "dog"}],
+            figures = {"accuracy": 0.75, "classes": [{"name": "<cat>"}, {"name": "../d\x1bg"}],
                        "confusion": [[1, 1], [0, 2]]}
             write(figures)
+            dog = "../d\N{REPLACEMENT CHARACTER}g"
             names, matrix, accuracy = confusion.matrix_of(path)
-            self.assertEqual((names, matrix), (["<cat>", "dog"], [[1, 1], [0, 2]]))
+            self.assertEqual((names, matrix), (["<cat>", dog], [[1, 1], [0, 2]]))
             root = ElementTree.fromstring(confusion.draw(names, matrix, accuracy))
             titles = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
-            self.assertEqual(titles, ["<cat> as <cat>: 1 of 2", "<cat> as dog: 1 of 2",
-                                      "dog as <cat>: 0 of 2", "dog as dog: 2 of 2"])
+            self.assertEqual(titles, ["<cat> as <cat>: 1 of 2", f"<cat> as {dog}: 1 of 2",
+                                      f"{dog} as <cat>: 0 of 2", f"{dog} as {dog}: 2 of 2"])
             with self.assertRaisesRegex(confusion.Wrong, "no figures of a test set"):
                 confusion.matrix_of(path, of_test=True)
             write({"test": figures, "accuracy": 0.5})

@@ -126,6 +126,17 @@ class Translator(nn.Module):
         return self.end(self.both(x, x))
 
 
+class Several(nn.Module):
+    """Gives its outputs packed into something."""
+
+    def __init__(self, pack):
+        super().__init__()
+        self.net, self.pack = Net(), pack
+
+    def forward(self, x):
+        return self.pack(self.net(x))
+
+
 def series(count, seed):
     """Whole numbers that rise by the same step, mod 10, and what follows each."""
     random = np.random.default_rng(seed)
@@ -280,6 +291,8 @@ class WrongInput(unittest.TestCase):
         shared = nn.Linear(256, 256)
         self.refused("computes twice", nn.Sequential(nn.Flatten(), shared, nn.ReLU(), shared, nn.Linear(256, 4)), x, y)
         self.refused("GRU", nn.Sequential(nn.Flatten(), nn.GRU(256, 4)), x, y)
+        for pack, kind in ((lambda out: (out, out), "tuple"), (lambda out: {"out": out}, "dict"), (lambda out: None, "NoneType")):
+            self.refused(f"returns a {kind}, not one tensor", Several(pack), x, y)
         tokens, following = series(80, 9)
         self.refused("token 10 of sample 0", Decoder(), tokens * 0 + 10, following)
         attention = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)

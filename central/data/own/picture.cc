@@ -16,8 +16,9 @@ namespace {
 
 // A pixel takes three bytes while its picture is read.
 constexpr int64_t kMaxPixels = 64'000'000;
-// A byte of deflate is at most 1032 of pixels; one of a grey JPEG of one tone 1536.
-constexpr int64_t kMostBytesOfOne = 4096;
+// Of one byte of a file: deflate makes at most 1032 of it, each with up to 8 pixels of three bytes
+// (24,768); a JPEG of one tone has a bit for each block of 64 pixels or more (1,536).
+constexpr int64_t kMostBytesOfOne = 32'768;
 constexpr int64_t kChannels = 3;
 
 absl::Status Damaged(absl::string_view what) {

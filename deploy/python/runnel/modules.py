@@ -51,7 +51,8 @@ def _computed(module, sample, hook_of):
         with torch.enable_grad():  # without, torch may take ways that are not exported
             return module(sample)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise InputError(f"the module does not compute samples of shape {tuple(sample.shape[1:])}: {error}") from error
+        raise InputError(f"the module does not compute samples of shape {tuple(sample.shape[1:])}: "
+                         f"{' '.join(str(error).split())}") from error
     finally:
         for hook in hooks:
             hook.remove()
@@ -172,6 +173,8 @@ def operators_in_order(module, sample):
         if list(part.named_parameters(recurse=False)):
             _check_kind(path, part)
     output = _computed(module, sample, hook_of)
+    if not isinstance(output, torch.Tensor):
+        raise InputError(f"the module returns a {type(output).__name__}, not one tensor with an output for each class")
     seen = set()
     for path, part, *_ in calls:
         if id(part) in seen:

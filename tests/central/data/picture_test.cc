@@ -2,6 +2,7 @@
 
 #include "central/data/own/picture.h"
 
+#include <png.h>
 #include <turbojpeg.h>
 
 #include "gmock/gmock.h"
@@ -60,9 +61,42 @@ TEST(PictureHeader, AsksForNoMoreThanItsFileCanHold) {
   EXPECT_THAT(Refusal(GreyJpegOf(7'000, 8'000)),
               AllOf(HasSubstr("its header asks for 7000x8000 pixels, more than its "),
                     HasSubstr(" bytes can hold")));
-  // Large pictures of one tone are small files.
-  const std::string large = GreyJpegOf(kWidth, kHeight) + std::string(50'000, '\0');
-  EXPECT_TRUE(Decode(large).ok());
+}
+
+// A palette of one colour, so a bit a pixel.
+std::string BlankPng(uint32_t width, uint32_t height) {
+  const std::vector<unsigned char> pixels(size_t{width} * height), palette = {200, 100, 50};
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = width;
+  image.height = height;
+  image.format = PNG_FORMAT_RGB_COLORMAP;
+  image.colormap_entries = 1;
+  png_alloc_size_t size = 0;
+  EXPECT_NE(png_image_write_to_memory(&image, nullptr, &size, 0, pixels.data(), 0, palette.data()),
+            0);
+  std::string file(size, '\0');
+  EXPECT_NE(
+      png_image_write_to_memory(&image, file.data(), &size, 0, pixels.data(), 0, palette.data()),
+      0);
+  file.resize(size);
+  return file;
+}
+
+// The smallest files for their pixels that there are.
+TEST(PictureHeader, OfABlankPictureOfOneBitIsTaken) {
+  for (const uint32_t side : {1000u, 4000u}) {
+    const std::string file = BlankPng(side, side);
+    constexpr size_t kBitDepth = 24;  // of IHDR's fields the third
+    ASSERT_EQ(file[kBitDepth], 1);
+    const auto picture = Decode(file);
+    ASSERT_TRUE(picture.ok()) << picture.status() << ", " << file.size() << " bytes";
+    EXPECT_EQ(picture->width, side);
+    EXPECT_EQ(picture->rgb.size(), size_t{side} * side * 3);
+    EXPECT_GT(picture->rgb.size(), 4096 * file.size());
+    EXPECT_EQ(std::vector<uint8_t>(picture->rgb.end() - 3, picture->rgb.end()),
+              (std::vector<uint8_t>{200, 100, 50}));
+  }
 }
 
 TEST(PictureHeader, WithoutASizeSaysSo) {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "central/data/dataset.h"
 #include "gmock/gmock.h"
 #include "onnx/onnx_pb.h"
@@ -19,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Three kinds of flowers around three places of a plane, one column more that says nothing.
 std::string Flowers() {
@@ -267,6 +269,40 @@ TEST_F(OwnData, PredictionsAreWhatEvalCounts) {
   ExpectRefused({"predict", "--checkpoint-dir", dir_ / "c", "--out", dir_ / "n.txt"},
                 "ends neither in .csv");
   ExpectRefused({"predict", "--out", dir_ / "n.csv"}, "either --checkpoint-dir or --quantized");
+}
+
+// A class's name is a text that is printed and kept, also where it reads as a path or steers a terminal:
+// no file is named by it.
+TEST_F(OwnData, NamesOfClassesAreNoPaths) {
+  const std::string own = dir_ / "own";
+  std::filesystem::create_directory(own);
+  Write(absl::StrCat(own, "/flowers.csv"),
+        absl::StrReplaceAll(Flowers(), {{"daisy", "\"..\x1b[2J\n/daisy\""},
+                                        {"rose", "../rose"},
+                                        {"tulip", absl::StrCat(dir_ / "tulip")}}));
+  const std::string made = absl::StrCat(own, "/c"), classes = absl::StrCat(own, "/p.csv");
+  Words run = With(table_, {"--local-workers", "0", "--checkpoint-dir", made});
+  run[4] = absl::StrCat("csv:", own, "/flowers.csv");
+  const nlohmann::json summary = RunCentral(run);
+  EXPECT_GT(summary["accuracy"], 0.95);
+  EXPECT_EQ(summary["classes"][0]["name"], "..\x1b[2J\n/daisy");
+  EXPECT_EQ(summary["classes"][1]["name"], "../rose");
+  EXPECT_EQ(summary["classes"][2]["name"], dir_ / "tulip");
+  const Words from = {absl::StrCat(own, "/flowers.csv"), "--checkpoint-dir", made};
+  const std::string screen = Predict(from);
+  EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), 300);
+  EXPECT_THAT(screen, AllOf(HasSubstr(": ../rose "), HasSubstr(": ..\\033[2J\\n/daisy "),
+                            Not(HasSubstr("\x1b"))));
+  Predict(With(from, {"--out", classes}));
+  EXPECT_THAT(Bytes(classes),
+              AllOf(HasSubstr("\n0,../rose,"), HasSubstr(absl::StrCat("\n1,", dir_ / "tulip", ",")),
+                    HasSubstr("\n2,\"..\x1b[2J\n/daisy\",")));
+  Process out({"runnel-central", "export", "--checkpoint-dir", made, "--onnx",
+               absl::StrCat(own, "/m.onnx")});
+  EXPECT_EQ(out.Wait(), 0) << out.err();
+  EXPECT_THAT(Bytes(absl::StrCat(own, "/m.onnx")), HasSubstr("\nclass ..\\033[2J\\n/daisy\n"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_ / ""))
+    EXPECT_THAT(entry.path().filename().string(), Not(ContainsRegex("rose|tulip|daisy")));
 }
 
 // Steps that change nothing bring no new best: two evaluations behind the first one the run ends, also
