@@ -12,6 +12,7 @@
 #include "central/planning/measured/codec_timing.h"
 #include "central/planning/predicted_cost.h"
 #include "central/planning/what_if.h"
+#include "partition/simulator.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -46,8 +47,9 @@ double HostProcessors(const PlanningInputs& inputs, const std::vector<DeviceFact
     ++locals;
     is_scarce |= device.processor_share < kWholeProcessor;
   }
-  if (!is_scarce) return inputs.host_processors;
-  return shares / locals * std::min(locals, inputs.host_processors);
+  const double processors = is_scarce ? shares / locals * std::min(locals, inputs.host_processors)
+                                      : inputs.host_processors;
+  return processors > 0 ? std::max(processors, kLeastProcessors) : 0;
 }
 
 // The period that --quick would train with.
