@@ -198,9 +198,13 @@ std::string RunPlanner::Explanation() const {
                           forecast_.samples_per_s / forecast_.even_samples_per_s);
   }
   if (!forecast_.noise.empty()) absl::StrAppend(&text, "; ", forecast_.noise);
-  const auto on_host = std::count(cluster_.on_host.begin(), cluster_.on_host.end(), true);
-  if (cluster_.host_processors > 0 && static_cast<double>(on_host) > cluster_.host_processors) {
-    absl::StrAppendFormat(&text, "; %d workers share %.3g processors of this host", on_host,
+  std::vector<int> on_host;
+  for (int i = 0; i < static_cast<int>(members_.devices()); ++i) {
+    const auto device = static_cast<size_t>(i);
+    if (members_.usable()[device] && cluster_.SharesHost(device)) on_host.push_back(i);
+  }
+  if (cluster_.CrowdHost(on_host)) {
+    absl::StrAppendFormat(&text, "; %d workers share %.3g processors of this host", on_host.size(),
                           cluster_.host_processors);
   }
   if (!forecast_.unused.empty()) {
