@@ -12,7 +12,7 @@
 #include "central/planning/measured/codec_timing.h"
 #include "central/planning/predicted_cost.h"
 #include "central/planning/what_if.h"
-#include "partition/simulator.h"
+#include "partition/pipeline_model.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
