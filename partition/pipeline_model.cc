@@ -293,7 +293,10 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
     if (!IsSeconds(codec.noise)) return wrong("a codec's noise must be at least 0");
   }
   for (const double processors : model.host_processors) {
-    if (!IsSeconds(processors) || processors == 0) return wrong("a host needs processors");
+    if (!IsSeconds(processors) || processors < kLeastProcessors) {
+      return wrong(absl::StrCat("a host needs at least ", kLeastProcessors, " processors, not ",
+                                processors));
+    }
   }
   if (model.speeds.size() != devices) return wrong("needs the links of every device");
   for (const std::vector<LinkSpeed>& row : model.speeds) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "partition/simulator.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -109,8 +110,10 @@ absl::Status CheckMachines(const std::vector<ScenarioMachine>& machines,
   std::set<std::string> placed;
   for (const ScenarioMachine& machine : machines) {
     if (machine.name.empty()) return Wrong("machine '': needs a name");
-    if (!IsPositive(machine.processors))
-      return Wrong("machine ", machine.name, ": processors must be above 0");
+    if (!IsPositive(machine.processors) || machine.processors < kLeastProcessors) {
+      return Wrong("machine ", machine.name, ": processors ", machine.processors,
+                   " must be at least ", kLeastProcessors);
+    }
     for (const std::string& host : machine.hosts) {
       if (hosts.count(host) == 0)
         return Wrong("machine ", machine.name, ": host '", host, "' is not there");

@@ -21,6 +21,9 @@
 
 namespace runnel {
 
+// A host that has less of a processor is none: a worker takes part with this share or more.
+inline constexpr double kLeastProcessors = 1e-3;
+
 // Times of one micro-batch on a stage, nanoseconds, >= 0.
 struct StageTimes {
   int64_t forward_ns = 0;
@@ -64,7 +67,7 @@ struct SimulatedPipeline {
   // synchronous step. 0: only at the end.
   int64_t drain_every = 0;
   int64_t drain_pause_ns = 0;                // between such an end and the next beginning
-  std::vector<double> host_processors = {};  // by StageTimes::host, > 0
+  std::vector<double> host_processors = {};  // by StageTimes::host, >= kLeastProcessors
 };
 
 struct SimulatedRun {
@@ -81,8 +84,9 @@ using SimulatedActionFn =
     std::function<void(int stage, Action action, int64_t sequence, int64_t end_ns)>;
 
 // InvalidArgument names what does not fit: no stage, links, caps or deferred weight-gradients of
-// another number, a host that is not there or has no processors, a negative time or count, growing caps, a stage of forwards alone behind another
-// one, a run longer than 2^62 ns.
+// another number, a host that is not there or has fewer than kLeastProcessors, a negative time or
+// count, growing caps, a stage of forwards alone behind another one, a run that could take longer
+// than 2^62 ns.
 absl::Status CheckPipeline(const SimulatedPipeline& pipeline);
 
 // Errors as CheckPipeline. `on_action` may be null; without it stretches between two drains that

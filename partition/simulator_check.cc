@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "partition/simulator.h"
 
@@ -29,7 +31,12 @@ absl::Status CheckTimes(const SimulatedPipeline& pipeline) {
     if (ns < 0) return Wrong("a time of ", ns, " ns");
     sum += static_cast<double>(ns);
   }
-  if (sum * static_cast<double>(pipeline.micro_batches) > static_cast<double>(kMaxNs)) {
+  // Where stages share less than a processor, all of it takes so much longer.
+  double least_processors = 1;
+  for (const double processors : pipeline.host_processors)
+    least_processors = std::min(least_processors, processors);
+  const double longest = sum * static_cast<double>(pipeline.micro_batches) / least_processors;
+  if (longest > static_cast<double>(kMaxNs)) {
     return Wrong(pipeline.micro_batches, " micro-batches of ", sum, " ns are too long");
   }
   return absl::OkStatus();
@@ -37,7 +44,10 @@ absl::Status CheckTimes(const SimulatedPipeline& pipeline) {
 
 absl::Status CheckHosts(const SimulatedPipeline& pipeline) {
   for (const double processors : pipeline.host_processors) {
-    if (!(processors > 0)) return Wrong("a host with ", processors, " processors");
+    if (!(processors >= kLeastProcessors)) {
+      return Wrong("a host with ", processors, " processors, at least ", kLeastProcessors,
+                   " are needed");
+    }
   }
   for (const StageTimes& stage : pipeline.stages) {
     if (stage.host < -1 || stage.host >= static_cast<int>(pipeline.host_processors.size()))

@@ -47,8 +47,8 @@ TransportScale ScaleOf(const DeviceCosts& costs, double training_ratio) {
 
 // Costs were measured as processor time: a device that gets a share of a processor needs more of
 // the wall clock. A device on central's host gets as much as the others there leave: its costs are
-// those of a whole processor, and the cost model shares the host's. Later corrections of its times (MeasuredCluster::profiled_sums) concern coding
-// too.
+// those of a whole processor, and the cost model shares the host's. Later corrections of its times
+// (MeasuredCluster::profiled_sums) concern coding too.
 void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
   std::vector<double> now;
   for (const DeviceTimes& times : cluster.times) now.push_back(times.Sum());
@@ -57,12 +57,12 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     return cluster.processor_shares.empty() ? 1.0 : cluster.processor_shares[device];
   };
   if (cluster.host_processors > 0) request.host_processors = {cluster.host_processors};
-  const auto on_host =
-      static_cast<double>(std::count(cluster.on_host.begin(), cluster.on_host.end(), true));
+  std::vector<int> devices;
+  for (const DeviceId id : request.devices) devices.push_back(id.value());
+  const bool is_host_crowded = cluster.CrowdHost(devices);
   for (const DeviceId id : request.devices) {
     const auto device = static_cast<size_t>(id.value());
-    const bool shares_host =
-        cluster.host_processors > 0 && !cluster.on_host.empty() && cluster.on_host[device];
+    const bool shares_host = cluster.SharesHost(device);
     // What the device gets while it computes, as far as that is not the cost model's to say.
     const double share = shares_host ? 1 : measured_share(device);
     const DeviceCosts costs = cluster.costs.empty() ? DeviceCosts() : cluster.costs[device];
@@ -81,7 +81,7 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
       // Times of a whole processor are of the wall clock.
       if (measured_share(device) < kWholeProcessor) cost.measured_share = measured_share(device);
     }
-    const bool is_crowded = shares_host && on_host > cluster.host_processors;
+    const bool is_crowded = shares_host && is_host_crowded;
     if (measured_share(device) >= kWholeProcessor && !is_crowded) continue;
     cost.shares_processor = true;
     // Ratio of processor times, as ScaleOf wants it.
@@ -162,7 +162,8 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.barrier_every = cluster.barrier_every > 0 ? cluster.barrier_every : inputs_.barrier_every;
   request.barrier_pause_seconds = cluster.barrier_pause_seconds;
   request.noise_ratio = cluster.noise_ratio;
-  // A plan that was measured to add more is charged without end, so that another one takes its place.
+  // A plan that was measured to add more is charged without end, so that another one takes its
+  // place.
   if (codecs.follow_links) request.noise_budget = codecs.bits.noise_budget;
   request.looks_ahead = inputs_.looks_ahead;
   request.raised_looks_ahead = inputs_.raised_looks_ahead;

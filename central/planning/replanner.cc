@@ -90,7 +90,7 @@ LinkRate SlowestRate(const BarrierReport& report) {
 
 std::vector<int> Replanner::DevicesToMeasure(const BarrierReport& report,
                                              const MeasuredCluster& cluster) {
-  corrections_.Observe(report);
+  corrections_.Observe(report, cluster);
   const std::vector<int> changed = corrections_.ChangedDevices();
   if (changed.empty()) return {};
   const double most_seconds = options_.max_measure_share * SecondsLeft(report, cluster);
@@ -142,7 +142,7 @@ std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
                                                    const MeasuredCluster& cluster) {
   const bool is_other_plan =
       std::exchange(generation_, report.plan.generation) != report.plan.generation;
-  const bool is_enough = corrections_.Observe(report);
+  const bool is_enough = corrections_.Observe(report, cluster);
   corrections_.FinishMeasurement();
   if (is_other_plan) asked_.reset();  // an answer that is still to come is about the plan before
   TakeAnswer();

@@ -12,6 +12,7 @@
 #include "central/planning/measured/codec_timing.h"
 #include "central/planning/predicted_cost.h"
 #include "central/planning/what_if.h"
+#include "partition/pipeline_model.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -46,8 +47,9 @@ double HostProcessors(const PlanningInputs& inputs, const std::vector<DeviceFact
     ++locals;
     is_scarce |= device.processor_share < kWholeProcessor;
   }
-  if (!is_scarce) return inputs.host_processors;
-  return shares / locals * std::min(locals, inputs.host_processors);
+  const double processors = is_scarce ? shares / locals * std::min(locals, inputs.host_processors)
+                                      : inputs.host_processors;
+  return processors > 0 ? std::max(processors, kLeastProcessors) : 0;
 }
 
 // The period that --quick would train with.
@@ -196,9 +198,13 @@ std::string RunPlanner::Explanation() const {
                           forecast_.samples_per_s / forecast_.even_samples_per_s);
   }
   if (!forecast_.noise.empty()) absl::StrAppend(&text, "; ", forecast_.noise);
-  const auto on_host = std::count(cluster_.on_host.begin(), cluster_.on_host.end(), true);
-  if (cluster_.host_processors > 0 && static_cast<double>(on_host) > cluster_.host_processors) {
-    absl::StrAppendFormat(&text, "; %d workers share %.3g processors of this host", on_host,
+  std::vector<int> on_host;
+  for (int i = 0; i < static_cast<int>(members_.devices()); ++i) {
+    const auto device = static_cast<size_t>(i);
+    if (members_.usable()[device] && cluster_.SharesHost(device)) on_host.push_back(i);
+  }
+  if (cluster_.CrowdHost(on_host)) {
+    absl::StrAppendFormat(&text, "; %d workers share %.3g processors of this host", on_host.size(),
                           cluster_.host_processors);
   }
   if (!forecast_.unused.empty()) {

@@ -114,12 +114,14 @@ absl::Status Add(const Assumption::Added& added, const PlanningInputs& inputs,
     RUNNEL_ASSIGN_OR_RETURN(times, TimesOf(added.profile, inputs));
   }
   cluster.times.push_back(std::move(times));
-  cluster.processor_shares.push_back(cluster.processor_shares[like]);
+  // A configuration is a host of its own, and its times are of whole processors.
+  const bool is_like = added.profile.empty();
+  cluster.processor_shares.push_back(is_like ? cluster.processor_shares[like] : 1);
   cluster.costs.push_back(cluster.costs[like]);
-  cluster.on_host.push_back(cluster.on_host[like]);
+  cluster.on_host.push_back(is_like && cluster.on_host[like]);
   // Of a configuration nothing is known of its memory.
   if (!cluster.memory.empty())
-    cluster.memory.push_back(added.profile.empty() ? cluster.memory[like] : DeviceMemory());
+    cluster.memory.push_back(is_like ? cluster.memory[like] : DeviceMemory());
   if (!cluster.profiled_sums.empty()) cluster.profiled_sums.push_back(cluster.times.back().Sum());
   LinkRates& rates = cluster.rates;
   if (rates.empty()) return absl::OkStatus();

@@ -340,6 +340,14 @@ TEST(Simulator, RefusesWhatCannotBe) {
   EXPECT_THAT(refused(bad), HasSubstr("host 0 of 0"));
   bad.host_processors = {0};
   EXPECT_THAT(refused(bad), HasSubstr("0 processors"));
+  bad.host_processors = {1e-12};
+  EXPECT_THAT(refused(bad), HasSubstr("1e-12 processors, at least 0.001"));
+  // As long as can be with a whole processor, so that with a hundredth it is too long.
+  bad.host_processors = {1};
+  bad.stages[1].forward_ns = (int64_t{1} << 61) / bad.micro_batches;
+  EXPECT_EQ(refused(bad), "");
+  bad.host_processors = {0.01};
+  EXPECT_THAT(refused(bad), HasSubstr("too long"));
   EXPECT_THAT(refused(SimulatedPipeline{}), HasSubstr("no stage"));
 }
 

@@ -272,6 +272,8 @@ const BadWorkerField kBadWorkerFields[] = {
      "evaluation_done.correct"},
     {6, [](auto& m) { m.mutable_telemetry()->set_bytes_up(-1); }, "telemetry.bytes_up"},
     {6, [](auto& m) { m.mutable_telemetry()->set_correct(int64_t{1} << 60); }, "telemetry.correct"},
+    {6, [](auto& m) { m.mutable_telemetry()->set_macs_done(kInfinity); }, "telemetry.macs_done"},
+    {6, [](auto& m) { m.mutable_telemetry()->set_effective_macs(1e25); }, "effective_macs"},
     {7, [](auto& m) { m.mutable_stage_failed()->set_reason(std::string(5000, 'x')); },
      "stage_failed.reason"},
     {10, [](auto& m) { m.mutable_profile_failed()->set_reason(std::string(5000, 'x')); },
@@ -298,6 +300,18 @@ TEST(ControlConvert, BadFieldsOfWorkersAreNamed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << row.named;
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.named));
   }
+}
+
+// A stage does 10^15 multiply-adds in three hours, and goes on.
+TEST(ControlConvert, AStageMayHaveDoneManyMultiplyAdds) {
+  RandomControlMessages random(kSeed);
+  Telemetry telemetry = random.Figures(Generation(1));
+  telemetry.effective_macs = 3e15;
+  telemetry.macs_done = 5e18;
+  const absl::StatusOr<WorkerMessage> back = FromProto(ToProto(WorkerMessage(telemetry)));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(std::get<Telemetry>(*back).effective_macs, 3e15);
+  EXPECT_EQ(std::get<Telemetry>(*back).macs_done, 5e18);
 }
 
 struct BadPrepareField {

@@ -68,7 +68,7 @@ std::string LinkText(size_t link, const PeriodComparison::Link& figures) {
 void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& made_from,
                          const LinkRates& rates) {
   if (made_from.times.empty()) return;
-  const std::optional<std::vector<StagePace::Figures>> figures = StageFigures(report);
+  const std::optional<std::vector<StagePace::Figures>> figures = StageFigures(report, made_from);
   if (!figures.has_value()) return;
   micro_batches_ = figures->front().micro_batches;
   comparison_ = {.step = report.step};
@@ -107,18 +107,22 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
 std::string PeriodWatch::TakeRemark() { return std::exchange(remark_, ""); }
 
 std::optional<std::vector<StagePace::Figures>> PeriodWatch::StageFigures(
-    const BarrierReport& report) {
+    const BarrierReport& report, const MeasuredCluster& made_from) {
   if (report.plan.generation != generation_ || paces_.size() != report.stages.size()) {
     generation_ = report.plan.generation;
     paces_.assign(report.stages.size(), StagePace(report.first_sequence.value()));
     searched_ = {};
     said_ = 0;
   }
+  const bool is_crowded = made_from.CrowdHost(report.plan.sole_devices());
   std::vector<StagePace::Figures> figures;
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const DeviceFacts& device = OfSoleDevice(report.stages[i].plan, report.devices);
-    const std::optional<StagePace::Figures> one =
-        paces_[i].Report(report.stages[i].telemetry, device.processor_share, kLeastMicroBatches);
+    const std::optional<StagePace::Figures> one = paces_[i].Report(
+        report.stages[i].telemetry, device.processor_share,
+        is_crowded &&
+            made_from.SharesHost(static_cast<size_t>(report.stages[i].plan.sole_device())),
+        kLeastMicroBatches);
     if (one.has_value()) figures.push_back(*one);
   }
   if (figures.empty() || figures.size() < report.stages.size()) return std::nullopt;

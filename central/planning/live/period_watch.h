@@ -47,7 +47,8 @@ class PeriodWatch {
   };
 
   // Seconds of each stage, by the sums of its telemetry; none: too little was done.
-  std::optional<std::vector<StagePace::Figures>> StageFigures(const BarrierReport& report);
+  std::optional<std::vector<StagePace::Figures>> StageFigures(const BarrierReport& report,
+                                                              const MeasuredCluster& made_from);
   Cause FindCause(const BarrierReport& report, const MeasuredCluster& made_from,
                   const LinkRates& rates) const;
   // `made_from` with what was measured since of the plan's stages and links.

@@ -14,16 +14,16 @@ constexpr int kMaxPatience = 64;
 
 }  // namespace
 
-bool DeviceCorrections::Observe(const BarrierReport& report) {
+bool DeviceCorrections::Observe(const BarrierReport& report, const MeasuredCluster& cluster) {
   // After a recovery a step comes again, under another plan.
   if (observed_step_ != report.step || generation_ != report.plan.generation) {
     observed_step_ = report.step;
-    is_enough_ = !report.times.empty() && CompareStages(report);
+    is_enough_ = !report.times.empty() && CompareStages(report, cluster);
   }
   return is_enough_;
 }
 
-bool DeviceCorrections::CompareStages(const BarrierReport& report) {
+bool DeviceCorrections::CompareStages(const BarrierReport& report, const MeasuredCluster& cluster) {
   ratios_.resize(report.devices.size(), 1.0);
   comparisons_.resize(report.devices.size());
   if (report.plan.generation != generation_ || paces_.size() != report.stages.size()) {
@@ -31,14 +31,15 @@ bool DeviceCorrections::CompareStages(const BarrierReport& report) {
     paces_.assign(report.stages.size(), StagePace(report.first_sequence.value()));
   }
   ForgetIdleDevices(report.plan);
+  const bool is_crowded = cluster.CrowdHost(report.plan.sole_devices());
   bool is_enough = true;
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const StagePlan& stage = report.stages[i].plan;
     const int device = stage.sole_device();
     const LayerRange range{stage.first_layer, stage.last_layer};
-    const std::optional<StagePace::Figures> pace =
-        paces_[i].Report(report.stages[i].telemetry, report.devices[device].processor_share,
-                         options_.min_micro_batches);
+    const std::optional<StagePace::Figures> pace = paces_[i].Report(
+        report.stages[i].telemetry, report.devices[device].processor_share,
+        is_crowded && cluster.SharesHost(static_cast<size_t>(device)), options_.min_micro_batches);
     if (!pace.has_value()) {
       is_enough = false;
     } else if (options_.predictor != nullptr) {

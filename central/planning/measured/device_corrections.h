@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "central/planning/barrier_report.h"
+#include "central/planning/measured/measured_cluster.h"
 #include "central/planning/measured/stage_pace.h"
 #include "predictor/run/run_predictor.h"
 
@@ -47,8 +48,8 @@ class DeviceCorrections {
 
   // Compares every stage's time since the last report with the known time of its device. A second
   // report of the same step changes nothing. False: a stage did too little, or nothing was
-  // profiled.
-  bool Observe(const BarrierReport& report);
+  // profiled. cluster: says which devices wait for one another's processors.
+  bool Observe(const BarrierReport& report, const MeasuredCluster& cluster);
 
   // Devices that should be measured again. None without a predictor.
   std::vector<int> ChangedDevices() const;
@@ -74,7 +75,7 @@ class DeviceCorrections {
     int patience = 1;  // doubled whenever measuring again explained nothing
   };
 
-  bool CompareStages(const BarrierReport& report);
+  bool CompareStages(const BarrierReport& report, const MeasuredCluster& cluster);
   const DeviceTimes& ProfileOf(size_t device, const BarrierReport& report) const;
   void ForgetIdleDevices(const Plan& plan);
   void CompareWithPredictor(int device, const Observation& now);

@@ -2,6 +2,7 @@
 
 // Measured figures of a run's devices and of the links between them.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,6 +42,18 @@ struct MeasuredCluster {
   int64_t barrier_every = 0;  // steps between barriers, where a rule decides; 0: the run's
   // PlanRequest
   double noise_ratio = 1;
+
+  // Whether the device shares host_processors with the others on central's host.
+  bool SharesHost(size_t device) const {
+    return host_processors > 0 && device < on_host.size() && on_host[device];
+  }
+  // Whether more of these devices do than there are processors. Predictions then share those out.
+  bool CrowdHost(const std::vector<int>& devices) const {
+    const auto there = std::count_if(devices.begin(), devices.end(), [this](int device) {
+      return SharesHost(static_cast<size_t>(device));
+    });
+    return static_cast<double>(there) > host_processors;
+  }
 };
 
 }  // namespace runnel

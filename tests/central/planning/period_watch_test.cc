@@ -50,6 +50,8 @@ class PeriodWatchTest : public ::testing::Test {
       Telemetry& telemetry = stages_[i].telemetry;
       telemetry.backwards += kMicroBatches;
       telemetry.busy_ns += static_cast<int64_t>(busy * kMicroBatches * 1e9);
+      telemetry.busy_processor_ns +=
+          static_cast<int64_t>(busy * processor_share_ * kMicroBatches * 1e9);
       telemetry.wait_ns += static_cast<int64_t>((period - busy) * kMicroBatches * 1e9);
     }
     watch_.Report({step_, plan_, Sequence(0), stages_, devices_, made_from_.times}, made_from_,
@@ -67,6 +69,7 @@ class PeriodWatchTest : public ::testing::Test {
   std::vector<StageStatus> stages_;
   std::vector<DeviceFacts> devices_;
   int64_t step_ = 0;
+  double processor_share_ = 0;  // of a stage's busy time
 };
 
 TEST_F(PeriodWatchTest, APipelineAsPredictedHasNoCause) {
@@ -94,6 +97,20 @@ TEST_F(PeriodWatchTest, AStageThatComputesLongerIsNamedOnce) {
   Report(really, {1, 6});
   EXPECT_EQ(watch_.TakeRemark(), "") << "it was said";
   EXPECT_THAT(watch_.comparison().cause, HasSubstr("stage 1 computes"));
+}
+
+// Both stages on one processor: each is held up by the other, and computes no longer for that.
+TEST_F(PeriodWatchTest, TurnsOnAProcessorAreNoComputation) {
+  made_from_.on_host = {true, true};
+  made_from_.host_processors = 1;
+  processor_share_ = 0.5;
+  Report(Predicted(), {2, 2});
+  for (const PeriodComparison::Stage& stage : watch_.comparison().stages)
+    EXPECT_NEAR(stage.measured_seconds, stage.predicted_seconds, 1e-8);
+  made_from_.host_processors = 2;
+  Report(Predicted(), {2, 2});
+  for (const PeriodComparison::Stage& stage : watch_.comparison().stages)
+    EXPECT_NEAR(stage.measured_seconds, 2 * stage.predicted_seconds, 1e-8);
 }
 
 TEST_F(PeriodWatchTest, ALinkThatCarriesLessIsNamed) {

@@ -171,6 +171,16 @@ TEST(PlanMaker, WorkersOfOneHostShareItsProcessors) {
   EXPECT_LT(period(0, 1), 4 * alone_seconds + most_beside_seconds);
   EXPECT_GT(period(1, 3), layers / 2 * alone_seconds);
   EXPECT_LT(period(1, 3), layers / 2 * alone_seconds + most_beside_seconds);
+  // Of two that are left each has a processor: nothing of the third is charged.
+  MeasuredCluster whole = cluster;
+  whole.processor_shares.assign(3, 1);
+  const auto both = [&] {
+    const Plan plan = maker.MakePlan({0, 1}, whole).value();
+    return maker.PeriodSeconds(plan, whole).value();
+  };
+  const double with_a_third_gone = both();
+  whole.on_host[2] = false;
+  EXPECT_DOUBLE_EQ(with_a_third_gone, both());
   // On hosts of their own they have what was measured.
   cluster.on_host = {true, false, false};
   EXPECT_GT(period(0, 1), 4 * 1.5 * alone_seconds);

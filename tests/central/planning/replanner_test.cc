@@ -86,6 +86,12 @@ class Pipeline {
 
   void SetLocal(size_t device) { devices_[device].is_local = true; }
 
+  // Both are on central's host, which has this many processors.
+  void ShareHost(double processors) {
+    cluster_.on_host = {true, true};
+    cluster_.host_processors = processors;
+  }
+
   // The next report, with device 1 this much slower than profiled.
   std::optional<ChangePlan> Report(double slowdown) {
     step_ += kEvery;
@@ -99,7 +105,7 @@ class Pipeline {
         telemetry.busy_processor_ns +=
             static_cast<int64_t>(kEvery * layers * processor_ns_a_layer_);
     }
-    return replanner_.ProposeChange({step_, plan_, first_, stages_, devices_, seconds_}, {});
+    return replanner_.ProposeChange({step_, plan_, first_, stages_, devices_, seconds_}, cluster_);
   }
 
   void Take(const Plan& plan) {
@@ -139,6 +145,7 @@ class Pipeline {
       std::vector<DeviceTimes>(2, DeviceTimes::ByLayer(std::vector<double>(kLayers, 0.01)));
   int64_t step_ = 0;
   double processor_ns_a_layer_ = 0;
+  MeasuredCluster cluster_;
 };
 
 TEST(Replanner, LeavesABalancedPipelineAlone) {
@@ -284,7 +291,7 @@ TEST(DeviceCorrections, AnIdleDeviceIsForgiven) {
       stage.telemetry.backwards = step;
       stage.telemetry.busy_ns += kEvery * 5 * 30'000'000;
     }
-    corrections.Observe({step, plan, Sequence(0), stages, devices, times});
+    corrections.Observe({step, plan, Sequence(0), stages, devices, times}, {});
   };
   report();
   EXPECT_NEAR(corrections.ratios()[1], 5, 1e-9);
@@ -351,6 +358,20 @@ TEST(Replanner, WithAShareOfAProcessorTheLongerOfBothTimesCounts) {
   run.Report(2.5);  // something else takes the processor
   EXPECT_NEAR(run.replanner().corrections().ratios()[1], 2.5, 1e-6);
   EXPECT_NEAR(run.replanner().corrections().ratios()[0], 1.0, 1e-6);
+}
+
+// Two stages on one processor wait for each other: the prediction adds that, not the correction.
+TEST(Replanner, WhereStagesTakeTurnsTheProcessorTimeCounts) {
+  Pipeline run;
+  run.ShareProcessor(0.8);  // of which a layer took 10 ms
+  run.ShareHost(1);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(run.Report(2).has_value());
+  EXPECT_NEAR(run.replanner().corrections().ratios()[1], 1.0, 1e-6);
+  EXPECT_NEAR(run.replanner().corrections().ratios()[0], 1.0, 1e-6) << "without processor times";
+  // With a processor for each something else holds it up.
+  run.ShareHost(2);
+  run.Report(2);
+  EXPECT_NEAR(run.replanner().corrections().ratios()[1], 2.0, 1e-6);
 }
 
 // ---- with a predictor

@@ -366,6 +366,16 @@ TEST(RunPlanner, WorkersOnCentralsHostShareItsProcessors) {
   EXPECT_LT(period_s, 0.32);
   EXPECT_THAT(planner->Explanation(), HasSubstr("; 3 workers share 2 processors of this host"));
 
+  // One that is gone takes nothing.
+  std::vector<DeviceFacts> two = devices;
+  two[2].is_lost = true;
+  for (DeviceFacts& device : two) device.processor_share = 1;
+  inputs.host_processors = 2;
+  const auto for_two = RunPlanner::Create(inputs, MakeImmediateSearch()).value();
+  ASSERT_TRUE(for_two->FirstPlan(two, times).ok());
+  EXPECT_THAT(for_two->Explanation(), Not(HasSubstr("share 2 processors")));
+  inputs.host_processors = 4;
+
   // The idle one is measured alone: its times are shorter, and it is no faster than it was.
   devices[plan.Uses(1) ? 2 : 1].processor_share = 1;
   times[plan.Uses(1) ? 2 : 1] = times[0].Scaled(2.0 / 3);

@@ -17,6 +17,21 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+// LeNet with 8 samples, 2 ms a layer.
+DeviceProfile Board() {
+  DeviceProfile profile;
+  profile.name = profile.family = profile.host = profile.date = profile.numerics_class = "board";
+  profile.batch = 8;
+  profile.repetitions = 1;
+  for (int first = 0; first < 6; ++first) {
+    for (int last = first; last < 6; ++last) {
+      const double seconds = 0.002 * (last - first + 1);
+      profile.sub_models.push_back({"lenet", {first, last}, 8, seconds, 0.01, 0, 0});
+    }
+  }
+  return profile;
+}
+
 // LeNet on three devices alike, 4 ms a layer, links of 20 Mbps.
 class WhatIfTest : public ::testing::Test {
  protected:
@@ -38,14 +53,17 @@ class WhatIfTest : public ::testing::Test {
   std::string Ask(const std::string& text) const {
     const absl::StatusOr<Assumption> assumption = ParseAssumption(text, decided_.devices, usable_);
     if (!assumption.ok()) return std::string(assumption.status().message());
+    MeasuredCluster cluster = host_;
+    cluster.rates = rates_;
     const absl::StatusOr<std::string> answer =
-        WhatIf(inputs_, decided_, {.rates = rates_}, usable_, *assumption);
+        WhatIf(inputs_, decided_, cluster, usable_, *assumption);
     return answer.ok() ? *answer : std::string(answer.status().message());
   }
 
   PlanningInputs inputs_;
   PlanDecided decided_;
   LinkRates rates_;
+  MeasuredCluster host_;  // what is known of central's
   std::vector<bool> usable_ = std::vector<bool>(3, true);
 };
 
@@ -95,16 +113,7 @@ TEST_F(WhatIfTest, OneMoreBehindASlowLinkBringsNothing) {
 }
 
 TEST_F(WhatIfTest, OneMoreByAProfile) {
-  DeviceProfile profile;
-  profile.name = profile.family = profile.host = profile.date = profile.numerics_class = "board";
-  profile.batch = 8;
-  profile.repetitions = 1;
-  for (int first = 0; first < 6; ++first) {
-    for (int last = first; last < 6; ++last) {
-      const double seconds = 0.002 * (last - first + 1);
-      profile.sub_models.push_back({"lenet", {first, last}, 8, seconds, 0.01, 0, 0});
-    }
-  }
+  DeviceProfile profile = Board();
   const std::string path = testing::TempDir() + "/what_if_board.profile";
   std::ofstream(path) << FormatProfile(profile);
   // Twice the samples take twice the time: as fast as the others.
@@ -114,6 +123,28 @@ TEST_F(WhatIfTest, OneMoreByAProfile) {
   for (SubModelTime& time : profile.sub_models) time.model = "vgg11";
   std::ofstream(path) << FormatProfile(profile);
   EXPECT_THAT(Ask("add:d=" + path), HasSubstr("has no times of lenet"));
+}
+
+// All three are on central's host and take turns on its processor. A configuration brings its own.
+TEST_F(WhatIfTest, AConfigurationIsNotOnCentralsHost) {
+  inputs_.policy = FindPolicy("runnel").value();
+  inputs_.caps.clear();
+  inputs_.links.given.rate = LinkRate::Mbps(10'000);
+  host_.processor_shares.assign(3, 0.5);
+  host_.on_host.assign(3, true);
+  host_.host_processors = 1;
+  const std::string path = testing::TempDir() + "/what_if_other_host.profile";
+  std::ofstream(path) << FormatProfile(Board());
+  const auto seconds = [](const std::string& answer) {
+    return std::stod(answer.substr(answer.find(": 0.") + 2));
+  };
+  const std::string other = Ask("add:d=" + path), like = Ask("add:d=c");
+  ASSERT_THAT(other, HasSubstr(": 0."));
+  ASSERT_THAT(like, HasSubstr(": 0."));
+  EXPECT_THAT(other, HasSubstr(": d, layers "));
+  // 12 ms of processor time without it.
+  EXPECT_GT(seconds(like), 0.0119);
+  EXPECT_LT(seconds(other), 0.0119);
 }
 
 TEST_F(WhatIfTest, TheSameBandwidthChangesNothing) {

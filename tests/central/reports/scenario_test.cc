@@ -222,7 +222,9 @@ TEST(Scenario, HostsOfAMachineShareItsProcessors) {
   const std::pair<std::string, std::string> mistakes[] = {
       {R"([{"name": "l", "hosts": ["x"], "processors": 1}])", "host 'x' is not there"},
       {R"([{"name": "l", "hosts": ["pi-1", "pi-1"], "processors": 1}])", "on a machine already"},
-      {R"([{"name": "l", "hosts": ["pi-1"], "processors": 0}])", "processors must be above 0"},
+      {R"([{"name": "l", "hosts": ["pi-1"], "processors": 0}])",
+       "processors 0 must be at least 0.001"},
+      {R"([{"name": "l", "hosts": ["pi-1"], "processors": 1e-12}])", "machine l: processors 1e-12"},
       {R"([{"name": "", "hosts": ["pi-1"], "processors": 1}])", "needs a name"},
       {R"([{"name": "l", "hosts": ["pi-1"]}])", "processors"},
   };

@@ -16,12 +16,13 @@ std::string HostOf(const Device& device) {
   return device.hello.data_address.substr(0, device.hello.data_address.rfind(':'));
 }
 
-// Of the host that has most.
-int64_t MostOnAHost(const Roster& roster) {
+// Of the host that has most, central's aside.
+int64_t MostOnAnotherHost(const Roster& roster) {
   std::map<std::string, int64_t> counts;
   int64_t most = 1;
   for (size_t i = 0; i < roster.devices().size(); ++i) {
-    if (!roster.lost()[i]) most = std::max(most, ++counts[HostOf(roster.devices()[i])]);
+    const Device& device = roster.devices()[i];
+    if (!roster.lost()[i] && !device.local) most = std::max(most, ++counts[HostOf(device)]);
   }
   return most;
 }
@@ -147,7 +148,9 @@ ProfileRequest Measurement::MakeRequest(int device, const Roster& roster) const 
   request.generation = generation_;
   if (parts_) request.cost_codecs.clear();  // known since the layers
   if (parts_ && !in_turns()) {
-    const double all_ms = options_.part_ms * static_cast<double>(MostOnAHost(roster));
+    const int64_t beside =
+        roster.device(device).local ? std::max<int64_t>(1, at_once_) : MostOnAnotherHost(roster);
+    const double all_ms = options_.part_ms * static_cast<double>(beside);
     request.burst_ms =
         std::max(request.burst_ms, all_ms / static_cast<double>(request.ranges.size()));
   }

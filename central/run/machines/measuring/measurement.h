@@ -42,7 +42,8 @@ struct MeasurementOptions {
   ProfileRequest request;
   std::vector<LayerRange> sub_models;  // empty: by layers
   // How long the parts of a device are measured, all of them together, times the number of devices
-  // of the host that has most. But a part no shorter than burst_ms.
+  // that measure at the same time: on central's host, or on the other host that has most. But a part
+  // no shorter than burst_ms.
   double part_ms = 75;
   // Stages keep several micro-batches in flight, and so are parts measured. A stage that
   // accumulates gradients drains each step: fewer may be in flight.
