@@ -89,9 +89,7 @@ struct Host {
   int64_t awaited = -1;  // Event::order of the end that comes next; other ends there are void
 
   double Speed() const {
-    const auto stages = static_cast<double>(std::max<size_t>(1, running.size()));
-    if (stages <= processors) return 1;
-    return processors / stages * (1 - kCrowdingLoss * std::min(1.0, stages - processors));
+    return SpeedOnHost(processors, static_cast<double>(std::max<size_t>(1, running.size())));
   }
 };
 
@@ -399,6 +397,11 @@ SimulatedRun EmptyRun(const SimulatedPipeline& pipeline) {
 }
 
 }  // namespace
+
+double SpeedOnHost(double processors, double stages) {
+  if (stages <= processors) return 1;
+  return processors / stages * (1 - kCrowdingLoss * std::min(1.0, stages - processors));
+}
 
 absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
                                       const SimulatedActionFn& on_action) {

@@ -79,6 +79,9 @@ struct SimulatedRun {
   std::vector<int64_t> up_busy_ns;       // by link
 };
 
+// Of a whole processor, what each of so many stages has that compute on a host at the same time.
+double SpeedOnHost(double processors, double stages);
+
 // Called when an action ends. `sequence` counts from 0 over the run.
 using SimulatedActionFn =
     std::function<void(int stage, Action action, int64_t sequence, int64_t end_ns)>;

@@ -114,15 +114,13 @@ std::optional<std::vector<StagePace::Figures>> PeriodWatch::StageFigures(
     searched_ = {};
     said_ = 0;
   }
-  const bool is_crowded = made_from.CrowdHost(report.plan.sole_devices());
+  const std::vector<int> computing = report.plan.sole_devices();
   std::vector<StagePace::Figures> figures;
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const DeviceFacts& device = OfSoleDevice(report.stages[i].plan, report.devices);
     const std::optional<StagePace::Figures> one = paces_[i].Report(
         report.stages[i].telemetry, device.processor_share,
-        is_crowded &&
-            made_from.SharesHost(static_cast<size_t>(report.stages[i].plan.sole_device())),
-        kLeastMicroBatches);
+        made_from.SpeedAmong(computing, report.stages[i].plan.sole_device()), kLeastMicroBatches);
     if (one.has_value()) figures.push_back(*one);
   }
   if (figures.empty() || figures.size() < report.stages.size()) return std::nullopt;

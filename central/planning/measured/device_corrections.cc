@@ -31,15 +31,15 @@ bool DeviceCorrections::CompareStages(const BarrierReport& report, const Measure
     paces_.assign(report.stages.size(), StagePace(report.first_sequence.value()));
   }
   ForgetIdleDevices(report.plan);
-  const bool is_crowded = cluster.CrowdHost(report.plan.sole_devices());
+  const std::vector<int> computing = report.plan.sole_devices();
   bool is_enough = true;
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const StagePlan& stage = report.stages[i].plan;
     const int device = stage.sole_device();
     const LayerRange range{stage.first_layer, stage.last_layer};
-    const std::optional<StagePace::Figures> pace = paces_[i].Report(
-        report.stages[i].telemetry, report.devices[device].processor_share,
-        is_crowded && cluster.SharesHost(static_cast<size_t>(device)), options_.min_micro_batches);
+    const std::optional<StagePace::Figures> pace =
+        paces_[i].Report(report.stages[i].telemetry, report.devices[device].processor_share,
+                         cluster.SpeedAmong(computing, device), options_.min_micro_batches);
     if (!pace.has_value()) {
       is_enough = false;
     } else if (options_.predictor != nullptr) {

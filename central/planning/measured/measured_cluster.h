@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "central/planning/measured/link_rates.h"
+#include "partition/pipeline_model.h"
 #include "proto/base/plan/device_costs.h"
 #include "proto/base/plan/device_times.h"
 
@@ -47,12 +48,20 @@ struct MeasuredCluster {
   bool SharesHost(size_t device) const {
     return host_processors > 0 && device < on_host.size() && on_host[device];
   }
+  // How many of these devices do.
+  double OnHost(const std::vector<int>& devices) const {
+    return static_cast<double>(std::count_if(devices.begin(), devices.end(), [this](int device) {
+      return SharesHost(static_cast<size_t>(device));
+    }));
+  }
   // Whether more of these devices do than there are processors. Predictions then share those out.
   bool CrowdHost(const std::vector<int>& devices) const {
-    const auto there = std::count_if(devices.begin(), devices.end(), [this](int device) {
-      return SharesHost(static_cast<size_t>(device));
-    });
-    return static_cast<double>(there) > host_processors;
+    return OnHost(devices) > host_processors;
+  }
+  // Of a whole processor, what the device has while all of these compute, as far as they share it.
+  double SpeedAmong(const std::vector<int>& devices, int device) const {
+    if (!SharesHost(static_cast<size_t>(device))) return 1;
+    return SpeedOnHost(host_processors, OnHost(devices));
   }
 };
 

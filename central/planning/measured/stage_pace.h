@@ -26,11 +26,11 @@ class StagePace {
   // The figures since the last report; none if fewer than `least` micro-batches were seen, which
   // then count for the next report. processor_share: the device's share of a processor. Under a CPU
   // quota a stage catches up in bursts, so wall time under-states the cost of any stage but the
-  // slowest: the larger of wall time and (processor time / share) counts. takes_turns: stages of
-  // the plan wait for one another's processors. Predictions add that wait, so that (processor time
-  // / share) alone counts.
+  // slowest: the larger of wall time and (processor time / share) counts. least_speed: of a
+  // whole processor, what the stage has while all stages on its host compute. Predictions add the
+  // wait for one another, so that below 1 wall time counts as far as such waits cannot explain it.
   std::optional<Figures> Report(const Telemetry& telemetry, double processor_share,
-                                bool takes_turns, int64_t least) {
+                                double least_speed, int64_t least) {
     const int64_t done = telemetry.backwards - backwards_;
     const int64_t busy_ns = telemetry.busy_ns - busy_ns_;
     const int64_t processor_ns = telemetry.busy_processor_ns - busy_processor_ns_;
@@ -41,10 +41,10 @@ class StagePace {
     busy_processor_ns_ = telemetry.busy_processor_ns;
     wait_ns_ = telemetry.wait_ns;
     const double of_share_ns = static_cast<double>(processor_ns) / processor_share;
-    // 0: nobody counted it.
-    const double compute_ns = takes_turns && processor_ns > 0
-                                  ? of_share_ns
-                                  : std::max(static_cast<double>(busy_ns), of_share_ns);
+    auto wall_ns = static_cast<double>(busy_ns);
+    // No processor time: nobody counted it.
+    if (least_speed < 1 && processor_ns > 0) wall_ns *= least_speed / processor_share;
+    const double compute_ns = std::max(wall_ns, of_share_ns);
     const double scale = 1e-9 / static_cast<double>(done);
     return Figures{done, compute_ns * scale, static_cast<double>(busy_ns + wait_ns) * scale};
   }

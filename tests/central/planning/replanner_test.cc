@@ -363,15 +363,17 @@ TEST(Replanner, WithAShareOfAProcessorTheLongerOfBothTimesCounts) {
 // Two stages on one processor wait for each other: the prediction adds that, not the correction.
 TEST(Replanner, WhereStagesTakeTurnsTheProcessorTimeCounts) {
   Pipeline run;
+  const std::vector<double>& ratios = run.replanner().corrections().ratios();
   run.ShareProcessor(0.8);  // of which a layer took 10 ms
   run.ShareHost(1);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(run.Report(2).has_value());
-  EXPECT_NEAR(run.replanner().corrections().ratios()[1], 1.0, 1e-6);
-  EXPECT_NEAR(run.replanner().corrections().ratios()[0], 1.0, 1e-6) << "without processor times";
-  // With a processor for each something else holds it up.
-  run.ShareHost(2);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(run.Report(1.8).has_value());
+  EXPECT_THAT(ratios, testing::Each(testing::DoubleNear(1, 1e-6)));
+  run.ShareHost(2);  // with a processor for each something else holds it up
   run.Report(2);
-  EXPECT_NEAR(run.replanner().corrections().ratios()[1], 2.0, 1e-6);
+  EXPECT_NEAR(ratios[1], 2.0, 1e-6);
+  run.ShareHost(1);
+  run.Report(8);  // longer than any turns are
+  EXPECT_NEAR(ratios[1], 8 * SpeedOnHost(1, 2) / 0.8, 1e-6);
 }
 
 // ---- with a predictor
