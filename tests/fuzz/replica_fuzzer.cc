@@ -28,7 +28,7 @@ std::vector<std::string> Seeds() {
   for (const int encoders : {0, 1, 2}) {
     if (encoders > 0)
       state.encoders.push_back({encoders, kDirections[encoders - 1], "mbq:4", "its state"});
-    ReplicaWriter writer(std::make_shared<const ModelState>(state));
+    ReplicaWriter writer(std::make_shared<const SummedState>(state));
     std::string bytes(static_cast<size_t>(writer.left()), '\0');
     writer.Read(absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()));
     for (const char piece : {'\1', '\x7f'}) seeds.push_back(piece + bytes);
@@ -49,9 +49,9 @@ void Try(absl::string_view input) {
     input.remove_prefix(bytes.size());
   }
   if (!reader.whole()) return;
-  const ModelState state = reader.Take();
-  Require(CheckState(state, Model(), 0, kLast).ok(), "a whole state is one of these layers");
-  ReplicaWriter writer(std::make_shared<const ModelState>(state));
+  const SummedState copy = reader.Take();
+  Require(CheckState(copy.state, Model(), 0, kLast).ok(), "a whole state is one of these layers");
+  ReplicaWriter writer(std::make_shared<const SummedState>(copy));
   Require(writer.left() > 0, "it can be sent on");
 }
 

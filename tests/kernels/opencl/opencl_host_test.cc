@@ -1,8 +1,9 @@
 // The vendor host with OpenCL's functions: libraries that are none, a host that is killed, requests
 // that are nonsense. That products and whole programs have the same bytes through it, opencl_test
 // shows when it runs as opencl_hosted_test, which has a test for each kind of call. All of them:
-//   LD_LIBRARY_PATH=build/dev/lib/hosted RUNNEL_TEST_VENDOR_HOST=build/dev/bin/runnel-vendor-host \
-//     build/dev/bin/opencl_test
+//   export LD_LIBRARY_PATH=build/dev/lib/hosted
+//   export RUNNEL_TEST_VENDOR_HOST=build/dev/bin/runnel-vendor-host
+//   build/dev/bin/opencl_test
 
 #include <fcntl.h>
 #include <signal.h>

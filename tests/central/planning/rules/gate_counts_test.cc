@@ -41,8 +41,9 @@ class GatedRun {
     Count(1, second);
     stages_[1].telemetry.loss_samples += 4;
     step_ += 10;
-    EXPECT_TRUE(rules_.AtBarrier({step_, plan_, Sequence(0), stages_, {}, times_, true, &changes_})
-                    .empty());
+    EXPECT_TRUE(
+        rules_.AtBarrier({step_, plan_, Sequence(0), stages_, {}, times_, true, {}, &changes_})
+            .empty());
   }
   void Recover(int64_t step) {
     rules_.GoBackTo(step);
