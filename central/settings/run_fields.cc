@@ -419,6 +419,9 @@ absl::Status SetFromText(const RunField& field, absl::string_view text, RunSetti
     }
     const bool is_zero = !text.empty() && text == field.flag.zero;
     const absl::Status parsed = Parse(is_zero ? "0" : text, value);
+    if (!parsed.ok() && !field.flag.zero.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(parsed.message(), ", or ", field.flag.zero));
+    }
     return parsed.ok() ? CheckValue(field.range, value) : parsed;
   });
   return Wrong(field, text, status);

@@ -28,8 +28,10 @@ std::optional<ChangeTraining> LossInterval::AtBarrier(const BarrierReport& repor
   every_ = every;
   return ChangeTraining{
       ChangeOfBarrierEvery(report.step, every),
-      absl::StrFormat("a barrier takes %.3g s, and a worker is lost every %.0f s (%d so far)",
-                      pace.barrier_seconds, loss_seconds, losses_)};
+      losses_ == 0 ? absl::StrFormat("a barrier takes %.3g s, and no worker was lost so far",
+                                     pace.barrier_seconds)
+                   : absl::StrFormat("a barrier takes %.3g s, and a worker is lost every %.0f s",
+                                     pace.barrier_seconds, loss_seconds)};
 }
 
 std::string LossInterval::State() const {

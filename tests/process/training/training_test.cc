@@ -204,6 +204,7 @@ TEST(Training, BarriersByLossesAreJournalledAndReplayed) {
       {"train", "--recipe", "sbm:8,8,8", "--precision", "pfq:3,4/6,6", "--barrier-every", "auto"},
       "give that a number");
   ExpectRefused({"train", "--barrier-every", "0"}, "must be at least 1, or auto");
+  ExpectRefused({"train", "--barrier-every", "often"}, "must be an integer, or auto");
 }
 
 // Bits change at the epochs 1 and 2, of six steps each; the check-point is that of step 10.

@@ -17,7 +17,7 @@ absl::Span<const Dial> Dials() {
       {kGradientBitsDial, "gradient bits", CheckGradientBitsValue},
       {kLossScaleDial, "loss scale", CheckLossScaleValue},
       {kPrecisionDial, "precision level", CheckPrecisionValue},
-      {kBarrierEveryDial, "barriers, steps apart", CheckBarrierEveryValue},
+      {kBarrierEveryDial, "steps between barriers", CheckBarrierEveryValue},
       {kCostTargetDial, "cost target level", CheckCostLevelValue},
   };
   return kDials;
