@@ -6,10 +6,10 @@
 Each model is exported by PyTorch, read, trained on three stages, and exported again. A row has the difference of the first loss and
 the largest of any step's to PyTorch's own loop, that of this loop between float32 and float64, and the largest difference of outputs
 (relative to the largest output) between `predict` and PyTorch with the weights that came back, OpenCV's DNN, and ONNX Runtime with
-the exported file. Cut points: places between layers. Needs Debian's python3-torchvision; an engine that is not
-installed is named and left out. --figure puts the rows into a file of deploy/figures. Ends with 1 if a difference is over its limit
-(first loss and outputs 1e-5, later losses 1e-3 or what rounding does to PyTorch), a model is refused that should be read, or an
-engine refuses a file.
+the exported file. Cut points: places between layers. A line in front of it has the same of PyTorch's outputs and of ours to PyTorch's
+in float64. Needs Debian's python3-torchvision; an engine that is not installed is named and left out. --figure puts the rows into a
+file of deploy/figures. Ends with 1 if a difference is over its limit (first loss and outputs 1e-5, later losses 1e-3 or what rounding
+does to PyTorch), a model is refused that should be read, or an engine refuses a file.
 """
 
 import argparse
@@ -136,7 +136,11 @@ def compare(name, side, batch, steps, engines):
         programs.run(["export", "--checkpoint-dir", f"{folder}/run/checkpoints", "--onnx", file])
         ours = run.predict(test[0])
         with torch.no_grad():
-            cells["PyTorch"] = difference(net.eval()(torch.from_numpy(test[0])).numpy(), ours)
+            theirs = net.eval()(torch.from_numpy(test[0])).numpy()
+            exact_outputs = net.double()(torch.from_numpy(test[0]).double()).numpy()
+        cells["PyTorch"] = difference(theirs, ours)
+        print(f"{name}: outputs to PyTorch's in float64: PyTorch {difference(theirs, exact_outputs):.1e}, "
+              f"ours {difference(ours, exact_outputs):.1e}", flush=True)
         fixed = []
         for engine in engines:
             try:
