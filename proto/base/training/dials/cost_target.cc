@@ -26,8 +26,9 @@ absl::StatusOr<CostTargetSetting> ParseCostTarget(absl::string_view text) {
                        "[@EPS,ALPHA,EVERY], such as 1.5,2,2.5,3"));
     }
     if (!setting.percents.empty() && percent <= setting.percents.back()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "targets do not rise from ", setting.percents.back(), " to ", percent, "; let them"));
+      return absl::InvalidArgumentError(absl::StrCat("targets do not rise from ",
+                                                     setting.percents.back(), " to ", percent,
+                                                     ": list them from the cheapest on"));
     }
     setting.percents.push_back(percent);
   }
