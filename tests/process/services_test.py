@@ -28,6 +28,12 @@ exit "$CODE"
 """
 
 
+def name_of(process):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{process}/comm").read_text()
+    return ""
+
+
 class RunCentral(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -89,8 +95,8 @@ class RunCentral(unittest.TestCase):
         for _ in range(2):
             process = self.start(0, "--stay")
             self.wait_for((run / "done").exists)
-            time.sleep(0.2)
-            self.assertIsNone(process.poll())
+            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            self.wait_for(lambda: children.exists() and any("sleep" in name_of(child) for child in children.read_text().split()))
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(20), 0)
         self.assertEqual(len(self.log.read_text().splitlines()), 2, "one that failed, one that ended well")
