@@ -31,7 +31,10 @@ void Coordinator::Enter(ConnectionId connection, const WorkerHello& hello) {
     if (ended()) return;
   }
   const size_t before = roster_.devices().size();
-  const std::optional<int> device = roster_.Enter(connection, hello, effects_);
+  const auto has_stage = [this](int number) {
+    return active_.plan.Uses(number) || move_.Uses(number);
+  };
+  const std::optional<int> device = roster_.Enter(connection, hello, has_stage, effects_);
   if (!device.has_value()) return;
   const bool is_new = static_cast<size_t>(*device) >= before;
   if (!has_plan() || gathering_.waits()) return MeasureNewcomer(*device);

@@ -47,6 +47,11 @@ std::vector<std::string> BackendFamilies(const std::string& backend) {
   return families;
 }
 
+bool AreAlike(const WorkerHello& a, const WorkerHello& b) {
+  return !a.device_class.empty() && a.device_class == b.device_class &&
+         a.numerics_class == b.numerics_class && a.backend == b.backend;
+}
+
 // A service that is started again and again is refused again and again: one line is enough.
 void Roster::Refuse(ConnectionId connection, Refused refused, RunEffects& effects) {
   const std::string& reason = refused.reason;
@@ -164,11 +169,25 @@ std::optional<ConnectionId> Roster::StreamOf(const WorkerHello& hello) const {
   return std::nullopt;
 }
 
-std::optional<int> Roster::Enter(ConnectionId connection, const WorkerHello& hello,
-                                 RunEffects& effects) {
-  std::optional<Refused> refused = ReasonToKeepOut(hello);
+absl::StatusOr<size_t> Roster::SeatOf(const WorkerHello& hello,
+                                      absl::FunctionRef<bool(int)> has_stage) const {
   size_t seat = 0;
   while (seat < devices_.size() && devices_[seat].hello.name != hello.name) ++seat;
+  if (seat < devices_.size() || seat < kMaxDevices) return seat;
+  // Workers without a name of their own have another one at each start.
+  for (seat = 0; seat < devices_.size(); ++seat) {
+    const Device& device = devices_[seat];
+    const bool is_free = lost_[seat] && !device.local && !has_stage(static_cast<int>(seat));
+    if (is_free && AreAlike(device.hello, hello)) return seat;
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("the run has ", devices_.size(), " workers"));
+}
+
+std::optional<int> Roster::Enter(ConnectionId connection, const WorkerHello& hello,
+                                 absl::FunctionRef<bool(int)> has_stage, RunEffects& effects) {
+  std::optional<Refused> refused = ReasonToKeepOut(hello);
+  const absl::StatusOr<size_t> free = SeatOf(hello, has_stage);
+  const size_t seat = free.value_or(devices_.size());
   const bool is_known = seat < devices_.size();
   if (!refused.has_value() && is_known && (!lost_[seat] || devices_[seat].local)) {
     refused = Refused{absl::StrCat("there is a worker named ", hello.name,
@@ -182,8 +201,8 @@ std::optional<int> Roster::Enter(ConnectionId connection, const WorkerHello& hel
                                    " was drained: it is taken again if it is started again"),
                       /*is_final=*/false};
   }
-  if (!refused.has_value() && devices_.size() >= kMaxDevices)
-    refused = Refused{absl::StrCat("the run has ", devices_.size(), " workers"), false};
+  if (!refused.has_value() && !free.ok())
+    refused = Refused{std::string(free.status().message()), false};
   if (const absl::Status fits = CheckFits(hello); !refused.has_value() && !fits.ok())
     refused = Refused{std::string(fits.message())};
   if (refused.has_value()) {

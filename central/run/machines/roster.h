@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -68,6 +69,9 @@ struct RosterOptions {
 // "cpu:avx2,opencl@alternate": cpu, opencl.
 std::vector<std::string> BackendFamilies(const std::string& backend);
 
+// Whether the two compute alike, so that what was measured of one holds for the other.
+bool AreAlike(const WorkerHello& a, const WorkerHello& b);
+
 class Roster {
  public:
   explicit Roster(RosterOptions options) : options_(std::move(options)) {}
@@ -84,8 +88,10 @@ class Roster {
   // whole: it was started again, or its connection has broken, and nobody has noticed.
   std::optional<ConnectionId> StreamOf(const WorkerHello& hello) const;
   // A dialling worker said hello while the run trains. Its number: the one that it had, or the
-  // next; Welcome tells it. None: it is refused, as Join refuses.
-  std::optional<int> Enter(ConnectionId connection, const WorkerHello& hello, RunEffects& effects);
+  // next; where there is no next one, that of a lost worker on a device alike without a stage
+  // (`has_stage` says who has one). Welcome tells it. None: it is refused, as Join refuses.
+  std::optional<int> Enter(ConnectionId connection, const WorkerHello& hello,
+                           absl::FunctionRef<bool(int)> has_stage, RunEffects& effects);
   // No plan may use the device any more; or again.
   void SetLeaving(int number, bool leaving) {
     devices_[static_cast<size_t>(number)].leaving = leaving;
@@ -171,6 +177,9 @@ class Roster {
   absl::Status CheckFits(const WorkerHello& hello) const;
   std::optional<Refused> ReasonToRefuse(const WorkerHello& hello, bool local) const;
   std::optional<Refused> ReasonToKeepOut(const WorkerHello& hello) const;
+  // That this worker takes; devices_.size(): a new one. ResourceExhausted: there is none.
+  absl::StatusOr<size_t> SeatOf(const WorkerHello& hello,
+                                absl::FunctionRef<bool(int)> has_stage) const;
   void Refuse(ConnectionId connection, Refused refused, RunEffects& effects);
   int64_t CountPresent(bool local) const;
   // "2 of 3 are here", of the workers that dial in.

@@ -27,11 +27,6 @@ int64_t MostOnAnotherHost(const Roster& roster) {
   return most;
 }
 
-bool AreAlike(const Device& a, const Device& b) {
-  return !a.hello.device_class.empty() && a.hello.device_class == b.hello.device_class &&
-         a.hello.numerics_class == b.hello.numerics_class && a.hello.backend == b.hello.backend;
-}
-
 }  // namespace
 
 void Measurement::Begin(std::vector<int> devices, int64_t step, Generation generation,
@@ -52,7 +47,7 @@ void Measurement::Begin(std::vector<int> devices, int64_t step, Generation gener
   Cancel();
   for (const int device : devices) {
     const auto is_like = [&](int other) {
-      return AreAlike(roster.device(other), roster.device(device));
+      return AreAlike(roster.device(other).hello, roster.device(device).hello);
     };
     const bool is_first =
         std::none_of(to_answer_.measured.begin(), to_answer_.measured.end(), is_like) &&
@@ -65,7 +60,8 @@ void Measurement::Begin(std::vector<int> devices, int64_t step, Generation gener
 
 std::optional<int> Measurement::ExampleOf(int device, const Roster& roster) const {
   for (const auto& [other, seconds] : sub_model_seconds_) {
-    if (other != device && AreAlike(roster.device(other), roster.device(device))) return other;
+    if (other != device && AreAlike(roster.device(other).hello, roster.device(device).hello))
+      return other;
   }
   return std::nullopt;
 }

@@ -273,6 +273,8 @@ TEST(Roster, ABackendMayBeAskedForWithAParameter) {
   }
 }
 
+const auto kNobodyHasAStage = [](int) { return false; };
+
 // While the run trains.
 TEST_F(RosterTest, WhoComesLaterGetsTheSeatItHadOrTheNext) {
   Joins(1, "a");
@@ -280,7 +282,7 @@ TEST_F(RosterTest, WhoComesLaterGetsTheSeatItHadOrTheNext) {
   ASSERT_TRUE(Joins(3, "b"));
   const auto enter = [this](int connection, const WorkerHello& hello) {
     effects_.clear();
-    return roster_.Enter(ConnectionId(connection), hello, effects_);
+    return roster_.Enter(ConnectionId(connection), hello, kNobodyHasAStage, effects_);
   };
   EXPECT_EQ(enter(4, SampleHello("a")), std::nullopt) << "it is there";
   EXPECT_THAT(Refusal(), HasSubstr("named a already"));
@@ -308,12 +310,38 @@ TEST_F(RosterTest, WhoWasDrainedComesBackOnlyIfItIsStartedAgain) {
   EXPECT_EQ(ReceiversOf<Release>(effects_), std::vector<int64_t>{1});
   EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), 1);
   effects_.clear();
-  EXPECT_EQ(roster_.Enter(ConnectionId(4), hello, effects_), std::nullopt);
+  EXPECT_EQ(roster_.Enter(ConnectionId(4), hello, kNobodyHasAStage, effects_), std::nullopt);
   EXPECT_THAT(Refusal(), HasSubstr("was drained"));
   EXPECT_FALSE(RefusedForGood());
   hello.incarnation = 6;
-  EXPECT_EQ(roster_.Enter(ConnectionId(5), hello, effects_), 1);
+  EXPECT_EQ(roster_.Enter(ConnectionId(5), hello, kNobodyHasAStage, effects_), 1);
   EXPECT_FALSE(roster_.device(1).leaving);
+}
+
+// Each start of a worker without a name of its own has another name.
+TEST_F(RosterTest, WhenSeatsAreUsedUpALostOneOfADeviceAlikeIsTaken) {
+  Joins(1, "a");
+  Joins(2, "own", /*local=*/true);
+  ASSERT_TRUE(Joins(3, "b"));
+  int connection = 4;
+  const auto enter = [&](const std::string& name, const std::string& device_class, int busy = -1) {
+    WorkerHello hello = SampleHello(name);
+    hello.device_class = device_class;
+    effects_.clear();
+    return roster_.Enter(
+        ConnectionId(connection++), hello, [busy](int number) { return number == busy; }, effects_);
+  };
+  while (roster_.devices().size() < 1024)
+    ASSERT_TRUE(enter(absl::StrCat("pi-", roster_.devices().size()), "pi").has_value());
+  EXPECT_EQ(enter("another", "pi"), std::nullopt) << "all are there";
+  EXPECT_THAT(Refusal(), HasSubstr("the run has 1024 workers"));
+  EXPECT_FALSE(RefusedForGood());
+  for (const int gone : {7, 9})
+    EXPECT_EQ(roster_.Leave(roster_.device(gone).connection, effects_), gone);
+  EXPECT_EQ(enter("phone", "phone"), std::nullopt) << "what was measured of a pi is not true of it";
+  EXPECT_EQ(enter("another", "pi", /*busy=*/7), 9);
+  EXPECT_EQ(roster_.name(9), "another");
+  EXPECT_EQ(enter("pi-7", "pi"), 7) << "its own";
 }
 
 TEST_F(RosterTest, TheStreamOfADeviceThatDialsAgain) {
