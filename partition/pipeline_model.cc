@@ -154,8 +154,10 @@ int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, cons
   if (order.deferred_weight_gradients > 0 && model.drain_every > 0) {
     kept = std::max(order.cap, std::min(kept, model.drain_every));
   }
-  // Otherwise the youngest in flight uses the newest, as does a single one in any case.
-  int64_t versions = kept - (looks_ahead && kept > 1 ? 0 : 1);
+  // Otherwise the youngest in flight uses the newest, as does a single one in any case; and
+  // micro-batches of one step share a version.
+  int64_t versions =
+      looks_ahead && kept > 1 ? kept : (kept - 1 + model.step_every - 1) / model.step_every;
   if (model.drain_every > 0) versions = 0;
   const int64_t stashes = kept + std::min(order.deferred_weight_gradients, kept);
   const bool has_neighbour = hold.frame_bytes > 0;
@@ -262,14 +264,17 @@ double AddedNoise(const PipelineModel& model, const Placement& placement) {
 double ChargedPeriod(const PipelineModel& model, const Placement& placement,
                      double period_seconds) {
   const auto devices = static_cast<int64_t>(placement.order.size());
-  int64_t beyond = 0;
-  if (model.drain_every == 0) beyond = std::max<int64_t>(0, placement.caps[0] - devices);
+  double beyond = 0;
+  if (model.drain_every == 0) {
+    beyond = static_cast<double>(std::max<int64_t>(0, placement.caps[0] - devices)) /
+             static_cast<double>(model.step_every);
+  }
   const double noise = AddedNoise(model, placement);
   if (noise > model.noise_budget) return std::numeric_limits<double>::infinity();
   double learning = 1 + noise;
   for (const int codec : placement.codecs)
     learning += model.loss_charge * model.codecs[codec].lossy_directions;
-  return period_seconds * (1 + model.staleness_charge * static_cast<double>(beyond)) *
+  return period_seconds * (1 + model.staleness_charge * beyond) *
          std::pow(1 + model.device_charge, static_cast<double>(devices - 1)) * learning;
 }
 
@@ -311,8 +316,8 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
   for (size_t i = 0; i < devices; ++i) {
     if (absl::Status status = CheckDevice(model, i); !status.ok()) return status;
   }
-  if (model.max_cap < 1 || model.drain_every < 0 || model.barrier_every < 0 ||
-      !IsSeconds(model.barrier_pause_seconds)) {
+  if (model.max_cap < 1 || model.drain_every < 0 || model.step_every < 1 ||
+      model.barrier_every < 0 || !IsSeconds(model.barrier_pause_seconds)) {
     return wrong("max_cap must be at least 1; drains, barriers and their pause at least 0");
   }
   if (!IsSeconds(model.staleness_charge) || !IsSeconds(model.device_charge) ||

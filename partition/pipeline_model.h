@@ -124,6 +124,7 @@ struct PipelineModel {
   bool raised_looks_ahead = false;
   DeferredFn deferred = nullptr;  // ScheduleRow's
   int64_t drain_every = 0;        // micro-batches of a synchronous step; 0: asynchronous
+  int64_t step_every = 1;         // micro-batches of any step
   // Micro-batches from one barrier, at which the pipeline is empty, to the next; 0: there is none.
   int64_t barrier_every = 0;
   // from the last end before a barrier to the first start behind it
@@ -232,7 +233,7 @@ absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placeme
 double AddedNoise(const PipelineModel& model, const Placement& placement);
 
 // The objective of `runnel`: period * (1 + staleness_charge * (micro-batches in flight at stage 0
-// beyond one a stage; 0 on synchronous schedules)) * (1 + device_charge)^(devices - 1) *
+// beyond one a stage, over those of a step; 0 on synchronous schedules)) * (1 + device_charge)^(devices - 1) *
 // (1 + AddedNoise + loss_charge * directions that lose something); infinite beyond noise_budget. Where noise is what limits learning,
 // a loss is reached in steps in proportion to it (McCandlish et al., "An empirical model of
 // large-batch training", 2018); elsewhere it costs less, so the charge is an upper estimate.

@@ -208,6 +208,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   if (request.schedule != nullptr) {
     model.deferred = request.schedule->deferred;
     if (request.schedule->drains_each_step) model.drain_every = request.micro_batches;
+    model.step_every = request.micro_batches;
     model.barrier_every = request.barrier_every * request.micro_batches;
     model.barrier_pause_seconds = request.barrier_pause_seconds;
   }

@@ -95,7 +95,14 @@ absl::Status CheckListenAddress(const RunSettings& settings) {
 
 // Remedies against staleness need a schedule that has stale weights.
 absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& schedule) {
-  if (!schedule.drains_each_step) return absl::OkStatus();
+  const TrainingSettings& training = settings.training;
+  if (!schedule.drains_each_step) {
+    if (training.aggregate_every == 0 || training.micro_batches < 2) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--aggregate-every ", training.aggregate_every, ": with --micro-batches ",
+                     training.micro_batches,
+                     " a stage has too few weight versions to average; leave one of them out"));
+  }
   for (const RunField& field : RunFields()) {
     if (field.flag.group != SettingGroup::kStaleness || !IsGiven(field, settings)) continue;
     if (SettingText(field, settings) == "0") continue;
@@ -245,12 +252,6 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
   setup.note = IgnoredSettings(settings, setup.format);
   RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
   RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));
-  const int64_t micro_batches = settings.training.micro_batches;
-  if (!setup.schedule->drains_each_step && micro_batches > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--micro-batches ", micro_batches, ": schedule ", settings.schedule,
-                     " steps after each micro-batch; use 1, or sync_1f1b"));
-  }
   RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
   RUNNEL_RETURN_IF_ERROR(CheckClipping(settings, *setup.schedule));
   setup.settings =

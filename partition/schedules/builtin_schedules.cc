@@ -28,7 +28,7 @@ std::vector<int64_t> GpipeCaps(int stages, int64_t micro_batches) {
 
 absl::Span<const ScheduleRow> BuiltinSchedules() {
   static constexpr ScheduleRow kRows[] = {
-      {"async_1f1b", "one forward, one backward; a step every micro-batch on stashed weights",
+      {"async_1f1b", "one forward, one backward; steps without draining, on stashed weights",
        false, 1, Async1f1bCaps},
       {"sync_1f1b", "one forward, one backward; one step a mini-batch, then drained", true, 4,
        Sync1f1bCaps},

@@ -101,8 +101,26 @@ TEST(Training, StagesWithRaisedCapsBeginWithAShareOfTheRate) {
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 50), 0.55);
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 100), 1);
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 5000), 1);
+  settings.micro_batches = 4;
+  EXPECT_DOUBLE_EQ(StaleRateShare(settings, 11, 3, 0), 1.0 / 3);  // ten micro-batches, three steps
+  settings.micro_batches = 10;
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 1);
   settings.stale_rate_steps = 0;
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 1);
+}
+
+TEST(Training, StepsThatWeightsAreOldFollowFromMicroBatchesOfAStep) {
+  TrainingSettings settings;
+  EXPECT_EQ(MostStepsOld(settings, 1), 0);
+  EXPECT_EQ(MostStepsOld(settings, 3), 2);
+  EXPECT_EQ(UsualStepsOld(settings, 3), 2);
+  settings.micro_batches = 4;
+  EXPECT_EQ(MostStepsOld(settings, 1), 0);
+  EXPECT_EQ(MostStepsOld(settings, 2), 1);
+  EXPECT_EQ(MostStepsOld(settings, 5), 1);
+  EXPECT_EQ(MostStepsOld(settings, 6), 2);
+  EXPECT_EQ(UsualStepsOld(settings, 2), 0);
+  EXPECT_EQ(UsualStepsOld(settings, 3), 1);
 }
 
 TEST(Training, StagesWithRaisedCapsLookAheadByTheirOwnShare) {

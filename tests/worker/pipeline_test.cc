@@ -155,6 +155,21 @@ TEST(Pipeline, AsyncWithRaisedCapsEqualsTheReplay) {
   EXPECT_EQ(OverLoopback(run), expected);
 }
 
+// Weights are at most one step old with as many micro-batches a step as are in flight.
+TEST(Pipeline, AsyncWithSeveralMicroBatchesAStepEqualsTheReplay) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  const std::string of_one = Oracle(MakeRun(settings));
+  settings.training.micro_batches = 4;
+  const std::string of_four = ExpectReplayed(settings, of_one);
+  settings.training.look_ahead = 1;
+  ExpectReplayed(settings, of_four);
+  settings.training.look_ahead = -1;
+  settings.caps = {7, 3, 1};
+  const std::string raised = ExpectReplayed(settings, of_four);
+  settings.training.micro_batches = 2;
+  ExpectReplayed(settings, raised);
+}
+
 TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
   settings.codec_forward = Codecs("mbq:2");

@@ -209,15 +209,17 @@ StageCompute::Output LossOutput(const double (&metrics)[2], int64_t labels_per_s
 
 }  // namespace
 
-// Each micro-batch in flight will have stepped before this one does.
+// Each earlier mini-batch in flight will have stepped before this one's does.
 absl::StatusOr<Stash::Entry*> StageExecutor::BeginForward(const MicroBatch& place) {
   StepContext context = ContextOf(place);
+  const int64_t steps_between =
+      stash_->in_flight() == 0 ? 0 : place.step - stash_->Oldest().place.step;
   const double distance = LookAheadShare(options_.training, options_.cap, options_.usual_cap) *
-                          static_cast<double>(stash_->in_flight()) * context.learning_rate;
+                          static_cast<double>(steps_between) * context.learning_rate;
   if (distance == 0) return stash_->Push(place);
   RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * entry, stash_->PushWithOwnWeights(place));
   // That of the last step that was taken, which left the slots.
-  context.step -= static_cast<int64_t>(stash_->in_flight()) + 1;
+  context.step -= steps_between + 1;
   RUNNEL_RETURN_IF_ERROR(LookAheadInto(stash_->weights(*entry), context, distance));
   return entry;
 }

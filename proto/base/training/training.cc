@@ -100,9 +100,17 @@ absl::Status CheckGradientBits(const std::vector<GradientBitsStep>& steps) {
   return absl::OkStatus();
 }
 
+int64_t MostStepsOld(const TrainingSettings& settings, int64_t cap) {
+  return (cap - 1 + settings.micro_batches - 1) / settings.micro_batches;
+}
+
+int64_t UsualStepsOld(const TrainingSettings& settings, int64_t cap) {
+  return (cap - 1 + settings.micro_batches / 2) / settings.micro_batches;
+}
+
 double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
                       int64_t step) {
-  const int64_t staleness = cap - 1;
+  const int64_t staleness = MostStepsOld(settings, cap);
   if (cap <= usual_cap || staleness < 2 || step >= settings.stale_rate_steps) return 1;
   const double first = 1.0 / static_cast<double>(staleness);
   return first +

@@ -94,9 +94,17 @@ struct TrainingSettings {
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };
 
+// Optimizer steps that a gradient's weights are old where a stage has `cap` micro-batches in flight
+// on an asynchronous schedule: (cap - 1) / micro_batches, rounded up for the oldest, to the nearest
+// for what is usual. With as many micro-batches a step as are in flight or more no gradient is more
+// than one step old: PipeDream-2BW's two versions (Narayanan et al., "Memory-efficient
+// pipeline-parallel DNN training", 2021).
+int64_t MostStepsOld(const TrainingSettings& settings, int64_t cap);
+int64_t UsualStepsOld(const TrainingSettings& settings, int64_t cap);
+
 // Of the rate of a stage with `cap` micro-batches in flight where `usual_cap` (N - i) would do, at
-// a step, after PipeMare: 1 / (cap - 1) at first, then linearly up to 1 at stale_rate_steps. 1
-// where the cap is not raised. Sums and quotients only, so that all hosts round alike.
+// a step, after PipeMare: 1 / MostStepsOld at first, then linearly up to 1 at stale_rate_steps. 1
+// where the cap is not raised or no gradient is older than one step. Sums and quotients only, so that all hosts round alike.
 double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
                       int64_t step);
 

@@ -45,8 +45,9 @@ constexpr TrainingField kFields[] = {
      .range = kCount,
      .always_stored = true,
      .flag = {"micro-batches", SettingGroup::kTraining,
-              "parts of one optimizer step that flow through the pipeline one after the other", "8",
-              "the schedule's, async 1, sync 4"}},
+              "parts of one optimizer step that flow through the pipeline one after the other; on "
+              "async_1f1b weights are the less stale the more there are",
+              "8", "the schedule's, async 1, sync 4"}},
     {.name = "min_samples", .member = &S::min_samples, .range = kCount, .always_stored = true},
     {.name = "eval_batch_size",
      .member = &S::eval_batch_size,

@@ -193,9 +193,11 @@ class Replay {
     context.step_labels = place.step_samples;
     context.accumulate = !place.first_in_step;
     context.learning_rate = RunRate(options_.training, place.epoch, place.step);
-    const int64_t staleness = options_.plan.stages[i].cap - 1;
+    const int64_t each = options_.training.micro_batches;
+    const int64_t staleness = (options_.plan.stages[i].cap - 1 + each - 1) / each;
     const int64_t steps = options_.training.stale_rate_steps;
-    if (staleness >= count() - i && staleness > 1 && place.step < steps) {
+    const bool raised = options_.plan.stages[i].cap > count() - i;
+    if (raised && staleness > 1 && place.step < steps) {
       const double first = 1.0 / static_cast<double>(staleness);
       context.learning_rate *=
           first + (1 - first) * static_cast<double>(place.step) / static_cast<double>(steps);
@@ -232,7 +234,8 @@ class Replay {
   // Where the momentum will have led when the micro-batches in flight have stepped.
   std::unique_ptr<AlignedBytes> Ahead(int i, const MicroBatch& place) const {
     const Stage& stage = stages_[i];
-    const double steps = static_cast<double>(stage.done.forwards - stage.done.weight_gradients);
+    const auto steps = static_cast<double>(
+        place.step - batching_.Locate(Sequence(stage.done.weight_gradients)).step);
     const bool raised = options_.plan.stages[i].cap > count() - i;
     const double share =
         raised ? options_.training.raised_look_ahead : options_.training.look_ahead;
