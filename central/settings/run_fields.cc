@@ -357,12 +357,13 @@ absl::Status CheckValue(const SettingRange& range, const T& value) {
   return CheckSetting(range, value);
 }
 
-// Texts, lists of steps and caps that are left out are empty, which their ranges allow.
+// Lists of steps and caps that are left out are empty, which their ranges allow.
 template <typename T>
 bool HoldsLeftOut(const T& value) {
   if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) return value == -1;
   if constexpr (std::is_same_v<T, std::vector<int64_t>>) return value == T{-1};
   if constexpr (std::is_same_v<T, std::optional<int64_t>>) return !value.has_value();
+  if constexpr (std::is_same_v<T, std::string>) return value.empty();
   return false;
 }
 

@@ -42,7 +42,7 @@ absl::Status CheckRescaleFlag(const RunSettings& settings) {
 
 absl::Status CheckOptimizerFlag(const RunSettings& settings) {
   const std::string& text = settings.training.optimizer;
-  if (text == TrainingSettings().optimizer) return absl::OkStatus();
+  if (text.empty() || text == TrainingSettings().optimizer) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
   if (!format.integer_parameters()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--optimizer ", text, ": recipe ", settings.recipe,
@@ -189,14 +189,22 @@ std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& for
 }
 
 RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
-                         absl::string_view default_dataset, int64_t schedule_micro_batches,
+                         absl::string_view default_dataset, const ScheduleDefaults& schedule,
                          const NumberFormat& format) {
   if (settings.dataset.empty()) settings.dataset = std::string(default_dataset);
   SetDefault(settings.epochs, defaults.epochs);
   TrainingSettings& training = settings.training;
   SetDefault(training.batch_size, defaults.batch_size);
   SetDefault(training.eval_batch_size, training.batch_size);
-  SetDefault(training.micro_batches, schedule_micro_batches);
+  SetDefault(training.micro_batches, schedule.micro_batches);
+  if (training.optimizer.empty()) {
+    // One stage has no stale gradients, and integers step by a rule of their own.
+    const bool is_pipeline =
+        settings.local_workers > 0 && settings.local_workers + settings.workers > 1;
+    training.optimizer = is_pipeline && !format.integer_parameters()
+                             ? std::string(schedule.optimizer)
+                             : TrainingSettings().optimizer;
+  }
   if (const auto choice = ParseOptimizer(training.optimizer); choice.ok()) {
     SetDefault(training.learning_rate, choice->optimizer->learning_rate);
     SetDefault(training.weight_decay, choice->optimizer->weight_decay);

@@ -89,10 +89,15 @@ absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings);
 // What the user gave that the recipe or optimizer does not look at, a line for people; empty if all is used.
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format);
 
+// What a schedule has where the user says nothing (partition/schedule.h).
+struct ScheduleDefaults {
+  int64_t micro_batches = 1;
+  absl::string_view optimizer = "sgd";  // of a pipeline of floats
+};
 // Fills every "model's default" field, so that the result says all that training depends on, but
 // for the codecs (ResolveCodecs).
 RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
-                         absl::string_view default_dataset, int64_t schedule_micro_batches,
+                         absl::string_view default_dataset, const ScheduleDefaults& schedule,
                          const NumberFormat& format = {});
 
 // InvalidArgument names the flag, the value and what would be right: sizes and counts below 1, NaN

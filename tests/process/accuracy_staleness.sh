@@ -32,7 +32,8 @@ script=accuracy_staleness.sh
 . tests/process/ucihar_runs.sh
 prepare_runs
 
-# How staleness is met: parts joined by + (sync, plain, nag, nadam, adamw, aggregateK, aheadPERCENT, rampPERCENT OF THE STEPS), and
+# How staleness is met: parts joined by + (sync, plain, nag, nadam, adamw, microM, aggregateK, aheadPERCENT,
+# rampPERCENT OF THE STEPS), and
 # -raised for 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
 flags_of() {
   local part digits ramp=0 ahead=0 schedule=async_1f1b
@@ -43,6 +44,7 @@ flags_of() {
       sync) schedule=sync_1f1b ;;
       nag | nadam) echo "--optimizer ${part}_stale" ;;
       adamw) echo "--optimizer adamw" ;;
+      micro[0-9]*) echo "--micro-batches $digits" ;;
       aggregate[0-9]*) echo "--aggregate-every $digits" ;;
       ahead[0-9]*) ahead=$(awk -v d="$digits" 'BEGIN {print d / 100}') ;;
       ramp[0-9]*) ramp=$((epochs * 38 * digits / 100)) ;;

@@ -27,6 +27,7 @@ RunSettings Settings(const std::string& schedule, int64_t workers) {
   settings.local_workers = workers;
   settings.schedule = schedule;
   settings.training.batch_size = 4;
+  settings.training.optimizer = "sgd";  // the replay's
   settings.max_batches = 23;  // no barrier
   settings.barrier_every = 10;
   settings.backend = "cpu";

@@ -32,7 +32,9 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   options.usual_cap = static_cast<int64_t>(stage.plan.stages.size()) - stage.stage;
   const StageOrder order = stage.plain_loop ? StageOrder() : stage.plan.stages[stage.stage].order();
   options.cap = order.cap;
-  if (!stage.plan.drains_each_step) options.delay = UsualStepsOld(stage.training, order.cap);
+  // Momentum leads nowhere near over ten steps: raised caps have a rate that grows and look-ahead.
+  if (!stage.plan.drains_each_step && order.cap <= options.usual_cap)
+    options.delay = UsualStepsOld(stage.training, order.cap);
   options.one_in_flight = order == StageOrder();
   options.defers_weight_gradients = order.deferred_weight_gradients > 0;
   if (stage.recipe != kInt8Inference) {

@@ -18,7 +18,7 @@ absl::StatusOr<std::string> BackendReport(const ModelSpec& model, const CheckedT
       const ScheduleRow* schedule,
       FindSchedule(training.schedule.empty() ? settings.schedule : training.schedule));
   RUNNEL_ASSIGN_OR_RETURN(const std::string job,
-                          FitJob(model, training.recipe, settings.training.optimizer,
+                          FitJob(model, training.recipe, TrainingSettings().optimizer,
                                  schedule->default_micro_batches > 1));
   RUNNEL_ASSIGN_OR_RETURN(const InferenceReply reply,
                           RunInferenceProcess(job, {settings.worker_threads}));

@@ -165,7 +165,7 @@ TEST(RunSettings, BadJsonNamesTheKey) {
 
 TEST(RunSettings, DefaultsComeFromTheModel) {
   const TrainingDefaults defaults = testing::SampleDefaults();
-  const RunSettings filled = WithDefaults(RunSettings(), defaults, "digits", 4);
+  const RunSettings filled = WithDefaults(RunSettings(), defaults, "digits", {4});
   EXPECT_EQ(filled.dataset, "digits");
   EXPECT_EQ(filled.epochs, defaults.epochs);
   EXPECT_EQ(filled.training.batch_size, defaults.batch_size);
@@ -176,10 +176,30 @@ TEST(RunSettings, DefaultsComeFromTheModel) {
   EXPECT_EQ(filled.training.weight_decay, defaults.weight_decay);
   EXPECT_EQ(filled.training.milestones, defaults.milestones);
   EXPECT_EQ(filled.training.milestone_factor, defaults.milestone_factor);
-  EXPECT_TRUE(WithDefaults(AllSet(), defaults, "digits", 4) == AllSet());
+  EXPECT_TRUE(WithDefaults(AllSet(), defaults, "digits", {4}) == AllSet());
   RunSettings none;
   none.training.milestones.clear();
-  EXPECT_TRUE(WithDefaults(none, defaults, "digits", 4).training.milestones.empty());
+  EXPECT_TRUE(WithDefaults(none, defaults, "digits", {4}).training.milestones.empty());
+}
+
+TEST(RunSettings, AnAsynchronousPipelineOfFloatsHasTheSchedulesOptimizer) {
+  const TrainingDefaults defaults = testing::SampleDefaults();
+  const auto optimizer = [&](int64_t local_workers, int64_t workers, const std::string& recipe,
+                             const std::string& given) {
+    RunSettings settings;
+    settings.local_workers = local_workers;
+    settings.workers = workers;
+    settings.recipe = recipe;
+    settings.training.optimizer = given;
+    const NumberFormat format = FormatOf(settings).value();
+    return WithDefaults(settings, defaults, "digits", {1, "nag_stale"}, format).training.optimizer;
+  };
+  EXPECT_EQ(optimizer(3, 0, "fp32", ""), "nag_stale");
+  EXPECT_EQ(optimizer(1, 1, "bf16", ""), "nag_stale");
+  EXPECT_EQ(optimizer(3, 0, "fp32", "sgd"), "sgd") << "the user's";
+  EXPECT_EQ(optimizer(0, 0, "fp32", ""), "sgd") << "the plain loop";
+  EXPECT_EQ(optimizer(1, 0, "fp32", ""), "sgd") << "one stage";
+  EXPECT_EQ(optimizer(3, 0, "niti", ""), "sgd") << "integers";
 }
 
 TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
@@ -187,7 +207,7 @@ TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
   const auto milestones = [&](int64_t epochs) {
     RunSettings settings;
     settings.epochs = epochs;
-    return WithDefaults(settings, defaults, "digits", 1).training.milestones;
+    return WithDefaults(settings, defaults, "digits", {1}).training.milestones;
   };
   EXPECT_THAT(milestones(200), ElementsAre(60, 120, 160));
   EXPECT_THAT(milestones(400), ElementsAre(120, 240, 320));
@@ -197,7 +217,7 @@ TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
   const TrainingDefaults near = {.milestones = {1, 5, 6, 9}, .milestone_epochs = 10};
   RunSettings settings;
   settings.epochs = 2;
-  EXPECT_THAT(WithDefaults(settings, near, "digits", 1).training.milestones, ElementsAre(1))
+  EXPECT_THAT(WithDefaults(settings, near, "digits", {1}).training.milestones, ElementsAre(1))
       << "1 falls on the start, 6 and 9 on the same epoch as 5";
 }
 
