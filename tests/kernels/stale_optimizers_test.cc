@@ -62,6 +62,23 @@ TEST(NagStale, WithoutADelayItIsNesterovs) {
   EXPECT_NEAR(weight, 1 - kRate * (-2 + kMomentum * (0.8 * 0.5 - 2)), 1e-6);
 }
 
+TEST(NagStale, ThatLeadsNowhereIsSgd) {
+  float weight = 1, velocity = 0.5F, gradient = -2;
+  float plain_weight = 1, plain_velocity = 0.5F;
+  float* const slots[] = {&velocity};
+  float* const plain_slots[] = {&plain_velocity};
+  for (int64_t step = 0; step < 20; ++step) {
+    const StepContext context = ContextOf(step, optimizers::kLeadsNowhere);
+    const OptimizerStep& plain = Row("sgd");
+    Row("nag_stale")
+        .update(Row("nag_stale").scalars(context), &weight, &gradient, slots, 1, &weight);
+    plain.update(plain.scalars(context), &plain_weight, &gradient, plain_slots, 1, &plain_weight);
+    ASSERT_EQ(weight, plain_weight) << step;
+    ASSERT_EQ(velocity, plain_velocity) << step;
+    gradient *= -0.9F;
+  }
+}
+
 // The weights that gradients have in a step add up to 1 from the first step on: an unchanging
 // gradient moves a weight by the rate, whatever the delay.
 TEST(NadamStale, AConstantGradientMovesByTheRate) {

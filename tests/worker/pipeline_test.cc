@@ -28,7 +28,7 @@ RunSettings Settings(const std::string& schedule, int64_t workers) {
   settings.schedule = schedule;
   settings.training.batch_size = 4;
   settings.training.optimizer = "sgd";  // the replay's
-  settings.max_batches = 23;  // no barrier
+  settings.max_batches = 23;            // no barrier
   settings.barrier_every = 10;
   settings.backend = "cpu";
   settings.training.eval_batch_size = 4;
@@ -154,6 +154,8 @@ TEST(Pipeline, AsyncWithRaisedCapsEqualsTheReplay) {
   const std::string expected = Oracle(run);
   EXPECT_NE(expected, with_usual_caps);
   EXPECT_EQ(OverLoopback(run), expected);
+  settings.training.optimizer = "nag_stale";
+  EXPECT_EQ(OverLoopback(MakeRun(settings)), expected) << "leads nowhere";
 }
 
 // Weights are at most one step old with as many micro-batches a step as are in flight.

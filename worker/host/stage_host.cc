@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/ir/optimizers/momentum_lead.h"
 #include "kernels/ir/recipe.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
@@ -10,6 +11,18 @@
 #include "worker/host/plain_host.h"
 
 namespace runnel {
+namespace {
+
+// Over many steps momentum leads astray: pipelines with raised caps have a rate that grows and look-ahead.
+int64_t DelayOf(const PrepareStage& stage, int64_t cap) {
+  auto usual_cap = static_cast<int64_t>(stage.plan.stages.size());
+  for (const StagePlan& one : stage.plan.stages) {
+    if (one.cap > usual_cap--) return optimizers::kLeadsNowhere;
+  }
+  return UsualStepsOld(stage.training, cap);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& stage,
                                                          const StageEnvironment& environment,
@@ -32,9 +45,7 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   options.usual_cap = static_cast<int64_t>(stage.plan.stages.size()) - stage.stage;
   const StageOrder order = stage.plain_loop ? StageOrder() : stage.plan.stages[stage.stage].order();
   options.cap = order.cap;
-  // Momentum leads nowhere near over ten steps: raised caps have a rate that grows and look-ahead.
-  if (!stage.plan.drains_each_step && order.cap <= options.usual_cap)
-    options.delay = UsualStepsOld(stage.training, order.cap);
+  if (!stage.plan.drains_each_step) options.delay = DelayOf(stage, order.cap);
   options.one_in_flight = order == StageOrder();
   options.defers_weight_gradients = order.deferred_weight_gradients > 0;
   if (stage.recipe != kInt8Inference) {

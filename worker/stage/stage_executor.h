@@ -50,7 +50,8 @@ struct StageExecutorOptions {
   // TrainingSettings::aggregate_every takes the mean of.
   int64_t cap = 1;
   int64_t usual_cap = 1;
-  int64_t delay = 0;  // steps between a micro-batch's forward and its own (momentum_lead.h)
+  // Steps between a micro-batch's forward and its own, or kLeadsNowhere (momentum_lead.h).
+  int64_t delay = 0;
 };
 
 // Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is

@@ -20,6 +20,9 @@ int64_t DelayIn(const StepContext& context);
 // "Nesterov method for asynchronous pipeline parallel optimization", 2025).
 double MomentumLead(double beta, int64_t delay);
 
+// A delay with which momentum does not lead at all: steps are `sgd`'s and `adamw`'s.
+inline constexpr int64_t kLeadsNowhere = -1;
+
 // base^exponent from products only: the same on every machine, which a C library's pow is not.
 double Power(double base, int64_t exponent);
 
