@@ -49,6 +49,9 @@ struct CompileOptions {
   // Integer recipes. kAuto leaves products whole: it is for those who can measure
   // (SplitByProfile, backends/tuner.h).
   BatchSplitRule batch_split;
+  // Recipes with grids: products that can be are those of codes (passes/integer_products.h,
+  // BackendTraits::multiplies_codes).
+  bool integer_products = false;
   // Recipes of floats. A row of Optimizers(); null: sgd.
   const Optimizer* optimizer = nullptr;
   // Recipes of floats. Behind the optimizer's slots lies kAverageSlot, which no instruction touches.
