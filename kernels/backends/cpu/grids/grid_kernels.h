@@ -22,10 +22,8 @@ absl::Status CodesInputGradient(absl::Span<const Call> calls);
 // code_weight_gradient.cc
 absl::Status CodesWeightGradient(absl::Span<const Call> calls);
 
-// The row of products whose operands may be -128: the machine's, or the portable one.
-inline const Int8Kernels& RowOfCodes(const Machine& machine) {
-  return machine.int8->takes_lowest ? *machine.int8 : kPortableInt8Kernels;
-}
+// The row of the machine's instruction set whose products' operands may be -128 (grid_loops.cc).
+const Int8Kernels& RowOfCodes(const Machine& machine);
 // The grids of codes that lie in this operand.
 inline CodeGrids GridsAt(const Call& call, size_t i) {
   return CodeGrids(call.in(i), call.in_shape(i).elements());

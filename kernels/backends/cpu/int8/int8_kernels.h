@@ -161,9 +161,12 @@ extern const Int8Kernels kAvxVnniInt8Kernels;
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kAvx512VnniInt8Kernels;
 extern const Int8Kernels kAvx512VnniRawInt8Kernels;  // adds_bias, else the same
+extern const Int8Kernels kAvx2LowestInt8Kernels;     // takes_lowest, slower
+extern const Int8Kernels kAvx512LowestInt8Kernels;   // likewise
 #endif
 #if defined(__aarch64__)
 extern const Int8Kernels kNeonInt8Kernels;         // any arm64
+extern const Int8Kernels kNeonLowestInt8Kernels;   // takes_lowest, slower
 extern const Int8Kernels kNeonDotprodInt8Kernels;  // SDOT
 extern const Int8Kernels kNeonI8mmInt8Kernels;     // SMMLA
 #endif
