@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/ir/program.h"
 #include "kernels/ir/recipe.h"
 #include "proto/base/model/model_spec.h"
@@ -72,5 +73,10 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
 // Compiles with options {.max_batch = batch}.
 absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
                                      int64_t batch, const Recipe& recipe);
+
+// What a product of a recipe with grids computes with, for people: "int8", "int16" (the gradient has
+// more than 8 bits by the recipe's name) or "emulated" (floats on grids); empty for other recipes and
+// instructions.
+absl::string_view ProductNumbers(const Recipe& recipe, const Instruction& instruction);
 
 }  // namespace runnel

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
-#include "kernels/ir/passes/integer_products.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 

@@ -44,9 +44,9 @@ std::optional<OpCode> CodesOfProduct(OpCode code) {
   }
 }
 
-class Rewriter {
+class CodeMultiplier {
  public:
-  Rewriter(const Recipe& recipe, StageDraft& draft)
+  CodeMultiplier(const Recipe& recipe, StageDraft& draft)
       : draft_(draft),
         program_(draft.program),
         may_be_wide_(recipe.family != nullptr && IsWide(recipe.family->grids.backward_most)) {}
@@ -158,7 +158,7 @@ class Rewriter {
 }  // namespace
 
 void UseIntegerProducts(const Recipe& recipe, StageDraft& draft) {
-  if (!recipe.grids.empty()) Rewriter(recipe, draft).Run();
+  if (!recipe.grids.empty()) CodeMultiplier(recipe, draft).Run();
 }
 
 absl::string_view ProductNumbers(const Recipe& recipe, const Instruction& instruction) {

@@ -14,9 +14,4 @@ namespace runnel {
 // DraftStage; not for models with gates, whose samples have grids by their choice.
 void UseIntegerProducts(const Recipe& recipe, StageDraft& draft);
 
-// How the instruction computes its products, for people: "int8", "int16" (the gradient has more than
-// 8 bits by the recipe's name), "emulated" (floats on grids), or nothing for other instructions.
-// `program` is finished.
-absl::string_view ProductNumbers(const Recipe& recipe, const Instruction& instruction);
-
 }  // namespace runnel
