@@ -35,14 +35,14 @@ std::map<std::string, int> ProductsOf(const ModelSpec& model, const char* name,
 TEST(IntegerProducts, TheRecipeAndTheOperatorDecide) {
   using testing::Pair;
   using testing::UnorderedElementsAre;
-  // Five operators, of which the first has no input-gradient.
+  // Four operators, of which the first has no input-gradient.
   const ModelSpec lenet = *MakeModel("lenet");
-  EXPECT_THAT(ProductsOf(lenet, "sbm:8,8,8"), UnorderedElementsAre(Pair("int8", 14)));
+  EXPECT_THAT(ProductsOf(lenet, "sbm:8,8,8"), UnorderedElementsAre(Pair("int8", 11)));
   EXPECT_THAT(ProductsOf(lenet, "sbm:4,3,12"),
-              UnorderedElementsAre(Pair("int8", 5), Pair("int16", 9)));
-  EXPECT_THAT(ProductsOf(lenet, "sbm:8,8,8", false), UnorderedElementsAre(Pair("emulated", 14)));
-  EXPECT_THAT(ProductsOf(lenet, "sbm_range:8,8,8"), UnorderedElementsAre(Pair("emulated", 14)));
-  EXPECT_THAT(ProductsOf(lenet, "dorefa:8,8,8"), UnorderedElementsAre(Pair("emulated", 14)));
+              UnorderedElementsAre(Pair("int8", 4), Pair("int16", 7)));
+  EXPECT_THAT(ProductsOf(lenet, "sbm:8,8,8", false), UnorderedElementsAre(Pair("emulated", 11)));
+  EXPECT_THAT(ProductsOf(lenet, "sbm_range:8,8,8"), UnorderedElementsAre(Pair("emulated", 11)));
+  EXPECT_THAT(ProductsOf(lenet, "dorefa:8,8,8"), UnorderedElementsAre(Pair("emulated", 11)));
   EXPECT_THAT(ProductsOf(lenet, "fp32"), testing::IsEmpty());
   // Depthwise convolutions are computed in floats.
   const auto mobile = ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8");
@@ -74,11 +74,11 @@ TEST(IntegerProducts, CutsAndUpdatesInTheBackwardChangeNoByte) {
   }
 }
 
-// Emulated floats round each sum, so both are near and not the same.
-TEST(IntegerProducts, LossesAreThoseOfEmulatedProducts) {
+// Products have the same bytes; what is floats around them is rounded by each backend its way.
+TEST(IntegerProducts, LossesAreThoseOfRef) {
   const ModelSpec model = *MakeModel("lenet");
-  const Trained codes = TrainOnGrids({.model = model, .count = 4});
-  const Trained on_ref = TrainOnGrids({.model = model, .backend = "ref", .count = 4});
+  const Trained codes = TrainOnGrids({.model = model, .count = 2});
+  const Trained on_ref = TrainOnGrids({.model = model, .backend = "ref", .count = 2});
   for (size_t i = 0; i < codes.losses.size(); ++i)
     EXPECT_NEAR(codes.losses[i], on_ref.losses[i], 1e-2 * on_ref.losses[i]) << i;
 }
