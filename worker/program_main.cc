@@ -85,6 +85,8 @@ namespace {
 std::string ProductsText(const Recipe& recipe) {
   if (recipe.family->is_emulated)
     return absl::StrCat("products: emulated (FP32 on values that ", recipe.name, " has rounded)");
+  if (!recipe.grids.empty())
+    return "products: of codes where they are int8 or int16 below, else emulated in FP32";
   return absl::StrCat("products: ", Name(recipe.numbers.weight));
 }
 

@@ -45,6 +45,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
       .rescales_in_products = traits.rescales_in_products,
       .stash = traits.stash,
       .batch_split = programs.batch_split,
+      .integer_products = traits.multiplies_codes,
       .optimizer = programs.optimizer,
       .averages_weights = programs.averages_weights};
 }

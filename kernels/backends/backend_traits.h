@@ -52,6 +52,8 @@ struct BackendTraits {
   // The backend computes programs that were compiled with this CompileOptions::stash, and wants
   // them.
   DType stash = DType::kFloat32;
+  // Products of the codes of grids (CompileOptions::integer_products).
+  bool multiplies_codes = false;
   // Runs programs of halves (Program::values).
   bool computes_halves = false;
   // Weight-gradients can be those of shifted slices (BatchSplit).

@@ -6,6 +6,7 @@
 #include "kernels/ir/passes/commute_pools.h"
 #include "kernels/ir/passes/fold_relu.h"
 #include "kernels/ir/passes/fuse_rescale.h"
+#include "kernels/ir/passes/integer_products.h"
 #include "kernels/ir/passes/recompute.h"
 #include "kernels/ir/passes/recompute_layers.h"
 #include "kernels/ir/passes/rounded_storage.h"
@@ -64,6 +65,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(commuted, batch));
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
+  if (options.integer_products && !HasGates(model)) UseIntegerProducts(recipe, draft);
   FoldRelu(draft);
   ScatterIntoSums(draft);
   FuseRescale(options, draft);

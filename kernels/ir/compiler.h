@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/ir/program.h"
 #include "kernels/ir/recipe.h"
 #include "proto/base/model/model_spec.h"
@@ -49,6 +50,9 @@ struct CompileOptions {
   // Integer recipes. kAuto leaves products whole: it is for those who can measure
   // (SplitByProfile, backends/tuner.h).
   BatchSplitRule batch_split;
+  // Recipes with grids: products that can be are those of codes (passes/integer_products.h,
+  // BackendTraits::multiplies_codes).
+  bool integer_products = false;
   // Recipes of floats. A row of Optimizers(); null: sgd.
   const Optimizer* optimizer = nullptr;
   // Recipes of floats. Behind the optimizer's slots lies kAverageSlot, which no instruction touches.
@@ -69,5 +73,10 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
 // Compiles with options {.max_batch = batch}.
 absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
                                      int64_t batch, const Recipe& recipe);
+
+// What a product of a recipe with grids computes with, for people: "int8", "int16" (the gradient has
+// more than 8 bits by the recipe's name) or "emulated" (floats on grids); empty for other recipes and
+// instructions.
+absl::string_view ProductNumbers(const Recipe& recipe, const Instruction& instruction);
 
 }  // namespace runnel

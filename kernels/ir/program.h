@@ -106,6 +106,7 @@ struct GridRule {
   int draws = 0;             // kSymmetric codes, kRoundedUpdate: the stream of draws; 0: to_nearest
   float clip = 1;            // kSymmetricError: the share of the values' bounds that is kept
   int chunk = 0;             // kChunked codes: terms that are added up before their sum is
+  bool of_tensor = false;    // weights of affine grids: one range for all output channels
 
   // The bits of a micro-batch. Grids of one bit are another rule, and 32 bits no grid: both stay.
   int BitsAt(const GridBits& level) const {

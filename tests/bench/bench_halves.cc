@@ -1,6 +1,7 @@
-// Step times and memory of recipe bf16 beside fp32, in turn in one run, one thread.
+// Step times and memory of recipes beside fp32, in turn in one run, one thread.
 //
-// bench_halves [--models lenet,vgg11] [--batch 64] [--backend cpu] [--runs 5]
+// bench_halves [--models lenet,vgg11] [--recipes fp32,bf16,fp16] [--batch 64] [--backend cpu] [--runs 5]
+// Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8".
 
 #include <algorithm>
 #include <chrono>
@@ -26,7 +27,7 @@ namespace {
 using Flags = std::map<std::string, std::string>;
 
 struct Side {
-  const char* recipe;
+  std::string recipe;
   TestPipeline net;
   std::vector<double> ms;  // of steps
 };
@@ -52,13 +53,14 @@ double ValueMegabytes(const TestStage& stage) {
   return static_cast<double>(stage.program.stash_bytes + stage.program.scratch_bytes) * 1e-6;
 }
 
-absl::Status Measure(const std::string& name, int64_t batch, int runs, Backend& backend) {
+absl::Status Measure(const std::string& name, const std::vector<std::string>& recipes,
+                     int64_t batch, int runs, Backend& backend) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
   std::vector<Side> sides;
-  for (const char* recipe : {"fp32", "bf16", "fp16"}) {
-    RUNNEL_ASSIGN_OR_RETURN(
-        TestPipeline net,
-        TestPipeline::Make(model, {}, batch, &backend, 1, Checks::kOff, Steps::kAlone, recipe));
+  for (const std::string& recipe : recipes) {
+    RUNNEL_ASSIGN_OR_RETURN(TestPipeline net,
+                            TestPipeline::Make(model, {}, batch, &backend, 1, Checks::kOff,
+                                               Steps::kAlone, recipe.c_str()));
     sides.push_back({recipe, std::move(net), {}});
   }
   for (int run = 0; run <= runs; ++run) {
@@ -66,8 +68,9 @@ absl::Status Measure(const std::string& name, int64_t batch, int runs, Backend& 
   }
   for (Side& side : sides) {
     std::sort(side.ms.begin() + 1, side.ms.end());  // behind the first, which warms up
-    std::printf("%-16s %-5s %9.1f ms a step, %8.1f MB of values\n", name.c_str(), side.recipe,
-                side.ms[1 + static_cast<size_t>(runs) / 2], ValueMegabytes(*side.net.stages[0]));
+    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values\n", name.c_str(),
+                side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
+                ValueMegabytes(*side.net.stages[0]));
   }
   return absl::OkStatus();
 }
@@ -79,9 +82,11 @@ absl::Status Run(const Flags& flags) {
       !absl::SimpleAtoi(flags.at("--runs"), &runs) || runs < 1)
     return absl::InvalidArgumentError("--batch and --runs are numbers from 2 and 1 on");
   RUNNEL_ASSIGN_OR_RETURN(const auto backend, MakeBackend(flags.at("--backend"), 1));
+  const std::string& recipes = flags.at("--recipes");
+  const char between = recipes.find(';') == std::string::npos ? ',' : ';';
   for (const std::string& name :
        std::vector<std::string>(absl::StrSplit(flags.at("--models"), ',')))
-    RUNNEL_RETURN_IF_ERROR(Measure(name, batch, runs, *backend));
+    RUNNEL_RETURN_IF_ERROR(Measure(name, absl::StrSplit(recipes, between), batch, runs, *backend));
   return absl::OkStatus();
 }
 
@@ -89,11 +94,15 @@ absl::Status Run(const Flags& flags) {
 }  // namespace runnel
 
 int main(int argc, char** argv) {
-  runnel::Flags flags = {
-      {"--models", "lenet,vgg11"}, {"--batch", "64"}, {"--backend", "cpu"}, {"--runs", "5"}};
+  runnel::Flags flags = {{"--models", "lenet,vgg11"},
+                         {"--recipes", "fp32,bf16,fp16"},
+                         {"--batch", "64"},
+                         {"--backend", "cpu"},
+                         {"--runs", "5"}};
   for (int i = 1; i < argc; i += 2) {
     if (flags.count(argv[i]) == 0 || i + 1 >= argc) {
-      std::cerr << "usage: bench_halves [--models M,...] [--batch N] [--backend B] [--runs N]\n";
+      std::cerr << "usage: bench_halves [--models M,...] [--recipes R,...] [--batch N] [--backend "
+                   "B] [--runs N]\n";
       return 2;
     }
     flags[argv[i]] = argv[i + 1];

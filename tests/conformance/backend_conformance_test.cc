@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/backend.h"
+#include "kernels/backends/cpu/cpu_backend.h"
 #include "tests/conformance/backend_cases.h"
 #include "tests/conformance/named_shapes.h"
 #include "tests/support/case_count.h"
@@ -81,6 +82,13 @@ bool IsOfTransformersBranchesOrRanges(OpCode code) {
                                OpCode::kAffineActivation,
                                OpCode::kAffineActivationEval,
                                OpCode::kAffineError,
+                               OpCode::kAffineWeightCodes,
+                               OpCode::kAffineActivationCodes,
+                               OpCode::kAffineActivationCodesEval,
+                               OpCode::kAffineErrorCodes,
+                               OpCode::kCodesForward,
+                               OpCode::kCodesInputGradient,
+                               OpCode::kCodesWeightGradient,
                                OpCode::kSymmetricWeight,
                                OpCode::kSymmetricActivation,
                                OpCode::kSymmetricActivationEval,
@@ -207,6 +215,7 @@ Case Magnitudes(const Case& c) {
 double ValueOf(const CaseOperand& o, const std::byte* data, int64_t i) {
   if (o.is_double) return reinterpret_cast<const double*>(data)[i];
   if (o.dtype == DType::kUInt8) return static_cast<double>(data[i]);
+  if (o.dtype == DType::kInt8) return static_cast<int8_t>(data[i]);
   return reinterpret_cast<const float*>(data)[i];
 }
 
@@ -300,6 +309,29 @@ TEST_P(ConformanceTest, InPlaceGivesTheSameBytes) {
       ASSERT_TRUE(status.ok()) << status;
       ASSERT_TRUE(in_place.Run(backend->get()).ok());
       ExpectSameBytes(*c, apart, in_place);
+    }
+  }
+}
+
+// Sums of 64 bits are ref's. Odd channels, padding and groups are among the shapes.
+TEST(ProductsOfCodes, AreTheSameBytesOnEveryInstructionSet) {
+  auto oracle = MakeBackend("ref", 1);
+  ASSERT_TRUE(oracle.ok());
+  for (const std::string& set : CpuInstructionSets()) {
+    auto backend = MakeCappedCpuBackend(set, 2);
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    for (const OpCode code :
+         {OpCode::kAffineWeightCodes, OpCode::kAffineActivationCodes, OpCode::kAffineErrorCodes,
+          OpCode::kCodesForward, OpCode::kCodesInputGradient, OpCode::kCodesWeightGradient}) {
+      const bool is_product = TraitsOf(code).is_product();
+      for (uint64_t seed = 1; seed <= CaseCount(is_product ? 200 : 20); ++seed) {
+        const Case c = *MakeCase(code, seed);
+        SCOPED_TRACE(absl::StrCat(set, ", seed ", seed, ": ", c.ToString()));
+        Bench ours(c), ref(c);
+        ASSERT_TRUE(ours.Run(backend->get()).ok());
+        ASSERT_TRUE(ref.Run(oracle->get()).ok());
+        ExpectSameBytes(c, ours, ref);
+      }
     }
   }
 }

@@ -114,6 +114,12 @@ class Maker {
   void ChunkedProduct(bool is_conv);
   void RoundedUpdate();
   bool MakeOfGrids();  // false: the code has no grid
+  // Those of code_grid_cases.cc.
+  bool MakeOfCodeGrids();
+  void Coding();
+  void ProductOfCodes();
+  CaseOperand Codes(const Shape& shape);
+  CaseOperand CodeGridsOf(int64_t count, int bits);
 
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }
   void Out(CaseOperand operand) { case_.outputs.push_back(std::move(operand)); }

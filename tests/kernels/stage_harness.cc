@@ -117,7 +117,8 @@ absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& mode
                                   .recomputes = backend->traits().recomputes,
                                   .one_in_flight = steps == Steps::kAlone,
                                   .steps_in_backward = steps == Steps::kAlone,
-                                  .stash = backend->traits().stash};
+                                  .stash = backend->traits().stash,
+                                  .integer_products = backend->traits().multiplies_codes};
   RUNNEL_ASSIGN_OR_RETURN(stage->program,
                           CompileStage(model, first, last, batch, *recipe, options));
   const std::array<int64_t, kStorageCount> bytes = AreaBytes(stage->program);

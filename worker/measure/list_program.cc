@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
 #include "proto/base/clock.h"
@@ -27,8 +28,15 @@ int64_t SplitOf(const Instruction& instruction, int64_t batch) {
   return slice < batch ? slice : 0;
 }
 
-void AppendPart(const Program& program, const ProgramSchedule& schedule, Part part,
-                const char* name, ProgramListing& listing) {
+// "conv_forward", and of products on grids what they compute with: "codes_forward (int8)".
+std::string NameOf(const Recipe& recipe, const Instruction& instruction) {
+  const absl::string_view numbers = ProductNumbers(recipe, instruction);
+  return numbers.empty() ? std::string(Name(instruction.code))
+                         : absl::StrCat(Name(instruction.code), " (", numbers, ")");
+}
+
+void AppendPart(const Recipe& recipe, const Program& program, const ProgramSchedule& schedule,
+                Part part, const char* name, ProgramListing& listing) {
   const auto& scheduled = schedule.parts[static_cast<size_t>(part)];
   const std::vector<int>& groups = schedule.grouping[static_cast<size_t>(part)];
   // Where processors run at the same time, each group of one is a switch there and back.
@@ -41,7 +49,7 @@ void AppendPart(const Program& program, const ProgramSchedule& schedule, Part pa
     const ScheduledInstruction& one = scheduled[i];
     const bool switches =
         runs_beside ? one.processor > 0 && begun.insert(groups[i]).second : one.processor != at;
-    lines.push_back({name, instruction.layer, instruction.op, std::string(Name(instruction.code)),
+    lines.push_back({name, instruction.layer, instruction.op, NameOf(recipe, instruction),
                      schedule.processors[static_cast<size_t>(one.processor)], one.seconds, switches,
                      one.switch_seconds, one.switch_bytes, SplitOf(instruction, program.batch),
                      one.begin_seconds});
@@ -80,7 +88,7 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
                             schedule.sources,
                             {}};
   for (const auto& [part, name] : kParts) {
-    AppendPart(program, schedule, part, name, listing);
+    AppendPart(recipe, program, schedule, part, name, listing);
   }
   return listing;
 }

@@ -38,6 +38,10 @@ class GridsByPlace {
       case OpCode::kAffineActivation:
       case OpCode::kAffineActivationEval:
       case OpCode::kAffineError:
+      case OpCode::kAffineWeightCodes:
+      case OpCode::kAffineActivationCodes:
+      case OpCode::kAffineActivationCodesEval:
+      case OpCode::kAffineErrorCodes:
         return true;
       default:
         return false;

@@ -14,7 +14,7 @@
 #include "kernels/backends/host/call.h"
 
 // The tables of loops, by kind of number: fp32/kernel_table.h, half/loops.h, int8/int8_kernels.h,
-// integer/loops.h, codes/code_loops.h.
+// integer/loops.h, codes/code_loops.h, grids/grid_loops.h.
 namespace runnel::fp32 {
 struct Kernels;
 }
@@ -23,6 +23,7 @@ struct Loops;
 }
 namespace runnel::cpu {
 struct CodeLoops;
+struct GridLoops;
 struct Int8Kernels;
 struct IntegerLoops;
 class PreparedProducts;
@@ -47,6 +48,7 @@ struct Machine {
   const Int8Kernels* int8 = nullptr;
   const IntegerLoops* integer = nullptr;
   const CodeLoops* codes = nullptr;
+  const GridLoops* grids = nullptr;
   ThreadPool* pool = nullptr;
   Workspace* workspace = nullptr;  // reset before each call
 

@@ -13,6 +13,8 @@
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/cpu/fp32/summation_rule.h"
 #include "kernels/backends/cpu/fused_steps.h"
+#include "kernels/backends/cpu/grids/grid_kernels.h"
+#include "kernels/backends/cpu/grids/grid_loops.h"
 #include "kernels/backends/cpu/half/half_kernels.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
 #include "kernels/backends/cpu/layout_plan.h"
@@ -49,7 +51,7 @@ const KernelRow* FindHalfKernel(OpCode code) { return FindKernelOf(half::KernelR
 
 const KernelRow* FindKernel(OpCode code) {
   for (absl::Span<const KernelRow> rows :
-       {fp32::KernelRows(), cpu::IntegerKernels(), cpu::CodeKernels()}) {
+       {fp32::KernelRows(), cpu::IntegerKernels(), cpu::CodeKernels(), cpu::GridKernels()}) {
     if (const KernelRow* row = FindKernelOf(rows, code); row != nullptr) return row;
   }
   return nullptr;
@@ -80,6 +82,7 @@ Machine MachineOf(const InstructionSet& set) {
   machine.int8 = &BestRowWithin(cpu::SupportedInt8Kernels(), set.isa);
   machine.integer = &cpu::IntegerLoopsFor(set.isa);
   machine.codes = &cpu::CodeLoopsFor(set.isa);
+  machine.grids = &cpu::GridLoopsFor(set.isa);
   return machine;
 }
 
@@ -239,6 +242,7 @@ class CpuBackend : public Backend {
             .recomputes = fused_,
             .rescales_in_products = true,
             .codes_in_products = true,
+            .multiplies_codes = true,
             .computes_halves = true,
             .shifts_slices = true,
             .takes_slices = true,

@@ -48,6 +48,7 @@ class MixedBackend final : public CoScheduler {
     for (const BackendTraits& processor : platform_->traits) {
       // Where only some have such products, the others would get none at all.
       traits.rescales_in_products &= processor.rescales_in_products;
+      traits.multiplies_codes &= processor.multiplies_codes;
       // Processors read each other's values.
       if (processor.stash != traits.stash) traits.stash = DType::kFloat32;
       traits.shifts_slices &= processor.shifts_slices;

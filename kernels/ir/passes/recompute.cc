@@ -36,7 +36,8 @@ class Rewriter {
       const bool of_master = gradient.code == OpCode::kFakeQuantizeWeightGradient;
       if (!of_master) InsertAll(moving);
       const bool moves = of_master || gradient.code == OpCode::kConvWeightGradient ||
-                         gradient.code == OpCode::kLinearWeightGradient;
+                         gradient.code == OpCode::kLinearWeightGradient ||
+                         gradient.code == OpCode::kCodesWeightGradient;
       (moves ? moving : staying).push_back(std::move(gradient));
     }
     InsertAll(moving);
@@ -59,7 +60,8 @@ class Rewriter {
     const Instruction& gradient = gradients.front();
     const auto is_input_gradient = [&](const Instruction& other) {
       return (other.code == OpCode::kConvInputGradient ||
-              other.code == OpCode::kLinearInputGradient) &&
+              other.code == OpCode::kLinearInputGradient ||
+              other.code == OpCode::kCodesInputGradient) &&
              other.layer == gradient.layer && other.op == gradient.op;
     };
     auto at = std::find_if(part.begin(), part.end(), is_input_gradient);

@@ -2,13 +2,15 @@
 // activations and gradients. All values are FP32; what convolutions and linear layers read, the
 // first and the last one too, lies on grids of 2^bits values over a range.
 //
-// Weights: the range of each output channel, to the nearest. The input-gradient reads the same grid.
+// Weights: the range of each output channel, to the nearest. The input-gradient, whose sums go over
+//   output channels, reads them on one grid of the tensor's range.
 // Activations: an operator's input, the range of the whole micro-batch, to the nearest; evaluation
 //   has the mean range of training.
 // Gradients: of the operator's output, the range of the whole tensor, rounded stochastically. Input-
 //   and weight-gradient both read the result.
 // "sbm_range:W,A,G" is Banner's own: batch norm by ranges in 8 bits (kRangeNormForward), and the
-// gradient bifurcates: the input-gradient reads it on the grid, the weight-gradient as it is.
+// gradient bifurcates: the input-gradient reads it on the grid, the weight-gradient as it is. All
+// products read the weights of one grid of each output channel.
 //
 // Gradients pass straight through all three. With sbm, batch norm, biases and the optimizer's step are FP32.
 
@@ -33,14 +35,17 @@ Recipe MakeSbmRecipe(const RecipeName& name) {
   const Quantizer weight = {OpCode::kAffineWeight, GridOf(name.parameters[0])};
   const InputQuantizer input = {OpCode::kAffineActivation, OpCode::kAffineActivationEval,
                                 GridOf(name.parameters[1])};
-  sbm.grids = {
-      {.grids = GridsOfAllProducts(weight, input, Quantizer{OpCode::kAffineError, errors})}};
+  ProductGrids grids = GridsOfAllProducts(weight, input, Quantizer{OpCode::kAffineError, errors});
+  grids.input_gradient.weight->grid.of_tensor = true;
+  sbm.grids = {{.grids = grids}};
   return sbm;
 }
 
 Recipe MakeSbmRangeRecipe(const RecipeName& name) {
   Recipe range = MakeSbmRecipe(name);
-  range.grids[0].grids.weight_gradient.error.reset();
+  ProductGrids& grids = range.grids[0].grids;
+  grids.weight_gradient.error.reset();
+  grids.input_gradient.weight = grids.forward.weight;
   range.operator_grid.bits = 8;
   for (OpRule& rule : range.rules) {
     if (rule.op != OpKind::kBatchNorm) continue;

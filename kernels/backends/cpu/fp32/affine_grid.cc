@@ -69,7 +69,7 @@ void PutOnGrid(const Call& call, const ValueRange& range) {
 
 absl::Status AffineWeight(Calls calls) {
   const Call& call = calls[0];
-  const int64_t channels = call.in_shape(0)[0];
+  const int64_t channels = call.instruction->grid.of_tensor ? 1 : call.in_shape(0)[0];
   const int64_t size = call.in_shape(0).elements() / channels;
   ParallelFor(call.machine, channels, [&](int, int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {

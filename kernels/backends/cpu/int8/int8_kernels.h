@@ -14,7 +14,7 @@
 // packed rows [panel of tile_rows rows][step][row][k_group] (weight-gradient).
 //
 // Pure functions; any thread. Pointers need the alignment of their type only; what is packed here
-// starts at multiples of 64 bytes. Mantissas are in -127..127.
+// starts at multiples of 64 bytes. Mantissas are in -127..127, but for takes_lowest.
 
 #include <cstdint>
 
@@ -104,6 +104,7 @@ struct Int8Kernels {
   bool adds_bias = false;     // tile takes A without its bias (Int8Tile::a_is_raw)
   bool rounds_tiles = false;  // tile takes Int8Tile::rounding
   bool codes_tiles = false;   // tile takes Int8Tile::coding
+  bool takes_lowest = false;  // A and B of products of matrices may be -128
   // Steps of a full panel that stay in the caches beside what else a tile reads. Longer reductions
   // go in blocks.
   int64_t panel_steps = 0;
@@ -160,9 +161,12 @@ extern const Int8Kernels kAvxVnniInt8Kernels;
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kAvx512VnniInt8Kernels;
 extern const Int8Kernels kAvx512VnniRawInt8Kernels;  // adds_bias, else the same
+extern const Int8Kernels kAvx2LowestInt8Kernels;     // takes_lowest, slower
+extern const Int8Kernels kAvx512LowestInt8Kernels;   // likewise
 #endif
 #if defined(__aarch64__)
 extern const Int8Kernels kNeonInt8Kernels;         // any arm64
+extern const Int8Kernels kNeonLowestInt8Kernels;   // takes_lowest, slower
 extern const Int8Kernels kNeonDotprodInt8Kernels;  // SDOT
 extern const Int8Kernels kNeonI8mmInt8Kernels;     // SMMLA
 #endif

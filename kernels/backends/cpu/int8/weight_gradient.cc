@@ -115,7 +115,10 @@ class Part {
 
   void RunChunk() {
     const int64_t products = images_.size() * rows_.size() * shape_.out_w;
-    if (operands_.wide != nullptr && products_ + products > kMaxInt32Products) Flush();
+    // 2^17 - 1: a product of codes may be 2^14 (Int8Kernels::takes_lowest).
+    constexpr int64_t kMostProducts = 131071;
+    static_assert(kMostProducts <= kMaxInt32Products);
+    if (operands_.wide != nullptr && products_ + products > kMostProducts) Flush();
     // With wide, what is there is not in the tiles' sums.
     first_ = products_ == 0 && (operands_.wide != nullptr || !operands_.adds);
     products_ += products;

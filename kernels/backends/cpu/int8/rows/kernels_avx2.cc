@@ -22,13 +22,33 @@ struct Dot {
   }
 };
 
+// A is unsigned, biased by 128, and b may be -128: the seven lower bits of a and the highest one
+// apart, so that two products of either fit int16.
+struct LowestDot {
+  struct Row {
+    explicit Row(__m256i four)
+        : low(_mm256_and_si256(four, _mm256_set1_epi8(0x7f))),
+          high(_mm256_andnot_si256(_mm256_set1_epi8(0x7f), four)) {}
+    __m256i low, high;
+  };
+  static __m256i Add(__m256i sums, const Row& row, __m256i column) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    const __m256i low = _mm256_madd_epi16(_mm256_maddubs_epi16(row.low, column), ones);
+    const __m256i high = _mm256_madd_epi16(_mm256_maddubs_epi16(row.high, column), ones);
+    return _mm256_add_epi32(sums, _mm256_add_epi32(low, high));
+  }
+};
+
+template <typename AnyDot>
 void Tile(const Int8Tile& tile) {
   static constexpr void (*kTable[kRows])(const Int8Tile&) = {
-      Avx2RunTile<Dot, 1>, Avx2RunTile<Dot, 2>, Avx2RunTile<Dot, 3>, Avx2RunTile<Dot, 4>};
+      Avx2RunTile<AnyDot, 1>, Avx2RunTile<AnyDot, 2>, Avx2RunTile<AnyDot, 3>,
+      Avx2RunTile<AnyDot, 4>};
   kTable[tile.rows - 1](tile);
 }
 
 using Packing = PackingLoops<kRows, kAvx2Group, 0>;
+using LowestPacking = PackingLoops<kRows, kAvx2Group, 128>;
 
 }  // namespace
 
@@ -41,12 +61,36 @@ const Int8Kernels kAvx2Int8Kernels = {
     .k_group = kAvx2Group,
     .a_bias = 0,
     .panel_steps = 576,
-    .tile = Tile,
+    .tile = Tile<Dot>,
     .copy_a = Packing::CopyA,
     .pack_a = Packing::PackA,
     .pack_b_columns = Packing::PackBColumns,
     .pack_b_rows = Packing::PackBRows,
     .column_start = nullptr,
+    .rescale_pseudo_stochastic = Avx2Rescale<true>,
+    .rescale_half_away = Avx2Rescale<false>,
+    .max_abs = Avx2MaxAbs,
+    .subtract_saturating = Avx2SubtractSaturating,
+    .depthwise_row = Avx2DepthwiseRow,
+    .depthwise_weight_row = Avx2DepthwiseWeightRow,
+};
+
+const Int8Kernels kAvx2LowestInt8Kernels = {
+    .name = "avx2_lowest",
+    .isa = Isa::kAvx2,
+    .tile_rows = kRows,
+    .panel_columns = kAvx2Columns,
+    .column_unit = kAvx2Columns,
+    .k_group = kAvx2Group,
+    .a_bias = 128,
+    .takes_lowest = true,
+    .panel_steps = 576,
+    .tile = Tile<LowestDot>,
+    .copy_a = LowestPacking::CopyA,
+    .pack_a = LowestPacking::PackA,
+    .pack_b_columns = LowestPacking::PackBColumns,
+    .pack_b_rows = LowestPacking::PackBRows,
+    .column_start = LowestPacking::ColumnStart,
     .rescale_pseudo_stochastic = Avx2Rescale<true>,
     .rescale_half_away = Avx2Rescale<false>,
     .max_abs = Avx2MaxAbs,

@@ -188,6 +188,7 @@ constexpr Int8Kernels MakeRow(const char* name, bool adds_bias) {
       .adds_bias = adds_bias,
       .rounds_tiles = true,
       .codes_tiles = true,
+      .takes_lowest = true,
       .panel_steps = 1152,
       .tile = Tile,
       .copy_a = Avx512CopyA<kBias>,

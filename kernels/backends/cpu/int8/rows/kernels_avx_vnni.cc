@@ -37,6 +37,7 @@ const Int8Kernels kAvxVnniInt8Kernels = {
     .column_unit = kAvx2Columns,
     .k_group = kAvx2Group,
     .a_bias = 128,
+    .takes_lowest = true,
     .panel_steps = 576,
     .tile = Tile,
     .copy_a = Packing::CopyA,

@@ -12,6 +12,8 @@ constexpr int kRows = 4;
 constexpr int kColumns = 4;
 constexpr int kGroup = 16;
 
+// kLowest: a and b may both be -128, so that two products do not fit 16 bits.
+template <bool kLowest>
 void Tile(const Int8Tile& tile) {
   const RowPointers<kRows> rows(tile);
   int32x4_t sums[kRows][kColumns];
@@ -30,7 +32,12 @@ void Tile(const Int8Tile& tile) {
         // In this order four chains are under way at once, on processors that keep it.
         int16x8_t twos[kRows];
         for (int r = 0; r < kRows; ++r) twos[r] = vmull_s8(vget_low_s8(a[r]), vget_low_s8(column));
-        for (int r = 0; r < kRows; ++r) twos[r] = vmlal_high_s8(twos[r], a[r], column);
+        if constexpr (kLowest) {
+          for (int r = 0; r < kRows; ++r) sums[r][j] = vpadalq_s16(sums[r][j], twos[r]);
+          for (int r = 0; r < kRows; ++r) twos[r] = vmull_high_s8(a[r], column);
+        } else {
+          for (int r = 0; r < kRows; ++r) twos[r] = vmlal_high_s8(twos[r], a[r], column);
+        }
         for (int r = 0; r < kRows; ++r) sums[r][j] = vpadalq_s16(sums[r][j], twos[r]);
       }
     }
@@ -58,7 +65,31 @@ const Int8Kernels kNeonInt8Kernels = {
     .k_group = kGroup,
     .a_bias = 0,
     .panel_steps = 256,
-    .tile = Tile,
+    .tile = Tile<false>,
+    .copy_a = Packing::CopyA,
+    .pack_a = Packing::PackA,
+    .pack_b_columns = Packing::PackBColumns,
+    .pack_b_rows = Packing::PackBRows,
+    .column_start = nullptr,
+    .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
+    .rescale_half_away = NeonRescaleHalfAway,
+    .max_abs = NeonMaxAbs,
+    .subtract_saturating = NeonSubtractSaturating,
+    .depthwise_row = NeonDepthwiseRow,
+    .depthwise_weight_row = NeonDepthwiseWeightRow,
+};
+
+const Int8Kernels kNeonLowestInt8Kernels = {
+    .name = "neon_lowest",
+    .isa = Isa::kNeon,
+    .tile_rows = kRows,
+    .panel_columns = kColumns,
+    .column_unit = kColumns,
+    .k_group = kGroup,
+    .a_bias = 0,
+    .takes_lowest = true,
+    .panel_steps = 256,
+    .tile = Tile<true>,
     .copy_a = Packing::CopyA,
     .pack_a = Packing::PackA,
     .pack_b_columns = Packing::PackBColumns,

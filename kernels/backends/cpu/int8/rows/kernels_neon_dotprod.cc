@@ -99,6 +99,7 @@ const Int8Kernels kNeonDotprodInt8Kernels = {
     .column_unit = kColumns,
     .k_group = kGroup,
     .a_bias = 0,
+    .takes_lowest = true,
     .panel_steps = 512,
     .tile = Tile,
     .copy_a = Packing::CopyA,

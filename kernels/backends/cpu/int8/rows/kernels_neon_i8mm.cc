@@ -93,6 +93,7 @@ const Int8Kernels kNeonI8mmInt8Kernels = {
     .column_unit = kColumns,
     .k_group = kGroup,
     .a_bias = 0,
+    .takes_lowest = true,
     .panel_steps = 256,
     .tile = Tile,
     .copy_a = Packing::CopyA,

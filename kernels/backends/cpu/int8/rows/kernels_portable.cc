@@ -72,6 +72,7 @@ const Int8Kernels kPortableInt8Kernels = {
     .column_unit = kColumns,
     .k_group = kGroup,
     .a_bias = 0,
+    .takes_lowest = true,
     .panel_steps = 256,
     .tile = Tile,
     .copy_a = Packing::CopyA,

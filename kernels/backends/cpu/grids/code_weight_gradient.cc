@@ -1,0 +1,222 @@
+// The weight-gradient of codes: products of int8 (int8/int8_conv.h), whose sums become values row by
+// row.
+
+#include <algorithm>
+
+#include "kernels/backends/cpu/fp32/kernel_table.h"
+#include "kernels/backends/cpu/grids/axis_taps.h"
+#include "kernels/backends/cpu/grids/grid_kernels.h"
+#include "kernels/backends/cpu/integer/product_slices.h"
+
+namespace runnel::cpu {
+namespace {
+
+// Products of codes that an int32 holds: (2^17 - 1) * 2^14 < 2^31.
+constexpr int64_t kMostProducts = 131071;
+
+class CodeWeightGradient {
+ public:
+  CodeWeightGradient(const Call& call, const ConvShape& shape)
+      : call_(call),
+        shape_(shape),
+        kernels_(RowOfCodes(call.machine)),
+        loops_(*call.machine.grids),
+        h_(TapsOfAxis({shape.in_h, shape.out_h, shape.kernel_h, shape.stride_h, shape.pad_h},
+                      false)),
+        w_(TapsOfAxis({shape.in_w, shape.out_w, shape.kernel_w, shape.stride_w, shape.pad_w},
+                      false)),
+        low_(LowerCodes(call)),
+        dy_(GridsAt(call, 2).At(0)),
+        x_(GridsAt(call, 3).At(0)),
+        adds_(call.context->accumulate) {}
+
+  void Run() {
+    SumOperands();
+    SumTaps();
+    const bool is_long = Int8WeightGradientReduction(shape_) > kMostProducts;
+    is_long ? StoreLong() : StoreShort();
+    if (call_.outputs.size() > 1) StoreBias();
+  }
+
+ private:
+  int64_t taps() const { return shape_.taps(); }
+  int64_t row() const { return taps() * shape_.group_in(); }  // elements of an output channel
+
+  // Codes of each place and channel, over the samples.
+  int64_t* SumSamples(const int8_t* codes, const int8_t* low, int64_t size) const {
+    auto* sums = call_.Take<int64_t>(size);
+    auto* parts = call_.Take<int32_t>(size);
+    std::fill_n(parts, size, 0);
+    for (int64_t n = 0; n < shape_.batch; ++n) loops_.add(codes + n * size, size, parts);
+    for (int64_t i = 0; i < size; ++i) sums[i] = parts[i];
+    if (low == nullptr) return sums;
+    std::fill_n(parts, size, 0);
+    for (int64_t n = 0; n < shape_.batch; ++n) loops_.add(low + n * size, size, parts);
+    for (int64_t i = 0; i < size; ++i) sums[i] = 256 * sums[i] + parts[i];
+    return sums;
+  }
+
+  void SumOperands() {
+    dy_sums_ = SumSamples(call_.in<int8_t>(0), low_, shape_.out_h * shape_.out_w * shape_.out_c);
+    x_sums_ = SumSamples(call_.in<int8_t>(1), nullptr, shape_.in_h * shape_.in_w * shape_.in_c);
+  }
+
+  // What each tap meets of either operand, and how often.
+  void SumTaps() {
+    dy_of_tap_ = call_.Take<int64_t>(taps() * shape_.out_c);
+    x_of_tap_ = call_.Take<int64_t>(taps() * shape_.in_c);
+    terms_ = call_.Take<int64_t>(taps());
+    std::fill_n(dy_of_tap_, taps() * shape_.out_c, int64_t{0});
+    std::fill_n(x_of_tap_, taps() * shape_.in_c, int64_t{0});
+    std::fill_n(terms_, taps(), int64_t{0});
+    for (int64_t y = 0; y < shape_.out_h; ++y) {
+      for (const AxisTaps::Tap& h : h_.of[y]) {
+        for (int64_t x = 0; x < shape_.out_w; ++x) {
+          for (const AxisTaps::Tap& w : w_.of[x])
+            AddTap(h.tap * shape_.kernel_w + w.tap, y * shape_.out_w + x,
+                   h.source * shape_.in_w + w.source);
+        }
+      }
+    }
+  }
+  void AddTap(int64_t tap, int64_t out, int64_t in) {
+    terms_[tap] += shape_.batch;
+    int64_t* dy = dy_of_tap_ + tap * shape_.out_c;
+    for (int64_t c = 0; c < shape_.out_c; ++c) dy[c] += dy_sums_[out * shape_.out_c + c];
+    int64_t* x = x_of_tap_ + tap * shape_.in_c;
+    for (int64_t c = 0; c < shape_.in_c; ++c) x[c] += x_sums_[in * shape_.in_c + c];
+  }
+
+  // Sums of int8 products, each in an int32.
+  int32_t* Multiply(const int8_t* dy) const {
+    auto* sums = call_.Take<int32_t>(shape_.weight_elements());
+    Int8ConvWeightGradient(Context(ConvPass::kWeightGradient), shape_, dy, call_.in<int8_t>(1),
+                           sums, nullptr);
+    return sums;
+  }
+  int64_t* MultiplyLong(const int8_t* dy) const {
+    auto* sums = call_.Take<int64_t>(shape_.weight_elements());
+    Int8ConvWeightGradientWide(Context(ConvPass::kWideWeightGradient), shape_, dy,
+                               call_.in<int8_t>(1), sums, nullptr);
+    return sums;
+  }
+  Int8Context Context(ConvPass pass) const {
+    const int64_t bytes = Int8WorkspaceBytes(kernels_, shape_, pass, call_.machine.workers());
+    return {&kernels_, call_.machine.pool, call_.Take<std::byte>(bytes)};
+  }
+
+  // The parts of x's channels of group g, by tap.
+  void FillRightParts(int64_t g, double* parts) const {
+    const int64_t inputs = shape_.group_in();
+    for (int64_t t = 0; t < taps(); ++t) {
+      for (int64_t i = 0; i < inputs; ++i)
+        parts[t * inputs + i] =
+            RightPart(dy_, x_, x_of_tap_[t * shape_.in_c + g * inputs + i], terms_[t], 0);
+    }
+  }
+
+  void StoreShort() const {
+    const int32_t* sums = Multiply(low_ == nullptr ? call_.in<int8_t>(0) : low_);
+    const int32_t* upper = low_ == nullptr ? nullptr : Multiply(call_.in<int8_t>(0));
+    const int64_t inputs = shape_.group_in();
+    auto* parts = call_.Take<double>(row());
+    auto* units = call_.Take<double>(2 * inputs);
+    std::fill_n(units, inputs, dy_.unit * x_.unit);
+    std::fill_n(units + inputs, inputs, dy_.unit * x_.middle);
+    auto* values = call_.Take<float>(2 * call_.machine.workers() * row());
+    for (int64_t g = 0; g < shape_.groups; ++g) {
+      FillRightParts(g, parts);
+      ParallelFor(call_.machine, shape_.group_out(), [&](int worker, int64_t begin, int64_t end) {
+        float* mine = values + 2 * worker * row();
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t c = g * shape_.group_out() + i;
+          for (int64_t t = 0; t < taps(); ++t) {
+            const int64_t at = c * row() + t * inputs;
+            loops_.values({.sums = sums + at,
+                           .upper = upper == nullptr ? nullptr : upper + at,
+                           .left = static_cast<double>(dy_of_tap_[t * shape_.out_c + c]),
+                           .product_units = units,
+                           .left_units = units + inputs,
+                           .right_parts = parts + t * inputs,
+                           .count = inputs},
+                          mine + t * inputs);
+          }
+          StoreRow(c, mine, mine + row());
+        }
+      });
+    }
+  }
+
+  // Sums that an int32 does not hold.
+  void StoreLong() const {
+    int64_t* sums = MultiplyLong(low_ == nullptr ? call_.in<int8_t>(0) : low_);
+    if (low_ != nullptr) {
+      const int64_t* upper = MultiplyLong(call_.in<int8_t>(0));
+      for (int64_t i = 0; i < shape_.weight_elements(); ++i) sums[i] += 256 * upper[i];
+    }
+    auto* values = call_.Take<float>(2 * row());
+    for (int64_t c = 0; c < shape_.out_c; ++c) {
+      const int64_t first = c / shape_.group_out() * shape_.group_in();
+      for (int64_t i = 0; i < row(); ++i) {
+        const int64_t t = i / shape_.group_in(), in = first + i % shape_.group_in();
+        values[i] = ValueOfSums(dy_, x_,
+                                {.products = sums[c * row() + i],
+                                 .left = dy_of_tap_[t * shape_.out_c + c],
+                                 .right = x_of_tap_[t * shape_.in_c + in],
+                                 .terms = terms_[t]},
+                                0);
+      }
+      StoreRow(c, values, values + row());
+    }
+  }
+
+  // (kernel..., in) to (in, kernel...).
+  void StoreRow(int64_t channel, const float* values, float* turned) const {
+    float* to = call_.out(0) + channel * row();
+    const int64_t inputs = shape_.group_in();
+    const float* from = values;
+    if (taps() > 1) {
+      float* place = adds_ ? turned : to;
+      call_.kernels().transpose(values, taps(), inputs, inputs, place, taps());
+      if (!adds_) return;
+      from = place;
+    }
+    if (adds_) {
+      for (int64_t i = 0; i < row(); ++i) to[i] += from[i];
+    } else {
+      std::copy(from, from + row(), to);
+    }
+  }
+
+  void StoreBias() const {
+    const int64_t positions = shape_.out_h * shape_.out_w;
+    for (int64_t c = 0; c < shape_.out_c; ++c) {
+      int64_t sum = 0;
+      for (int64_t p = 0; p < positions; ++p) sum += dy_sums_[p * shape_.out_c + c];
+      const float value = SumOfCodes(dy_, sum, shape_.batch * positions);
+      call_.out(1)[c] = adds_ ? call_.out(1)[c] + value : value;
+    }
+  }
+
+  const Call& call_;
+  const ConvShape shape_;
+  const Int8Kernels& kernels_;
+  const GridLoops& loops_;
+  const AxisTaps h_, w_;
+  const int8_t* const low_;  // of wide codes; or null
+  const CodeGrid dy_, x_;
+  const bool adds_;
+  int64_t *dy_sums_ = nullptr, *x_sums_ = nullptr;      // [place][channel], over samples
+  int64_t *dy_of_tap_ = nullptr, *x_of_tap_ = nullptr;  // [tap][channel]
+  int64_t* terms_ = nullptr;                            // by tap
+};
+
+}  // namespace
+
+absl::Status CodesWeightGradient(absl::Span<const Call> calls) {
+  const Call& call = calls[0];
+  CodeWeightGradient(call, ProductShapeOf(call, call.in_shape(1), call.in_shape(0))).Run();
+  return absl::OkStatus();
+}
+
+}  // namespace runnel::cpu

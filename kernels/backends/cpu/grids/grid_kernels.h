@@ -1,0 +1,37 @@
+#pragma once
+
+// The instructions of products of codes on backend cpu: one row an OpCode, byte for byte what ref
+// gives. Codes lie channels-last.
+
+#include "absl/types/span.h"
+#include "kernels/backends/cpu/call.h"
+#include "kernels/backends/cpu/grids/grid_loops.h"
+#include "kernels/backends/cpu/int8/int8_kernels.h"
+
+namespace runnel::cpu {
+
+absl::Span<const KernelRow> GridKernels();
+
+// code_tensors.cc
+absl::Status AffineWeightCodes(absl::Span<const Call> calls);
+absl::Status AffineActivationCodes(absl::Span<const Call> calls);  // in evaluation, too
+absl::Status AffineErrorCodes(absl::Span<const Call> calls);
+// code_gather.cc
+absl::Status CodesForward(absl::Span<const Call> calls);
+absl::Status CodesInputGradient(absl::Span<const Call> calls);
+// code_weight_gradient.cc
+absl::Status CodesWeightGradient(absl::Span<const Call> calls);
+
+// The row of the machine's instruction set whose products' operands may be -128 (grid_loops.cc).
+const Int8Kernels& RowOfCodes(const Machine& machine);
+// The grids of codes that lie in this operand.
+inline CodeGrids GridsAt(const Call& call, size_t i) {
+  return CodeGrids(call.in(i), call.in_shape(i).elements());
+}
+// The lower parts of the gradient's codes, of wide ones; else null.
+inline const int8_t* LowerCodes(const Call& call) {
+  const bool is_wide = call.inputs.size() > 4 && GridsAt(call, 2).is_wide();
+  return is_wide ? call.in<int8_t>(4) : nullptr;
+}
+
+}  // namespace runnel::cpu

@@ -1,0 +1,49 @@
+#include "kernels/backends/cpu/grids/grid_loops.h"
+
+#include <vector>
+
+#include "kernels/backends/cpu/grids/grid_kernels.h"
+#include "proto/base/kernel_rows.h"
+
+namespace runnel::cpu {
+
+extern const GridLoops kPortableGridLoops;
+#if defined(__x86_64__)
+extern const GridLoops kAvx2GridLoops;
+extern const GridLoops kAvx512GridLoops;
+#elif defined(__aarch64__)
+extern const GridLoops kNeonGridLoops;
+#endif
+
+const GridLoops& GridLoopsFor(Isa isa) {
+  static constexpr const GridLoops* kTable[] = {
+#if defined(__x86_64__)
+    &kAvx512GridLoops,
+    &kAvx2GridLoops,
+#elif defined(__aarch64__)
+    &kNeonGridLoops,
+#endif
+    &kPortableGridLoops,
+  };
+  static const std::vector<const GridLoops*> rows = SupportedRows(kTable);
+  return BestRowWithin(rows, isa);
+}
+
+const Int8Kernels& RowOfCodes(const Machine& machine) {
+  if (machine.int8->takes_lowest) return *machine.int8;
+  static constexpr const Int8Kernels* kTable[] = {
+#if defined(__x86_64__)
+    &kAvx512LowestInt8Kernels,
+    &kAvx2LowestInt8Kernels,
+#elif defined(__aarch64__)
+    &kNeonLowestInt8Kernels,
+#endif
+    &kPortableInt8Kernels,
+  };
+  for (const Int8Kernels* row : kTable) {
+    if (row->isa == machine.int8->isa) return *row;
+  }
+  return kPortableInt8Kernels;
+}
+
+}  // namespace runnel::cpu

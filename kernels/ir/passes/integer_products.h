@@ -1,0 +1,17 @@
+#pragma once
+
+// Turns products of values on grids into products of their codes: sums of integers, corrected by sums
+// of either operand's codes (arithmetic/code_grid.h).
+
+#include "kernels/ir/recipe.h"
+#include "kernels/ir/stage_builder.h"
+
+namespace runnel {
+
+// Of every convolution and linear layer whose operands both come from affine grids that nobody else
+// reads. Floats stay: depthwise and dilated convolutions, padding that differs by side, sums of more
+// than 2^17 - 1 products, input-gradients of weights with a grid a channel. Stands right behind
+// DraftStage; not for models with gates, whose samples have grids by their choice.
+void UseIntegerProducts(const Recipe& recipe, StageDraft& draft);
+
+}  // namespace runnel

@@ -1,0 +1,87 @@
+// Products of codes in whole programs: which there are, and that runs agree.
+
+#include "kernels/ir/passes/integer_products.h"
+
+#include <map>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
+#include "partition/zoo/zoo.h"
+#include "tests/kernels/grid_training.h"
+
+namespace runnel::integer_products_test {
+namespace {
+
+// How many products of each kind of numbers the training has.
+std::map<std::string, int> ProductsOf(const ModelSpec& model, const char* name,
+                                      bool integers = true) {
+  const Recipe& recipe = **FindRecipe(name);
+  const auto program = CompileStage(model, 0, model.layer_count() - 1, 4, recipe,
+                                    {.max_batch = 4, .integer_products = integers});
+  EXPECT_TRUE(program.ok()) << program.status();
+  std::map<std::string, int> counts;
+  for (const Part part : {Part::kForward, Part::kInputGradient, Part::kWeightGradient}) {
+    for (const Instruction& one : program->part(part)) {
+      const std::string numbers(ProductNumbers(recipe, one));
+      if (!numbers.empty()) ++counts[numbers];
+    }
+  }
+  return counts;
+}
+
+TEST(IntegerProducts, TheRecipeAndTheOperatorDecide) {
+  using testing::Pair;
+  using testing::UnorderedElementsAre;
+  // Four operators, of which the first has no input-gradient.
+  const ModelSpec lenet = *MakeModel("lenet");
+  EXPECT_THAT(ProductsOf(lenet, "sbm:8,8,8"), UnorderedElementsAre(Pair("int8", 11)));
+  EXPECT_THAT(ProductsOf(lenet, "sbm:4,3,12"),
+              UnorderedElementsAre(Pair("int8", 4), Pair("int16", 7)));
+  EXPECT_THAT(ProductsOf(lenet, "sbm:8,8,8", false), UnorderedElementsAre(Pair("emulated", 11)));
+  EXPECT_THAT(ProductsOf(lenet, "sbm_range:8,8,8"), UnorderedElementsAre(Pair("emulated", 11)));
+  EXPECT_THAT(ProductsOf(lenet, "dorefa:8,8,8"), UnorderedElementsAre(Pair("emulated", 11)));
+  EXPECT_THAT(ProductsOf(lenet, "fp32"), testing::IsEmpty());
+  // Depthwise convolutions are computed in floats.
+  const auto mobile = ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8");
+  EXPECT_EQ(mobile.at("emulated"), 3 * 17);
+  EXPECT_EQ(mobile.size(), 2u);
+}
+
+// What is stashed are the codes: a quarter of the floats.
+TEST(IntegerProducts, CodesAreStashed) {
+  const ModelSpec model = *MakeModel("vgg11");
+  const auto stash = [&](bool integers) {
+    return CompileStage(model, 0, model.layer_count() - 1, 4, **FindRecipe("sbm:8,8,8"),
+                        {.max_batch = 4, .integer_products = integers})
+        ->stash_bytes;
+  };
+  EXPECT_LT(stash(true), stash(false));
+}
+
+TEST(IntegerProducts, CutsAndUpdatesInTheBackwardChangeNoByte) {
+  for (const char* name : {"lenet", "resnet8"}) {
+    Training training = {.model = *MakeModel(name), .levels = {{3, 6}, {8, 8}, {8, 12}}};
+    const Trained whole = TrainOnGrids(training);
+    training.steps = Steps::kAlone;
+    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << name;
+    training.steps = Steps::kApart;
+    const int layers = training.model.layer_count();
+    training.cuts = {layers / 3, 2 * layers / 3};
+    EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << name;
+  }
+}
+
+// Products have the same bytes; what is floats around them is rounded by each backend its way.
+TEST(IntegerProducts, LossesAreThoseOfRef) {
+  const ModelSpec model = *MakeModel("lenet");
+  const Trained codes = TrainOnGrids({.model = model, .count = 2});
+  const Trained on_ref = TrainOnGrids({.model = model, .backend = "ref", .count = 2});
+  for (size_t i = 0; i < codes.losses.size(); ++i)
+    EXPECT_NEAR(codes.losses[i], on_ref.losses[i], 1e-2 * on_ref.losses[i]) << i;
+}
+
+}  // namespace
+}  // namespace runnel::integer_products_test
