@@ -90,10 +90,14 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
   Cause cause = std::abs(off) > kAlike ? FindCause(report, made_from, rates) : Cause();
   comparison_.cause = std::move(cause.text);
   const MeasuredCluster as_measured = AsMeasured(report, made_from, rates);
-  comparison_.parts = TakeApart(
-      report, comparison_, as_measured,
+  const PeriodModel model = {
       [&](const MeasuredCluster& cluster) { return Predict(report.plan, cluster); },
-      OtherWays(report, as_measured));
+      [&](const MeasuredCluster& cluster) {
+        return maker_->PeriodSeconds(report.plan, cluster).value_or(0);
+      }};
+  comparison_.parts =
+      TakeApart(report, comparison_, as_measured, model,
+                FindOtherWays(report, as_measured, model.between_barriers(as_measured)));
   // One cause is reported once, whatever its figures are at later reports.
   if (std::exchange(said_, cause.term) == cause.term || cause.term == 0) return;
   // Nobody can do anything about a run that is faster than its prediction, nor about a cause that is
@@ -131,24 +135,38 @@ double PeriodWatch::Predict(const Plan& plan, const MeasuredCluster& cluster) co
   return maker_->SecondsBetweenBarriers(plan, cluster, micro_batches_).value_or(0);
 }
 
-const std::vector<OtherWay>& PeriodWatch::OtherWays(const BarrierReport& report,
-                                                    const MeasuredCluster& measured) {
-  if (searched_.is_done) return searched_.ways;
-  searched_ = {true, {}};
-  if (const auto more = MoreMicroBatches(report, measured)) searched_.ways.push_back(*more);
-  if (report.stages.size() > kMostSearchedStages) return searched_.ways;
+OtherWays PeriodWatch::FindOtherWays(const BarrierReport& report, const MeasuredCluster& measured,
+                                     double now_seconds) {
+  if (now_seconds <= 0) return {};
+  if (searched_.now_seconds == 0)
+    searched_ = {now_seconds, SearchOtherWays(report, measured, now_seconds)};
+  OtherWays ways = searched_.found;
+  const double scale = now_seconds / searched_.now_seconds;
+  for (OtherWay& way : ways.ways) way.seconds *= scale;
+  ways.memory_seconds *= scale;
+  return ways;
+}
+
+OtherWays PeriodWatch::SearchOtherWays(const BarrierReport& report, const MeasuredCluster& measured,
+                                       double now_seconds) const {
+  OtherWays found;
+  if (const auto more = MoreMicroBatches(report, measured)) found.ways.push_back(*more);
+  if (report.stages.size() > kMostSearchedStages) return found;
   std::optional<OtherWay> cut = OtherCut(report, measured, /*has_memory=*/false);
   std::optional<OtherWay> room;
   const bool is_limited =
       std::any_of(measured.memory.begin(), measured.memory.end(),
                   [](const DeviceMemory& device) { return device.may_take_bytes > 0; });
   if (is_limited) room = OtherCut(report, measured, /*has_memory=*/true);
+  const double best_seconds =
+      cut && cut->seconds > 0 ? std::min(cut->seconds, now_seconds) : now_seconds;
+  if (room && room->seconds > 0) found.memory_seconds = std::max(0.0, best_seconds - room->seconds);
   // What another cut alone brings needs no memory.
   if (room && cut && room->seconds > (1 - kWorthSaying) * cut->seconds) room.reset();
   for (const std::optional<OtherWay>& way : {cut, room}) {
-    if (way.has_value()) searched_.ways.push_back(*way);
+    if (way.has_value()) found.ways.push_back(*way);
   }
-  return searched_.ways;
+  return found;
 }
 
 // By the policy that looks for the fastest plan, on the plan's own devices.

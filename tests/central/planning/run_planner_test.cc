@@ -282,6 +282,17 @@ TEST_F(ThreeHosts, OneThatJoinsIsMeasuredAndMakesTheNextPlanFaster) {
   std::printf("%s\n", why.c_str());
 }
 
+TEST_F(ThreeHosts, AnOperatorsOrderPlansAnewAtTheNextBarrierOnce) {
+  EXPECT_TRUE(planner_->OrderReplan().ok());
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(Report(1, 40)));
+  EXPECT_THAT(planner_->TakeRemark(), HasSubstr("planned anew, as ordered: no other plan"));
+  Report(1, 40);
+  EXPECT_THAT(planner_->TakeRemark(), Not(HasSubstr("as ordered")));
+  setup_.settings.replan = "off";
+  const auto fixed = RunPlanner::Create(MakePlanningInputs(setup_, 100'000).value()).value();
+  EXPECT_EQ(fixed->OrderReplan().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 // It could not measure, or did not answer: it is asked once.
 TEST_F(ThreeHosts, OneOfWhomNothingIsKnownIsNotUsed) {
   devices_.push_back({.name = "late", .path = PathOf(400)});
