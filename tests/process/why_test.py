@@ -43,14 +43,14 @@ MODELS = {
     # Half of the layers have all of the work.
     "lopsided": [conv("first", stride=2), *(conv(f"c{i}", 32) for i in range(3)), POOL, linear("d0", 32), linear("d1", 32), END],
     # 4 MB of weights a layer.
-    "wide": [linear(f"d{i}", 1024) for i in range(8)] + [END],
+    "wide": [joined("d0", [{"ops": [{"op": "flatten"}]}, linear("", 1024)]), *(linear(f"d{i}", 1024) for i in range(1, 8)), END],
 }
 
 
 class Run:
     """A central with a worker of its own and some that dial in: `worker` has their flags."""
 
-    def __init__(self, folder, model, flags, workers=1, worker=()):
+    def __init__(self, folder, model, flags, workers=1, worker=(), batch=16):
         self.folder = pathlib.Path(folder)
         self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "RUNNEL_RUNTIME_DIR": folder + "/run"}
         path = self.folder / f"{model}.json"
@@ -59,7 +59,7 @@ class Run:
         self.processes = []
         self.log = self.folder / "central.log"
         self.central = self.start("central.log", "runnel-central", "train", "--model", f"json:{path}", "--dataset", "synthetic_digits",
-                                  "--eval-every", "-1", "--batch-size", "16", "--epochs", "200", "--workers", str(workers), *flags)
+                                  "--eval-every", "-1", "--batch-size", str(batch), "--epochs", "200", "--workers", str(workers), *flags)
         address = self.find(r"runnel-worker --central (\S+)")
         for i in range(workers):
             self.start(f"pi-{i + 1}.log", "runnel-worker", "--central", address, "--name", f"pi-{i + 1}", "--once", "--state-dir", "",
@@ -122,8 +122,8 @@ class Why(unittest.TestCase):
 
     def test_tiny_memory(self):
         self.ask(lambda text, state: "\n  more memory, for other layers (" in text and state["parts"]["memory_ms"] > 0,
-                 "wide", ("--policy", "runnel", "--replan", "off", "--barrier-every", "20", "--batch-size", "64"),
-                 worker=("--memory-mb", "120"))
+                 "wide", ("--policy", "runnel", "--replan", "off", "--barrier-every", "20"), batch=64,
+                 worker=("--memory-mb", "64"))
 
     def test_bad_cut(self):
         self.ask(lambda text, state: "\n  other layers (" in text, "lopsided", (*self.MEASURED, "--links", "0.5"))

@@ -169,7 +169,8 @@ OtherWays PeriodWatch::SearchOtherWays(const BarrierReport& report, const Measur
   return found;
 }
 
-// By the policy that looks for the fastest plan, on the plan's own devices.
+// By the policy that looks for the fastest plan, on the plan's own devices; with memory also on those
+// that got no stage, maybe for want of it.
 std::optional<OtherWay> PeriodWatch::OtherCut(const BarrierReport& report,
                                               const MeasuredCluster& measured,
                                               bool has_memory) const {
@@ -181,7 +182,12 @@ std::optional<OtherWay> PeriodWatch::OtherCut(const BarrierReport& report,
   MeasuredCluster cluster = measured;
   if (has_memory) cluster.memory.clear();
   const PlanMaker maker(std::move(inputs));
-  const std::vector<int> devices = report.plan.sole_devices();
+  std::vector<int> devices = report.plan.sole_devices();
+  for (size_t i = 0; has_memory && i < std::min(report.devices.size(), cluster.times.size()); ++i) {
+    const auto device = static_cast<int>(i);
+    if (report.devices[i].is_lost || cluster.times[i].empty() || report.plan.Uses(device)) continue;
+    devices.push_back(device);
+  }
   const absl::StatusOr<Plan> plan = maker.MakePlan(devices, cluster);
   if (!plan.ok() || IsSameCut(*plan, report.plan)) return std::nullopt;
   const std::string stages =

@@ -94,14 +94,6 @@ class Pipeline {
 
   // The next report, with device 1 this much slower than profiled.
   std::optional<ChangePlan> Report(double slowdown) {
-    Train(slowdown);
-    return replanner_.ProposeChange({step_, plan_, first_, stages_, devices_, seconds_}, cluster_);
-  }
-  std::optional<ChangePlan> PlanNow(double slowdown) {
-    Train(slowdown);
-    return replanner_.PlanNow({step_, plan_, first_, stages_, devices_, seconds_}, cluster_);
-  }
-  void Train(double slowdown) {
     step_ += kEvery;
     for (size_t i = 0; i < 2; ++i) {
       Telemetry& telemetry = stages_[i].telemetry;
@@ -113,6 +105,7 @@ class Pipeline {
         telemetry.busy_processor_ns +=
             static_cast<int64_t>(kEvery * layers * processor_ns_a_layer_);
     }
+    return replanner_.ProposeChange({step_, plan_, first_, stages_, devices_, seconds_}, cluster_);
   }
 
   void Take(const Plan& plan) {
@@ -179,19 +172,6 @@ TEST(Replanner, MovesLayersAwayFromADeviceAtHalfSpeed) {
   better = run.Report(1);
   ASSERT_TRUE(better.has_value());
   EXPECT_EQ(better->plan.stages[0].last_layer, 2);
-}
-
-// An operator's order neither waits for a second report nor asks for a tenth.
-TEST(Replanner, PlansAtOnceWhereItIsOrdered) {
-  Pipeline run;
-  EXPECT_FALSE(run.Report(1).has_value());
-  EXPECT_FALSE(run.PlanNow(1).has_value()) << "there is none that is faster";
-  const std::optional<ChangePlan> better = run.PlanNow(2);
-  ASSERT_TRUE(better.has_value());
-  EXPECT_EQ(better->plan.stages[0].last_layer, 3);
-  Pipeline late(/*stop_step=*/3 * kEvery);
-  EXPECT_FALSE(late.Report(1).has_value());
-  EXPECT_FALSE(late.PlanNow(2).has_value()) << "moving would take longer than what is left";
 }
 
 // A layer of 1 MB takes 2 s at 4 Mbps, from a worker to central's host or back; 1 s is added.

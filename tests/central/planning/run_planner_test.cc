@@ -282,6 +282,17 @@ TEST_F(ThreeHosts, OneThatJoinsIsMeasuredAndMakesTheNextPlanFaster) {
   std::printf("%s\n", why.c_str());
 }
 
+// Without an order two reports must want the same change.
+TEST_F(ThreeHosts, AnOperatorsOrderTakesAPlanAtTheNextBarrier) {
+  ASSERT_TRUE(std::holds_alternative<KeepPlan>(Report(1, 40)));
+  ASSERT_TRUE(planner_->OrderReplan().ok());
+  BarrierDecision decision = Report(100, 40);
+  if (std::holds_alternative<MeasureDevices>(decision)) decision = Ask();  // the way to the third
+  ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
+  EXPECT_FALSE(std::get<ChangePlan>(decision).plan.Uses(1));
+  EXPECT_THAT(planner_->TakeRemark(), HasSubstr("as ordered: another plan is faster"));
+}
+
 TEST_F(ThreeHosts, AnOperatorsOrderPlansAnewAtTheNextBarrierOnce) {
   EXPECT_TRUE(planner_->OrderReplan().ok());
   EXPECT_TRUE(std::holds_alternative<KeepPlan>(Report(1, 40)));
