@@ -201,9 +201,9 @@ class Page(unittest.TestCase):
                 self.run_.order("/orders/replan")
             self.assertEqual(nothing.exception.code, 409, "policy uniform measures nothing")
         self.press("trace", "/orders/trace?seconds=0.5")
+        self.wait_drawn("The trace is there.")
         trace = json.loads(wait_for("the trace", lambda: self.run_.get("/trace")[0]))
         self.assertEqual(len([e for e in trace["traceEvents"] if e["name"] == "process_name"]), 3)
-        self.wait_drawn("The trace is there.")
 
     def press(self, button, order):
         """The page's button, or without a browser what it asks."""

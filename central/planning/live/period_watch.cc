@@ -216,10 +216,17 @@ std::optional<OtherWay> PeriodWatch::MoreMicroBatches(const BarrierReport& repor
   for (DeviceTimes& times : cluster.times) times = times.Scaled(0.5);
   // Coding does not get faster by that.
   for (double& sum : cluster.profiled_sums) sum *= 0.5;
+  Plan plan = report.plan;
+  // As many as flow through the stages are under way, unless the user said otherwise.
+  if (inputs.caps.empty()) {
+    const std::vector<int64_t> caps =
+        inputs.schedule->caps(static_cast<int>(plan.stages.size()), inputs.micro_batches);
+    for (size_t i = 0; i < caps.size(); ++i)
+      plan.stages[i].cap = std::max<int64_t>(plan.stages[i].cap, caps[i]);
+  }
   const PlanMaker maker(std::move(inputs));
-  return OtherWay{
-      std::move(what),
-      2 * maker.SecondsBetweenBarriers(report.plan, cluster, 2 * micro_batches_).value_or(0)};
+  return OtherWay{std::move(what),
+                  2 * maker.SecondsBetweenBarriers(plan, cluster, 2 * micro_batches_).value_or(0)};
 }
 
 // Puts each measured figure alone in place of the predicted one: which one brings the prediction

@@ -202,11 +202,14 @@ TEST_F(PeriodWatchTest, ABadCutIsNamedAndTheBestOneHasNothingToName) {
   EXPECT_LT(help->seconds, 0.85 * watch_.comparison().measured_seconds);
 }
 
-TEST_F(PeriodWatchTest, TooFewMicroBatchesAreNamed) {
+// The test's plan, of a pipeline that drains at each step of so many micro-batches.
+class MicroBatchesTest : public PeriodWatchTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(MicroBatchesTest, TooFewAreNamed) {
   PlanningInputs inputs = Inputs();
   inputs.schedule = FindSchedule("sync_1f1b").value();
-  inputs.micro_batches = 2;
-  inputs.micro_batch_size = 8;
+  inputs.micro_batches = GetParam();
+  inputs.micro_batch_size = 16 / GetParam();
   const PlanMaker maker(inputs);
   PeriodWatch watch(&maker);
   std::swap(watch, watch_);
@@ -219,10 +222,12 @@ TEST_F(PeriodWatchTest, TooFewMicroBatchesAreNamed) {
   Report(maker.SecondsBetweenBarriers(plan_, made_from_, kMicroBatches).value(), {1, 1});
   std::vector<std::string> helps;
   for (const PeriodParts::Help& help : watch_.comparison().parts.helps) helps.push_back(help.what);
-  EXPECT_THAT(helps, testing::Contains("--micro-batches 4"));
+  EXPECT_THAT(helps, testing::Contains("--micro-batches " + std::to_string(2 * GetParam())));
   EXPECT_GT(watch_.comparison().parts.bubble_seconds, 0);
   EXPECT_EQ(watch_.comparison().parts.schedule_seconds, 0) << "it drains at each step";
 }
+
+INSTANTIATE_TEST_SUITE_P(OfAStep, MicroBatchesTest, ::testing::Values(1, 2));
 
 // Figures that are too dear for the time, as of a share that was measured under load, name the same.
 TEST_F(PeriodWatchTest, AModelThatIsOffByAFactorNamesTheSameLink) {
