@@ -193,13 +193,9 @@ class Page(unittest.TestCase):
         with self.assertRaises(urllib.error.HTTPError) as nothing:
             self.run_.order("/orders/what-if?assumption=leave:pi-1")
         self.assertEqual(nothing.exception.code, 409, "policy uniform measures nothing")
-        if self.browser:
-            self.press("replan", "/orders/replan")
-            self.wait_drawn("layers do not move in this run")
-        else:
-            with self.assertRaises(urllib.error.HTTPError) as nothing:
-                self.run_.order("/orders/replan")
-            self.assertEqual(nothing.exception.code, 409, "policy uniform measures nothing")
+        with self.assertRaises(urllib.error.HTTPError) as nothing:
+            self.run_.order("/orders/replan")
+        self.assertEqual(nothing.exception.code, 409, "layers do not move in this run")
         self.press("trace", "/orders/trace?seconds=0.5")
         self.wait_drawn("The trace is there.")
         trace = json.loads(wait_for("the trace", lambda: self.run_.get("/trace")[0]))
