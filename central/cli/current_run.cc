@@ -73,6 +73,23 @@ absl::Status CurrentRun::GiveWay() {
                           : room_->GiveWay();
 }
 
+absl::Status CurrentRun::Stop(bool is_sure) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (trainer_ == nullptr) return NoRun();
+  if (!is_sure && trainer_->LosesWeights()) {
+    return absl::FailedPreconditionError(
+        "stopping loses the weights: there is no --checkpoint-dir. Once more stops at the next "
+        "barrier; else training goes on");
+  }
+  trainer_->StopAtBarrier();
+  return absl::OkStatus();
+}
+
+absl::Status CurrentRun::Replan() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return trainer_ == nullptr ? NoRun() : trainer_->Replan();
+}
+
 absl::StatusOr<std::string> CurrentRun::Trace(int64_t window_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (trainer_ == nullptr) return NoRun();
@@ -96,7 +113,9 @@ MemberCalls CurrentRun::Calls(std::function<absl::StatusOr<std::string>()> state
           std::move(state),
           [this] { return GiveWay(); },
           [this](const std::string& assumption) { return WhatIf(assumption); },
-          [this](int64_t window_ms) { return Trace(window_ms); }};
+          [this](int64_t window_ms) { return Trace(window_ms); },
+          [this](bool is_sure) { return Stop(is_sure); },
+          [this] { return Replan(); }};
 }
 
 }  // namespace runnel

@@ -38,6 +38,8 @@ class CurrentRun {
   absl::Status Drain(const std::string& name);
   absl::Status Pause(bool paused);
   absl::Status GiveWay();
+  absl::Status Stop(bool is_sure);
+  absl::Status Replan();
   absl::StatusOr<std::string> Trace(int64_t window_ms);
   absl::StatusOr<std::string> WhatIf(const std::string& assumption);
 

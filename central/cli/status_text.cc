@@ -1,6 +1,7 @@
 #include "central/cli/status_text.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -150,11 +151,12 @@ std::string StatusOf(const Json& state) {
 }
 
 std::string PartText(const char* name, double ms, double all_ms, const std::string& what) {
-  return absl::StrFormat("\n  %-9s  %9.3f ms  %3.0f %%  %s", name, ms, 100 * ms / all_ms, what);
+  return absl::StrFormat("\n  %-10s  %9.3f ms  %3.0f %%  %s", name, ms, 100 * ms / all_ms, what);
 }
 
 std::string HelpsText(const Json& helps, double all_ms) {
-  if (helps.empty()) return "\nnothing stands out: no device, link or other cut would bring 10 %";
+  if (helps.empty())
+    return "\nnothing stands out: no device, link, cut or setting would bring 10 %";
   std::string text = "\nwhat would help:";
   for (const Json& help : helps) {
     const double ms = help.at("ms").get<double>();
@@ -203,19 +205,27 @@ std::string WhyOf(const Json& state) {
                           : shares;
   }
   const Json& parts = state.at("parts");
-  const double all_ms = state.at("micro_batch_ms").get<double>();
+  // Their sum is the time, evaluations included.
+  const std::pair<const char*, std::string> summands[] = {
+      {"computing", Text(parts, "slowest") + " computes longest"},
+      {"links", "waiting for tensors"},
+      {"bubble", "filling and draining"},
+      {"schedule", "waiting since no more micro-batches may be under way"},
+      {"evaluation", "training stands for evaluations, or shares a processor with them"},
+      {"other", "what measured times and rates do not explain"}};
+  const auto ms_of = [&parts](const char* name) {
+    return parts.at(absl::StrCat(name, "_ms")).get<double>();
+  };
+  double all_ms = 0;
+  for (const auto& [name, what] : summands) all_ms += ms_of(name);
   std::string text = absl::StrFormat("%.3f ms a micro-batch, %.0f samples/s:", all_ms,
                                      state.at("samples_per_s").get<double>());
-  absl::StrAppend(
-      &text,
-      PartText("computing", parts.at("computing_ms").get<double>(), all_ms,
-               Text(parts, "slowest") + " computes longest"),
-      PartText("links", parts.at("links_ms").get<double>(), all_ms, "waiting for tensors"),
-      PartText("schedule", parts.at("schedule_ms").get<double>(), all_ms,
-               "filling and draining, and micro-batches that may not be under way yet"),
-      PartText("other", parts.at("other_ms").get<double>(), all_ms,
-               "what measured times and rates do not explain"),
-      HelpsText(parts.at("helps"), all_ms));
+  for (const auto& [name, what] : summands)
+    absl::StrAppend(&text, PartText(name, ms_of(name), all_ms, what));
+  absl::StrAppend(&text,
+                  PartText("memory", ms_of("memory"), all_ms,
+                           "of these, since layers lie where there is room for them"),
+                  HelpsText(parts.at("helps"), all_ms));
   if (state.contains("slow_because")) {
     absl::StrAppend(&text, "\nnot as planned: ", Text(state, "slow_because"));
   }

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "central/display/admin_page.h"
 #include "proto/base/figures/span.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/worker_name.h"
 #include "proto/crypto/sha256.h"
 
@@ -161,7 +162,7 @@ struct AdminServer::Impl {
     };
     const MemberCalls& orders = callbacks.orders;
     if (orders.drain == nullptr || orders.pause == nullptr || orders.trace == nullptr ||
-        orders.what_if == nullptr) {
+        orders.what_if == nullptr || orders.stop == nullptr || orders.replan == nullptr) {
       return;
     }
     order("drain", [&orders](const httplib::Request& request) {
@@ -179,6 +180,14 @@ struct AdminServer::Impl {
             absl::StrCat("seconds: a window takes ", kLeastTraceS, " to ", kMostTraceS));
       }
       return orders.trace(static_cast<int64_t>(seconds * 1e3)).status();
+    });
+    answer("replan", [&orders](const httplib::Request&) -> TextOr {
+      RUNNEL_RETURN_IF_ERROR(orders.replan());
+      return "the next barrier plans anew";
+    });
+    answer("stop", [&orders](const httplib::Request& request) -> TextOr {
+      RUNNEL_RETURN_IF_ERROR(orders.stop(request.get_param_value("sure") == "yes"));
+      return "training ends at the next barrier";
     });
     answer("what-if", [&orders](const httplib::Request& request) {
       return orders.what_if(request.get_param_value("assumption"));

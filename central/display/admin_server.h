@@ -10,7 +10,8 @@
 //   GET /readyz   200 "ready" once training has begun, else 503 "starting"
 //   GET /trace    the last trace, for Perfetto; 204 while it is under way, 404 if there is none
 //   POST /orders/drain?name=WORKER, /orders/pause, /orders/continue, /orders/trace?seconds=S,
-//      /orders/what-if?assumption=A (answers with text)
+//      and, answered with text, /orders/replan, /orders/stop (409 where that loses the weights,
+//      unless ?sure=yes), /orders/what-if?assumption=A
 //                 as an operator's commands; 403 without the header X-Runnel-Token, whose value
 //                 stands behind the # of the page's address where the user may give orders
 

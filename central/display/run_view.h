@@ -70,6 +70,8 @@ struct RunView {
   std::vector<int64_t> stage_samples = {};        // that each has trained since the plan holds
   std::vector<LinkView> links = {};               // of the plan
   std::vector<WorkerView> workers = {};
+  std::vector<GateSummary::Gate> gates =
+      {};  // of models with gates: choices up to the last barrier
 };
 
 }  // namespace runnel

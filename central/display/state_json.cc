@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/records/figure_json.h"
+#include "central/records/gate_json.h"
 #include "proto/process/version.h"
 
 namespace runnel {
@@ -45,7 +46,10 @@ Json PartsJson(const PeriodParts& parts) {
   return {{"slowest", parts.slowest},
           {"computing_ms", parts.computing_seconds * 1e3},
           {"links_ms", parts.links_seconds * 1e3},
+          {"memory_ms", parts.memory_seconds * 1e3},
+          {"bubble_ms", parts.bubble_seconds * 1e3},
           {"schedule_ms", parts.schedule_seconds * 1e3},
+          {"evaluation_ms", parts.evaluation_seconds * 1e3},
           {"other_ms", parts.other_seconds * 1e3},
           {"helps", std::move(helps)}};
 }
@@ -244,6 +248,7 @@ std::string StateJson(const ShownRun& run) {
   json["stages"] = StagesJson(run.view, figures);
   json["links"] = LinksJson(run.view, figures);
   Set("bubble_share", BubbleShare(run.view), json);
+  if (!run.view.gates.empty()) json["gates"] = ToJson(run.view.gates);
   AddHistory(run, json);
   return DumpJson(json);
 }

@@ -88,6 +88,13 @@ class Planner {
   // now on are charged by it.
   virtual void SetNoise(const NoiseMeasured& /*noise*/) {}
 
+  // An operator wants the next AtBarrier to plan anew by what is measured then.
+  // FailedPrecondition: this planner cannot, why.
+  virtual absl::Status OrderReplan() {
+    return absl::FailedPreconditionError(
+        "layers do not move in this run: its plan was given, or nothing was measured");
+  }
+
   // ---- for the journal
 
   // Figures of links at the first plan; none: nothing was known.

@@ -161,6 +161,27 @@ std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
   return change;
 }
 
+std::optional<ChangePlan> Replanner::PlanNow(const BarrierReport& report,
+                                             const MeasuredCluster& cluster) {
+  corrections_.Observe(report, cluster);
+  corrections_.FinishMeasurement();
+  // What is searched for or waits to be confirmed is about what was known before.
+  asked_.reset();
+  candidate_.reset();
+  unsettled_reports_ = 0;
+  MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
+  absl::StatusOr<RatedPlan> now = Rate(*plans_, report.plan, corrected);
+  if (!now.ok()) return std::nullopt;
+  const Question question = Ask(report, *std::move(now), std::move(corrected));
+  ReplannerOptions eager = options_;
+  eager.min_gain = 0;
+  absl::StatusOr<RatedPlan> best = FindBetterPlan(*plans_, eager, question);
+  if (!best.ok()) return std::nullopt;
+  const Gain gain = GainOf(question, *best);
+  if (gain.saved_seconds <= gain.move_seconds) return std::nullopt;
+  return ChangeTo(*std::move(best), gain, report, question);
+}
+
 std::optional<ChangePlan> Replanner::TakeNext(const BarrierReport& report,
                                               const MeasuredCluster& corrected) const {
   absl::StatusOr<Plan> next = plans_->NextPlan(report.plan, corrected);

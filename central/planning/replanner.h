@@ -67,6 +67,9 @@ class Replanner {
   std::optional<ChangePlan> ProposeChange(const BarrierReport& report,
                                           const MeasuredCluster& cluster);
 
+  // As ProposeChange, but at once, on the calling thread, and for any gain: an operator wants it.
+  std::optional<ChangePlan> PlanNow(const BarrierReport& report, const MeasuredCluster& cluster);
+
   // Devices that get stages in `next`, have none in the current plan, and differed from their
   // profile when they had one. They are measured before layers move there, unless that takes too
   // much of the time left.

@@ -301,7 +301,14 @@ BarrierDecision RunPlanner::LookForBetter(const BarrierReport& report, bool is_n
     if (!devices.empty()) return MeasureDevices{std::move(devices)};
   }
   if (unproven_.has_value()) return Prove(report, *std::exchange(unproven_, std::nullopt));
-  std::optional<ChangePlan> change = replanner_->ProposeChange(report, cluster_);
+  const bool is_ordered = std::exchange(is_replan_ordered_, false);
+  std::optional<ChangePlan> change = is_ordered ? replanner_->PlanNow(report, cluster_)
+                                                : replanner_->ProposeChange(report, cluster_);
+  if (is_ordered) {
+    remark_ = absl::StrCat("step ", report.step, ": planned anew, as ordered: ",
+                           change.has_value() ? "another plan is faster"
+                                              : "no other plan would save time until the end");
+  }
   if (!change.has_value()) return KeepPlan{};
   // A policy as published moves by its own figures.
   MeasureDevices measure;
@@ -312,6 +319,21 @@ BarrierDecision RunPlanner::LookForBetter(const BarrierReport& report, bool is_n
   if (measure.devices.empty() && measure.paths.empty()) return Take(*std::move(change));
   unproven_ = UnprovenChange{*std::move(change), measure};
   return measure;
+}
+
+absl::Status RunPlanner::OrderReplan() {
+  if (inputs().policy->next != nullptr && inputs().replan.layers_move) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("policy ", inputs().policy->name, " plans anew at each barrier by itself"));
+  }
+  if (!replanner_.has_value() || !inputs().replan.layers_move) {
+    return absl::FailedPreconditionError(
+        "layers do not move in this run: it was started with --replan off, --quick or a policy "
+        "that "
+        "measures nothing; --policy runnel moves them");
+  }
+  is_replan_ordered_ = true;
+  return absl::OkStatus();
 }
 
 ChangePlan RunPlanner::Take(ChangePlan change) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,7 +36,10 @@ class RunPlanner final : public Planner {
   ProfileNeeds profile_needs() const override;
   bool ProbesPath(const std::vector<DeviceFacts>& devices, int device) const override;
   std::optional<LinksKnown> KnownLinks() const override { return links_.Known(); }
-  std::string TakeRemark() override { return watch_.TakeRemark(); }
+  absl::Status OrderReplan() override;
+  std::string TakeRemark() override {
+    return remark_.empty() ? watch_.TakeRemark() : std::exchange(remark_, "");
+  }
   PeriodComparison period() const override { return watch_.comparison(); }
   PlanSearches searches() const override {
     return replanner_.has_value() ? replanner_->searches() : PlanSearches();
@@ -97,6 +101,8 @@ class RunPlanner final : public Planner {
   Generation generation_;                   // generation of the plan that made_from_ is about
   std::optional<int64_t> measured_step_;    // last barrier at which devices were looked at
   std::optional<UnprovenChange> unproven_;  // at measured_step_
+  bool is_replan_ordered_ = false;
+  std::string remark_;         // about an order
   std::vector<int> refusals_;  // by device: how often its path was measured for a move in vain
   Forecast forecast_;
 };

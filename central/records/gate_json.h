@@ -1,10 +1,13 @@
 #pragma once
 
+#include <vector>
+
 #include "central/records/gate_summary.h"
 #include "proto/json/json_fields.h"
 
 namespace runnel {
 
+Json ToJson(const std::vector<GateSummary::Gate>& gates);
 Json ToJson(const GateSummary& gates);
 
 }  // namespace runnel

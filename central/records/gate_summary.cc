@@ -6,15 +6,20 @@
 
 namespace runnel {
 
-Json ToJson(const GateSummary& gates) {
-  Json rows = Json::array(), targets = Json::array();
-  for (const GateSummary::Gate& gate : gates.gates) {
+Json ToJson(const std::vector<GateSummary::Gate>& gates) {
+  Json rows = Json::array();
+  for (const GateSummary::Gate& gate : gates) {
     rows.push_back(Json{{"layer", gate.layer},
                         {"options", gate.options},
                         {"samples", gate.samples},
                         {"skipped_share", gate.skipped_share},
                         {"mean_bits", gate.mean_bits}});
   }
+  return rows;
+}
+
+Json ToJson(const GateSummary& gates) {
+  Json targets = Json::array();
   for (const GateSummary::Target& target : gates.targets) {
     targets.push_back(Json{{"percent", target.percent},
                            {"samples", target.samples},
@@ -25,7 +30,7 @@ Json ToJson(const GateSummary& gates) {
             {"done_share", gates.done_share},
             {"effective_share", gates.effective_share},
             {"skipped_share", gates.skipped_share},
-            {"layers", std::move(rows)}};
+            {"layers", ToJson(gates.gates)}};
   if (gates.targets.empty()) return json;
   json["cost_targets"] = std::move(targets);
   json["turns"] = gates.turns;

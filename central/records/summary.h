@@ -48,11 +48,17 @@ struct PeriodParts {
   };
   std::string slowest = {};  // name of the device that computes longest; empty: nothing is known
   double computing_seconds = 0;  // of that device
-  // Filling and draining at barriers, and waiting since no more micro-batches may be under way,
-  // with links that take no time.
+  // With links that take no time: filling and draining, at barriers or at each step; and waiting
+  // since no more micro-batches may be under way.
+  double bubble_seconds = 0;
   double schedule_seconds = 0;
   double links_seconds = 0;
-  double other_seconds = 0;      // what the simulation does not explain
+  // For which training stands, or which it loses to them on the same processors; the mean of all
+  // micro-batches, evaluated after or not.
+  double evaluation_seconds = 0;
+  double other_seconds = 0;  // what the simulation does not explain
+  // Of the sum: since layers lie where the workers' memory has room for them.
+  double memory_seconds = 0;
   std::vector<Help> helps = {};  // that are worth it, best first
 };
 

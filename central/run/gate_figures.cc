@@ -47,7 +47,29 @@ std::vector<GateSummary::Target> TargetsOf(const CostTargetSetting& setting,
   return targets;
 }
 
+absl::StatusOr<std::vector<GateSummary::Gate>> GatesOf(const ModelSpec& model,
+                                                       const GateTotals& totals) {
+  std::vector<GateSummary::Gate> gates;
+  for (const auto& [layer, samples] : totals.choices) {
+    if (layer < 0 || layer >= model.layer_count())
+      return absl::InvalidArgumentError(absl::StrCat("layer ", layer, " is not of the model"));
+    const LayerSpec& spec = model.layers[static_cast<size_t>(layer)];
+    const auto gate = std::find_if(spec.ops.begin(), spec.ops.end(),
+                                   [](const OpSpec& op) { return op.kind == OpKind::kGate; });
+    if (gate == spec.ops.end())
+      return absl::InvalidArgumentError(absl::StrCat("layer ", layer, " has no gate"));
+    gates.push_back(GateOf(spec, *gate, samples));
+  }
+  return gates;
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<GateSummary::Gate>> GateChoicesOf(const ModelSpec& model,
+                                                             absl::string_view state) {
+  RUNNEL_ASSIGN_OR_RETURN(const GateTotals totals, ParseGateTotals(state));
+  return GatesOf(model, totals);
+}
 
 absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const PrecisionCost& cost,
                                           absl::string_view state) {
@@ -61,16 +83,7 @@ absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const Precision
   summary.samples = totals.samples;
   summary.done_share = totals.macs_done / in_full;
   summary.effective_share = totals.effective_macs / in_full;
-  for (const auto& [layer, samples] : totals.choices) {
-    if (layer < 0 || layer >= setup.model.layer_count())
-      return absl::InvalidArgumentError(absl::StrCat("layer ", layer, " is not of the model"));
-    const LayerSpec& spec = setup.model.layers[static_cast<size_t>(layer)];
-    const auto gate = std::find_if(spec.ops.begin(), spec.ops.end(),
-                                   [](const OpSpec& op) { return op.kind == OpKind::kGate; });
-    if (gate == spec.ops.end())
-      return absl::InvalidArgumentError(absl::StrCat("layer ", layer, " has no gate"));
-    summary.gates.push_back(GateOf(spec, *gate, samples));
-  }
+  RUNNEL_ASSIGN_OR_RETURN(summary.gates, GatesOf(setup.model, totals));
   for (const GateSummary::Gate& gate : summary.gates)
     summary.skipped_share += gate.skipped_share / static_cast<double>(summary.gates.size());
   summary.targets = TargetsOf(setting, totals.levels);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "central/records/gate_summary.h"
@@ -7,6 +9,10 @@
 #include "proto/base/training/precision_cost.h"
 
 namespace runnel {
+
+// What gates of the model chose, from a state of rule GateCounts. InvalidArgument as below.
+absl::StatusOr<std::vector<GateSummary::Gate>> GateChoicesOf(const ModelSpec& model,
+                                                             absl::string_view state);
 
 // For the summary, from a state of rule GateCounts. cost: of a run of this setup. InvalidArgument:
 // it is no such state, or not of this model.

@@ -70,6 +70,14 @@ CodecInputs CodecsOfRun(const RunSetup& setup) {
   return codecs;
 }
 
+absl::Status AddGateCounts(const RunSetup& setup, TrainingRules& rules) {
+  if (!HasGates(setup.model)) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(GateCost cost, GateCost::Of(setup.model));
+  RUNNEL_ASSIGN_OR_RETURN(CostTargetSetting target, ParseCostTarget(setup.training.cost_target));
+  rules.Add(GateCounts::kName, std::make_unique<GateCounts>(std::move(cost), std::move(target)));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step) {
@@ -137,16 +145,21 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
     const int64_t every = BarrierRuleBehind(setup.barriers, changes, first_step).every;
     RUNNEL_RETURN_IF_ERROR(add(kLossesRule, kBarrierEveryDial, absl::StrCat(every), ""));
   }
-  RUNNEL_ASSIGN_OR_RETURN(CostTargetSetting target, ParseCostTarget(setup.training.cost_target));
+  RUNNEL_ASSIGN_OR_RETURN(const CostTargetSetting target,
+                          ParseCostTarget(setup.training.cost_target));
   if (!target.percents.empty()) {
     const int64_t level = CostLevelAt(target, changes, first_step);
     RUNNEL_RETURN_IF_ERROR(
         add("pfq_cost", kCostTargetDial, absl::StrCat(level), setup.training.cost_target));
   }
-  if (HasGates(setup.model)) {
-    RUNNEL_ASSIGN_OR_RETURN(GateCost cost, GateCost::Of(setup.model));
-    rules.Add(GateCounts::kName, std::make_unique<GateCounts>(std::move(cost), std::move(target)));
-  }
+  RUNNEL_RETURN_IF_ERROR(AddGateCounts(setup, rules));
+  RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
+  return rules;
+}
+
+absl::StatusOr<TrainingRules> MakeCountingRules(const RunSetup& setup, const RuleStates& states) {
+  TrainingRules rules;
+  RUNNEL_RETURN_IF_ERROR(AddGateCounts(setup, rules));
   RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
   return rules;
 }

@@ -25,6 +25,10 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
                                                 const std::vector<TrainingChange>& changes,
                                                 const RuleStates& states);
 
+// Of them the one that changes nothing: what gates chose, where the model has any. For a replay, whose
+// changes are known.
+absl::StatusOr<TrainingRules> MakeCountingRules(const RunSetup& setup, const RuleStates& states);
+
 // A planner with these inputs. Errors as MakePlanningInputs and RunPlanner::Create.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,
                                                            int64_t stop_step);

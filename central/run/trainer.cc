@@ -352,6 +352,10 @@ absl::Status Trainer::Drain(const std::string& name) {
       [name](Coordinator& coordinator) { return coordinator.Drain(name); });
 }
 
+absl::Status Trainer::Replan() {
+  return impl_->Ask<absl::Status>([](Coordinator& coordinator) { return coordinator.Replan(); });
+}
+
 absl::Status Trainer::Pause(bool paused) {
   return impl_->Ask<absl::Status>([paused](Coordinator& coordinator) {
     coordinator.Pause(paused);

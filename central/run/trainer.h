@@ -115,6 +115,7 @@ class Trainer {
   absl::StatusOr<MemberList> Members();
   absl::Status Drain(const std::string& name);
   absl::Status Pause(bool paused);
+  absl::Status Replan();
   absl::StatusOr<std::string> Trace(int64_t window_ms);
   absl::StatusOr<Planner::LateAnswer> WhatIf(const std::string& assumption);
 

@@ -130,6 +130,7 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
 
 void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
   record_->AddEvaluation(evaluation);
+  record_->clock().StopEvaluation();
   if (job_.evaluate_only) return record_->clock().Stop();
   best_.Evaluated(evaluation.step, evaluation.accuracy);
   parts_.display->Evaluation(View(), evaluation.step, evaluation.accuracy, evaluation.loss);

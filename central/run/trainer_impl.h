@@ -170,7 +170,7 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(FeedUntil effect);
   void CarryOut(FeedEvaluation effect) {
     // Training time excludes evaluations.
-    if (job_.evaluate_only) record_->clock().Start();
+    job_.evaluate_only ? record_->clock().Start() : record_->clock().StartEvaluation();
     feed_.feeder()->FeedEvaluation(effect.first, effect.micro_batches);
   }
   void CarryOut(FeedDryRun effect) {

@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "central/planning/live/period_parts.h"
+#include "central/planning/rules/gate_counts.h"
+#include "central/run/gate_figures.h"
 #include "central/run/trainer_impl.h"
 
 namespace runnel {
@@ -47,11 +50,19 @@ std::vector<WorkerView> Trainer::Impl::Workers(const MemberList& list) const {
 RunView Trainer::Impl::View() {
   RunView view = record_->View(coordinator_->plan(), Stages(), coordinator_->step());
   view.period = job_.planner->period();
+  if (const int64_t trained = coordinator_->step() - job_.first_step; trained > 0) {
+    const double each = 1 / static_cast<double>(trained * setup().training.micro_batches);
+    AddEvaluations(static_cast<double>(record_->clock().evaluated_ns()) * 1e-9 * each,
+                   coordinator_->seconds_lost_to_evaluations() * each, view.period.parts);
+  }
   view.replication = coordinator_->replication();
   if (const Feeder* feeder = feed_.feeder(); feeder != nullptr) {
     view.progress.evaluated = feeder->evaluated();
     view.progress.to_evaluate = feeder->evaluation_micro_batches();
   }
+  const RuleStates rules = coordinator_->RuleStatesAt(coordinator_->step());
+  if (const auto gates = rules.find(std::string(GateCounts::kName)); gates != rules.end())
+    view.gates = GateChoicesOf(setup().model, gates->second).value_or(view.gates);
   MemberList members = coordinator_->Members();
   relays_.Mark(members);
   view.workers = Workers(members);

@@ -27,6 +27,13 @@ class TrainingClock {
     processor_time_.Pause();
     trained_ns_ += clock_->NowNanos() - std::exchange(since_ns_, 0);
   }
+  // They stand for an evaluation, from now on and then no more.
+  void StartEvaluation() { evaluates_since_ns_ = clock_->NowNanos(); }
+  void StopEvaluation() {
+    if (evaluates_since_ns_ != 0)
+      evaluated_ns_ += clock_->NowNanos() - std::exchange(evaluates_since_ns_, 0);
+  }
+  int64_t evaluated_ns() const { return evaluated_ns_; }
   // Another plan holds from now on.
   void StartPlan() { plan_begin_ns_ = training_ns(); }
 
@@ -43,9 +50,11 @@ class TrainingClock {
  private:
   const Clock* clock_;
   int64_t begin_ns_;
-  int64_t trained_ns_ = 0;     // up to the last Stop
-  int64_t since_ns_ = 0;       // 0: stopped
-  int64_t plan_begin_ns_ = 0;  // on training_ns
+  int64_t trained_ns_ = 0;          // up to the last Stop
+  int64_t since_ns_ = 0;            // 0: stopped
+  int64_t plan_begin_ns_ = 0;       // on training_ns
+  int64_t evaluated_ns_ = 0;        // up to the last StopEvaluation
+  int64_t evaluates_since_ns_ = 0;  // 0: they do not
   ProcessorTime processor_time_;
 };
 

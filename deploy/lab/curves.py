@@ -55,6 +55,11 @@ def points_of(path, x, y, smooth):
 
 
 def draw(logs, out, x, y, smooth=1):
+    try:
+        with open(out, "ab"):
+            pass
+    except OSError as error:
+        raise Wrong(f"{out}: {error.strerror}") from error
     script = HEAD.format(path=out.replace("'", ""), x=x, y=y)
     curves = []
     for index, path in enumerate(logs):

@@ -76,17 +76,17 @@ def markdown(summary):
     return "\n".join(lines) + "\n"
 
 
-def write_csv(results, path, version=""):
-    """Units stand in the names; load_average: of the last minute before a run, the most of a cell's."""
+def write_csv(results, path, version="", commit=""):
+    """Units stand in the names; load_average: of the last minute before a run, the most of a cell's. commit: of the checkout."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["method", "mbps", "seconds_per_batch", "speedup_vs_ftpipehd", "plan", "runs_seconds_per_batch",
-                         "no_seconds_because", "version", "load_average"])
+                         "no_seconds_because", "version", "load_average", "commit"])
         for row in results:
             writer.writerow([row["method"], row["mbps"], row["seconds_per_batch"],
                              row.get("speedup_vs_ftpipehd"), plan_text(row["plan"]),
                              " ".join(f"{value:.5f}" for value in row.get("runs", [])),
-                             row.get("no_seconds_because"), version, row.get("load_average")])
+                             row.get("no_seconds_because"), version, row.get("load_average"), commit])
 
 
 def _plot(results, path, title, label, key):
@@ -115,7 +115,7 @@ def write(summary, folder):
     files = [f"{folder}/report.md", f"{folder}/results.csv"]
     with open(files[0], "w", encoding="utf-8") as file:
         file.write(markdown(summary))
-    write_csv(results, files[1], summary.get("version", ""))
+    write_csv(results, files[1], summary.get("version", ""), summary.get("commit", ""))
     if shutil.which("gnuplot") is None:
         print("lab: no plots: gnuplot is not installed (Debian: gnuplot-nox)")
         return files

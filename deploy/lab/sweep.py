@@ -63,6 +63,16 @@ def version_of(arguments, program):
     return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
 
 
+def commit_of_checkout():
+    """With "-dirty" where something is not committed; empty: it is no checkout, or there is no git."""
+    try:
+        done = subprocess.run(["git", "-C", run.REPOSITORY, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True,
+                              text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
 def method_flags(arguments, name):
     return arguments.methods.get(name, ["--policy", name])
 
@@ -238,10 +248,12 @@ def main(words):
     arguments.methods = load_methods(arguments.bin)
     work = arguments.work or os.path.join(run.REPOSITORY, "build/lab", case["name"])
     os.makedirs(work, exist_ok=True)
-    failures = []
+    failures, load = [], os.getloadavg()[0]
     if arguments.simulate:
         summary = simulate(case, arguments)
         summary["version"] = version_of(arguments, "runnel-lab")
+        for row in summary["results"][0]["cells"]:
+            row["load_average"] = round(load, 2)
     else:
         sandbox.interruptible()
         why = sandbox.missing_for_lab()
@@ -255,6 +267,7 @@ def main(words):
                    "version": version_of(arguments, "runnel-central"),
                    "notes": [f"CPU quotas {shares} of a core, {arguments.batches} batches after "
                              f"{arguments.warm_up}, medians of {arguments.repeats}."]}
+    summary["commit"] = commit_of_checkout()
     if arguments.summary:
         with open(arguments.summary, "w", encoding="utf-8") as file:
             json.dump(summary, file, indent=1)

@@ -119,8 +119,9 @@ class Browser:
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
-    def screenshot(self, path):
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+    def screenshot(self, path, clip=None):
+        """clip: x, y, width, height and scale; None: all."""
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=True, **({"clip": clip} if clip else {}))["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))
 

@@ -222,18 +222,32 @@ class Reports(unittest.TestCase):
         self.assertEqual((rows[-1]["runs"], rows[-1]["run_plans"]), ([], []))
         sweep.add_speedups(rows)
         with tempfile.TemporaryDirectory() as folder:
-            summary = {"mode": "measured", "results": [{"scenario": "tiny", "cells": rows}], "version": "central 1"}
+            summary = {"mode": "measured", "results": [{"scenario": "tiny", "cells": rows}], "version": "central 1", "commit": "1a2b-dirty"}
             files = report.write(summary, folder)
             with open(files[0], encoding="utf-8") as file:
                 self.assertIn("| accept | - | - |", file.read())
             with open(files[1], encoding="utf-8", newline="") as file:
                 last = list(csv.DictReader(file))[-1]
             self.assertEqual((last["seconds_per_batch"], last["version"], last["load_average"]), ("", "central 1", "1.5"))
+            self.assertEqual(last["commit"], "1a2b-dirty")
             self.assertIn("too few batches", last["no_seconds_because"])
             json.dumps(summary, allow_nan=False)
 
 
+class Commits(unittest.TestCase):
+    def test_of_a_checkout(self):
+        self.assertRegex(sweep.commit_of_checkout(), r"^([0-9a-f]{12,40}(-dirty)?)?$")
+
+
 class Curves(unittest.TestCase):
+    def test_a_picture_that_cannot_be_written_is_one_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = f"{folder}/a.csv"
+            with open(log, "w", encoding="utf-8") as file:
+                file.write("step,loss\n10,2.5\n")
+            with self.assertRaisesRegex(curves.Wrong, f"{folder}/none/c.svg: No such file"):
+                curves.draw([log], f"{folder}/none/c.svg", "step", "loss")
+
     def test_points_and_what_is_wrong(self):
         with tempfile.TemporaryDirectory() as folder:
             log, lines = f"{folder}/a.csv", f"{folder}/b.jsonl"

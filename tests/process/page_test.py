@@ -41,18 +41,29 @@ def wait_for(what, answer, patience_s=PATIENCE_S):
     raise TimeoutError(f"not within {patience_s} s: {what}")
 
 
-class Run:
-    """A central that waits for one worker beside two of its own, and its files."""
+# A central that waits for one worker beside two of its own.
+AWAITS_ONE = ("--model", "lenet", "--quick", "--local-workers", "2", "--workers", "1", "--epochs", "40", "--barrier-every", "20",
+              "--checkpoint-dir", "checkpoints", "--report", "run.html", "--linger-s", "60")
+# A residual block behind a gate.
+GATED = {"format": "runnel-model", "version": 1, "name": "gated", "input": [1, 28, 28], "classes": 10, "layers": [
+    {"name": "stem", "ops": [{"op": "conv", "out": 4, "kernel": 5, "stride": 2}, {"op": "relu"}]},
+    {"name": "block", "ops": [{"op": "conv", "out": 4, "kernel": 3, "padding": 1}, {"op": "batch_norm"}, {"op": "relu"},
+                              {"op": "conv", "out": 4, "kernel": 3, "padding": 1}, {"op": "batch_norm"}, {"op": "add", "from": [5, 0]},
+                              {"op": "relu"}]},
+    {"name": "head", "ops": [{"op": "global_avg_pool"}, {"op": "linear", "out": 10}]}]}
 
-    def __init__(self, folder):
+
+class Run:
+    """A central and its files."""
+
+    def __init__(self, folder, flags=AWAITS_ONE):
         self.folder = pathlib.Path(folder)
         # A folder of its own for who runs here: other tests have centrals too.
         self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "RUNNEL_RUNTIME_DIR": folder + "/run"}
         self.log = open(self.folder / "central.log", "w+")
         self.central = self.start(
-            "runnel-central", "train", "--model", "lenet", "--dataset", "synthetic_digits", "--quick", "--local-workers", "2",
-            "--workers", "1", "--epochs", "40", "--barrier-every", "20", "--checkpoint-dir", "checkpoints", "--metrics-port", "0",
-            "--report", "run.html", "--linger-s", "60", stdout=self.log, stderr=subprocess.STDOUT)
+            "runnel-central", "train", "--dataset", "synthetic_digits", "--metrics-port", "0", *flags, stdout=self.log,
+            stderr=subprocess.STDOUT)
         self.url = wait_for("the page's address", lambda: self.find(r"(http://127\.0\.0\.1:\d+)/"))
         self.token = wait_for("the token of orders", lambda: self.find(r"orders: http://127\.0\.0\.1:\d+/#(\w+)"))
         self.worker = None
@@ -97,12 +108,16 @@ class Page(unittest.TestCase):
     def setUp(self):
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
-        self.run_ = Run(self.stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        self.stack.callback(self.run_.end)
+        self.folder = self.stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        self.run_ = None
         program = browsers.find_chromium()
         self.browser = browsers.Browser(program) if program else None
         if self.browser:
             self.stack.callback(self.browser.close)
+
+    def begin(self, *flags):
+        self.run_ = Run(self.folder, *flags)
+        self.stack.callback(self.run_.end)
 
     def check_shape(self, name):
         """The page as it is drawn now."""
@@ -178,17 +193,20 @@ class Page(unittest.TestCase):
         with self.assertRaises(urllib.error.HTTPError) as nothing:
             self.run_.order("/orders/what-if?assumption=leave:pi-1")
         self.assertEqual(nothing.exception.code, 409, "policy uniform measures nothing")
+        with self.assertRaises(urllib.error.HTTPError) as nothing:
+            self.run_.order("/orders/replan")
+        self.assertEqual(nothing.exception.code, 409, "layers do not move in this run")
         self.press("trace", "/orders/trace?seconds=0.5")
+        self.wait_drawn("The trace is there.")
         trace = json.loads(wait_for("the trace", lambda: self.run_.get("/trace")[0]))
         self.assertEqual(len([e for e in trace["traceEvents"] if e["name"] == "process_name"]), 3)
-        self.wait_drawn("The trace is there.")
 
     def press(self, button, order):
         """The page's button, or without a browser what it asks."""
         if self.browser:
             self.browser.evaluate(f"document.getElementById('{button}').click()")
         else:
-            self.assertEqual(self.run_.order(order), 204)
+            self.assertIn(self.run_.order(order), (200, 204))
 
     def lost(self):
         self.run_.worker.kill()
@@ -205,7 +223,7 @@ class Page(unittest.TestCase):
         self.check_shape("lost")
 
     def done(self):
-        self.run_.central.send_signal(2)
+        self.press("stop", "/orders/stop")
         wait_for("the end", lambda: self.run_.state()["phase"] == "done")
         self.wait_drawn("Ended after")
         self.check_shape("done")
@@ -221,7 +239,31 @@ class Page(unittest.TestCase):
         # Nobody reads the page any more.
         self.assertEqual(self.run_.central.wait(60), 130, "stopped before the end")
 
+    def test_gates_and_a_stop_that_loses_weights(self):
+        path = pathlib.Path(self.folder) / "gated.json"
+        path.write_text(json.dumps(GATED))
+        self.begin(("--model", f"json:{path}", "--local-workers", "2", "--quick", "--recipe", "sbm:8,8,8", "--gates",
+                    "ff:0,3,8/6,6,8@beta:0.01", "--batch-size", "8", "--barrier-every", "5", "--eval-every", "-1", "--epochs", "40",
+                    "--linger-s", "0"))
+        [gate] = wait_for("what the gate chose", lambda: self.run_.state().get("gates"))
+        self.assertEqual((gate["layer"], gate["options"]), ("block", ["0", "3/6", "8/8"]))
+        self.assertEqual(sum(gate["samples"]) % 40, 0, "as of a barrier")
+        if self.browser:
+            self.browser.open(f"{self.run_.url}/#{self.run_.token}")
+            self.wait_drawn("Samples skipped ")
+            self.check_shape("gates")
+            for answer in ("stopping loses the weights", "training ends at the next barrier"):
+                self.press("stop", "")
+                self.wait_drawn(answer)
+        else:
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                self.run_.order("/orders/stop")
+            self.assertEqual(refused.exception.code, 409)
+            self.assertEqual(self.run_.order("/orders/stop?sure=yes"), 200)
+        self.assertEqual(self.run_.central.wait(PATIENCE_S), 130, "stopped before the end")
+
     def test_from_the_waiting_room_to_the_end(self):
+        self.begin()
         self.foreign()
         self.waiting()
         self.training()

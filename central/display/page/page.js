@@ -147,7 +147,7 @@ function showPlan(state) {
   by("plan").replaceChildren(make("div", {class: "card"}, list([["Plan", `${now.generation}, from step ${now.from_step} on`], ["Reason", now.why ?? "none was given"],
     ["Now", stages(now)], ["Before", before && stages(before)], ["Links", now.links],
     ["A micro-batch", state.predicted_ms && `${round(state.micro_batch_ms)} ms, ${round(state.predicted_ms)} ms planned`],
-    ["Made of", parts && `${round(parts.computing_ms)} ms computing (${parts.slowest} longest), ${round(parts.links_ms)} links, ${round(parts.schedule_ms)} schedule, ${round(parts.other_ms)} other`],
+    ["Made of", parts && `${round(parts.computing_ms)} ms computing (${parts.slowest} longest), ${round(parts.links_ms)} links, ${round(parts.bubble_ms)} filling and draining, ${round(parts.schedule_ms)} schedule, ${round(parts.evaluation_ms)} evaluations, ${round(parts.other_ms)} other; ${round(parts.memory_ms)} of these for want of memory`],
     ["Would help", parts && (parts.helps.map(help => `${help.what}: ${round(help.ms)} ms`).join("; ") || "nothing stands out")],
     ["Slower because", state.slow_because]])));
 }
@@ -191,6 +191,16 @@ function showEvents(state) {
   if (!state.events.length) by("events").append(make("li", {}, "None yet."));
 }
 
+// Of a run whose samples skip blocks: what its gates chose up to the last barrier.
+function showGates(state) {
+  const gates = state.gates ?? [], samples = gates.length ? gates[0].samples.reduce((sum, n) => sum + n, 0) : 0;
+  by("gates").hidden = !gates.length;
+  const skipped = gates.reduce((sum, gate) => sum + gate.skipped_share, 0) / Math.max(1, gates.length);
+  by("gates-text").textContent = `Samples skipped ${percent(skipped)} of the blocks, ${count(samples, "sample")} up to the last barrier.`;
+  by("gate-rows").replaceChildren(...gates.map(gate => make("tr", {title: gate.options.map((option, i) => `${option}: ${gate.samples[i]}`).join(", ")},
+    make("td", {}, gate.layer), make("td", {}, (100 * gate.skipped_share).toFixed(1)), make("td", {}, round(gate.mean_bits)))));
+}
+
 // ---- orders, for who has the token behind the # of the address
 const token = location.hash.slice(1);
 function showOrders(state) {
@@ -208,6 +218,12 @@ async function give(order) {
   const answer = await fetch("/orders/" + order, {method: "POST", headers: {"X-Runnel-Token": token}});
   by("order-answer").textContent = (await answer.text()).trim();
   return answer.ok;
+}
+
+// What would lose the weights is asked twice.
+async function stopRun() {
+  const sure = by("stop").dataset.sure;
+  by("stop").dataset.sure = await give("stop" + (sure ? "?sure=yes" : "")) ? "" : "yes";
 }
 
 async function takeTrace() {
@@ -237,6 +253,7 @@ async function openInPerfetto() {
 }
 
 const orders = {pause: () => give(by("pause").dataset.order), drain: () => give("drain?name=" + encodeURIComponent(by("drained").value)),
+                replan: () => give("replan"), stop: stopRun,
                 ask: () => give("what-if?assumption=" + encodeURIComponent(by("assumption").value.trim())), trace: takeTrace, perfetto: openInPerfetto};
 for (const [id, carryOut] of Object.entries(orders))
   by(id).addEventListener("click", () => carryOut().catch(error => { by("order-answer").textContent = "Central does not answer."; }));
@@ -245,7 +262,7 @@ for (const [id, carryOut] of Object.entries(orders))
 let last = null, lastAt = 0;
 function show(state) {
   last = state;
-  for (const part of [showHead, showWaiting, showMap, showCurves, showTime, showWorkers, showLinks, showPlan, showEvents, showOrders]) part(state);
+  for (const part of [showHead, showWaiting, showMap, showCurves, showTime, showGates, showWorkers, showLinks, showPlan, showEvents, showOrders]) part(state);
 }
 
 function showStale(error) {

@@ -90,10 +90,14 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
   Cause cause = std::abs(off) > kAlike ? FindCause(report, made_from, rates) : Cause();
   comparison_.cause = std::move(cause.text);
   const MeasuredCluster as_measured = AsMeasured(report, made_from, rates);
-  comparison_.parts = TakeApart(
-      report, comparison_, as_measured,
+  const PeriodModel model = {
       [&](const MeasuredCluster& cluster) { return Predict(report.plan, cluster); },
-      OtherWays(report, as_measured));
+      [&](const MeasuredCluster& cluster) {
+        return maker_->PeriodSeconds(report.plan, cluster).value_or(0);
+      }};
+  comparison_.parts =
+      TakeApart(report, comparison_, as_measured, model,
+                FindOtherWays(report, as_measured, model.between_barriers(as_measured)));
   // One cause is reported once, whatever its figures are at later reports.
   if (std::exchange(said_, cause.term) == cause.term || cause.term == 0) return;
   // Nobody can do anything about a run that is faster than its prediction, nor about a cause that is
@@ -131,27 +135,42 @@ double PeriodWatch::Predict(const Plan& plan, const MeasuredCluster& cluster) co
   return maker_->SecondsBetweenBarriers(plan, cluster, micro_batches_).value_or(0);
 }
 
-const std::vector<OtherWay>& PeriodWatch::OtherWays(const BarrierReport& report,
-                                                    const MeasuredCluster& measured) {
-  if (searched_.is_done) return searched_.ways;
-  searched_ = {true, {}};
-  if (const auto more = MoreMicroBatches(report, measured)) searched_.ways.push_back(*more);
-  if (report.stages.size() > kMostSearchedStages) return searched_.ways;
+OtherWays PeriodWatch::FindOtherWays(const BarrierReport& report, const MeasuredCluster& measured,
+                                     double now_seconds) {
+  if (now_seconds <= 0) return {};
+  if (searched_.now_seconds == 0)
+    searched_ = {now_seconds, SearchOtherWays(report, measured, now_seconds)};
+  OtherWays ways = searched_.found;
+  const double scale = now_seconds / searched_.now_seconds;
+  for (OtherWay& way : ways.ways) way.seconds *= scale;
+  ways.memory_seconds *= scale;
+  return ways;
+}
+
+OtherWays PeriodWatch::SearchOtherWays(const BarrierReport& report, const MeasuredCluster& measured,
+                                       double now_seconds) const {
+  OtherWays found;
+  if (const auto more = MoreMicroBatches(report, measured)) found.ways.push_back(*more);
+  if (report.stages.size() > kMostSearchedStages) return found;
   std::optional<OtherWay> cut = OtherCut(report, measured, /*has_memory=*/false);
   std::optional<OtherWay> room;
   const bool is_limited =
       std::any_of(measured.memory.begin(), measured.memory.end(),
                   [](const DeviceMemory& device) { return device.may_take_bytes > 0; });
   if (is_limited) room = OtherCut(report, measured, /*has_memory=*/true);
+  const double best_seconds =
+      cut && cut->seconds > 0 ? std::min(cut->seconds, now_seconds) : now_seconds;
+  if (room && room->seconds > 0) found.memory_seconds = std::max(0.0, best_seconds - room->seconds);
   // What another cut alone brings needs no memory.
   if (room && cut && room->seconds > (1 - kWorthSaying) * cut->seconds) room.reset();
   for (const std::optional<OtherWay>& way : {cut, room}) {
-    if (way.has_value()) searched_.ways.push_back(*way);
+    if (way.has_value()) found.ways.push_back(*way);
   }
-  return searched_.ways;
+  return found;
 }
 
-// By the policy that looks for the fastest plan, on the plan's own devices.
+// By the policy that looks for the fastest plan, on the plan's own devices; with memory also on those
+// that got no stage, maybe for want of it.
 std::optional<OtherWay> PeriodWatch::OtherCut(const BarrierReport& report,
                                               const MeasuredCluster& measured,
                                               bool has_memory) const {
@@ -163,7 +182,12 @@ std::optional<OtherWay> PeriodWatch::OtherCut(const BarrierReport& report,
   MeasuredCluster cluster = measured;
   if (has_memory) cluster.memory.clear();
   const PlanMaker maker(std::move(inputs));
-  const std::vector<int> devices = report.plan.sole_devices();
+  std::vector<int> devices = report.plan.sole_devices();
+  for (size_t i = 0; has_memory && i < std::min(report.devices.size(), cluster.times.size()); ++i) {
+    const auto device = static_cast<int>(i);
+    if (report.devices[i].is_lost || cluster.times[i].empty() || report.plan.Uses(device)) continue;
+    devices.push_back(device);
+  }
   const absl::StatusOr<Plan> plan = maker.MakePlan(devices, cluster);
   if (!plan.ok() || IsSameCut(*plan, report.plan)) return std::nullopt;
   const std::string stages =
@@ -192,10 +216,17 @@ std::optional<OtherWay> PeriodWatch::MoreMicroBatches(const BarrierReport& repor
   for (DeviceTimes& times : cluster.times) times = times.Scaled(0.5);
   // Coding does not get faster by that.
   for (double& sum : cluster.profiled_sums) sum *= 0.5;
+  Plan plan = report.plan;
+  // As many as flow through the stages are under way, unless the user said otherwise.
+  if (inputs.caps.empty()) {
+    const std::vector<int64_t> caps =
+        inputs.schedule->caps(static_cast<int>(plan.stages.size()), inputs.micro_batches);
+    for (size_t i = 0; i < caps.size(); ++i)
+      plan.stages[i].cap = std::max<int64_t>(plan.stages[i].cap, caps[i]);
+  }
   const PlanMaker maker(std::move(inputs));
-  return OtherWay{
-      std::move(what),
-      2 * maker.SecondsBetweenBarriers(report.plan, cluster, 2 * micro_batches_).value_or(0)};
+  return OtherWay{std::move(what),
+                  2 * maker.SecondsBetweenBarriers(plan, cluster, 2 * micro_batches_).value_or(0)};
 }
 
 // Puts each measured figure alone in place of the predicted one: which one brings the prediction

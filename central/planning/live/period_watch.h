@@ -55,9 +55,12 @@ class PeriodWatch {
   MeasuredCluster AsMeasured(const BarrierReport& report, const MeasuredCluster& made_from,
                              const LinkRates& rates) const;
   double Predict(const Plan& plan, const MeasuredCluster& cluster) const;
-  // Other cuts, more memory, more micro-batches; searched for once a plan, since stages wait.
-  const std::vector<OtherWay>& OtherWays(const BarrierReport& report,
-                                         const MeasuredCluster& measured);
+  // Other cuts, more memory, more micro-batches, where the plan as it is takes now_seconds; searched
+  // for once a plan, since stages wait. Later only the proportions count.
+  OtherWays FindOtherWays(const BarrierReport& report, const MeasuredCluster& measured,
+                          double now_seconds);
+  OtherWays SearchOtherWays(const BarrierReport& report, const MeasuredCluster& measured,
+                            double now_seconds) const;
   std::optional<OtherWay> OtherCut(const BarrierReport& report, const MeasuredCluster& measured,
                                    bool has_memory) const;
   std::optional<OtherWay> MoreMicroBatches(const BarrierReport& report,
@@ -69,8 +72,8 @@ class PeriodWatch {
   int64_t micro_batches_ = 0;     // micro-batches of the last report
   PeriodComparison comparison_;
   struct Searched {
-    bool is_done = false;
-    std::vector<OtherWay> ways = {};
+    double now_seconds = 0;  // of the plan, by the figures of the search; 0: none was made
+    OtherWays found = {};
   };
   Searched searched_;
   size_t said_ = 0;     // the term of the last report's cause

@@ -9,6 +9,7 @@
 #include "central/planning/fixed_planner.h"
 #include "central/run/commands/commands.h"
 #include "central/run/own_model.h"
+#include "central/run/run_planning.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -82,6 +83,23 @@ std::string OtherArithmetic(const PlanDecided& recorded, const PlanDecided& repl
   return others;
 }
 
+// As the run of the journal at this path was set up, with the data that are here. InvalidArgument:
+// the model or the data are others.
+absl::StatusOr<RunSetup> SetUpAs(const RunStarted& started, const RunSettings& settings,
+                                 const LoadedRun& here, const std::string& path) {
+  RUNNEL_ASSIGN_OR_RETURN(
+      RunSetup setup,
+      SetUpRun(settings, SampleFacts{here.setup.model.input, here.setup.model.classes}));
+  RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(here.data.train->size(), setup));
+  if (!IsModel(setup.model, setup.row->defaults, started.model_sha256) ||
+      !(setup.training == started.training)) {
+    return absl::InvalidArgumentError(absl::StrCat("--journal ", path, ": its model ",
+                                                   started.model,
+                                                   " or data set is not the one that is here now"));
+  }
+  return setup;
+}
+
 }  // namespace
 
 absl::Status ReplayCommand(const std::string& journal_path, const std::string& summary_path,
@@ -100,6 +118,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));
   RUNNEL_ASSIGN_OR_RETURN(StartWeights start, StartOf(first.setup, context.logger));
   ModelState state = std::move(start.state);
+  RuleStates counts;
   TrainingOutcome outcome;
   std::string others;
   for (size_t i = 0; i < run.plans.size(); ++i) {
@@ -112,17 +131,11 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
       settings.at_least.reset();
     }
     settings.max_batches = i + 1 < run.plans.size() ? run.plans[i + 1].from_step : run.end_step;
-    RUNNEL_ASSIGN_OR_RETURN(
-        RunSetup setup,
-        SetUpRun(settings, SampleFacts{first.setup.model.input, first.setup.model.classes}));
-    RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(first.data.train->size(), setup));
-    if (!IsModel(setup.model, setup.row->defaults, run.started.model_sha256) ||
-        !(setup.training == run.started.training)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--journal ", journal_path, ": its model ", run.started.model,
-                       " or data set is not the one that is here now"));
-    }
+    RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup,
+                            SetUpAs(run.started, settings, first, journal_path));
+    RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules, MakeCountingRules(setup, counts));
     TrainingJob job;
+    job.rules = &rules;
     job.setup = &setup;
     job.data = &first.data;
     job.first_step = run.plans[i].from_step;
@@ -137,6 +150,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
     job.changes = run.changes;
     RUNNEL_ASSIGN_OR_RETURN(outcome, RunTrainingJob(std::move(job), nullptr, context));
     state = outcome.state;
+    counts = rules.StatesAt(settings.max_batches);
     others += OtherArithmetic(run.plans[i], outcome.plans.back());
   }
   if (!summary_path.empty()) RUNNEL_RETURN_IF_ERROR(WriteSummary(outcome.summary, summary_path));
@@ -147,6 +161,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   }
   context.print(
       absl::StrCat("replayed ", run.end_step, " steps: the same weights ", run.weights_sha256));
+  if (outcome.summary.gates.has_value()) context.print(GateText(*outcome.summary.gates));
   return absl::OkStatus();
 }
 

@@ -118,8 +118,11 @@ void Coordinator::Handle(int device, const BarrierReached& reached) {
 void Coordinator::ArriveAtBarrier(int64_t step) {
   recovery_.ReachBarrier();
   barrier_.Arrive(step, effects_);
-  if (barrier_.EvaluatesAt(step) && !states_.evaluations().is_on())
+  EvaluationsBeside& beside = states_.evaluations();
+  if (!beside.is_on() && (barrier_.EvaluatesAt(step) || beside.is_due())) {
+    beside.BeginThroughPipeline();
     return barrier_.BeginEvaluation(active_, effects_);
+  }
   GoOnAtBarrier();
 }
 
@@ -177,9 +180,10 @@ void Coordinator::Handle(int device, const DryRunDone& done) {
 }
 
 bool Coordinator::EvaluatesBesideHere() {
+  EvaluationsBeside& beside = states_.evaluations();
+  if (beside.is_due()) return beside.is_on();
   return barrier_.EvaluatesAt(step()) &&
-         states_.evaluations().IsWorth(Report(), options_.planner->predicted_samples_per_s(),
-                                       effects_);
+         beside.IsWorth(Report(), options_.planner->predicted_samples_per_s(), effects_);
 }
 
 void Coordinator::CollectAtBarrier() {

@@ -144,6 +144,8 @@ class Coordinator {
   absl::Status Drain(const std::string& name);
   // true: training stands from the next barrier on. false: it goes on.
   void Pause(bool paused);
+  // The next barrier plans anew. Errors as Planner::OrderReplan's.
+  absl::Status Replan();
   // Errors as those of Traces.
   absl::Status BeginTrace(int64_t now_ns, int64_t window_ns) {
     return traces_.Begin(now_ns, window_ns, step(), active_, roster_, effects_);
@@ -194,6 +196,8 @@ class Coordinator {
   // Of those that hold at this step, which the run has reached.
   std::vector<TrainingChange> ChangesAt(int64_t step) const;
   const ReplicationSummary& replication() const { return replication_.summary(); }
+  // That stages lost to evaluations beside them so far.
+  double seconds_lost_to_evaluations() const { return states_.evaluations().lost_seconds(); }
   // Tells which links of the plan are relayed now. marked: stages() with StageStatus::relayed.
   void SetRelayed(const std::vector<StageStatus>& marked);
   // The last barrier that all stages have reached.

@@ -79,6 +79,11 @@ void Coordinator::Pause(bool paused) {
   Train();
 }
 
+absl::Status Coordinator::Replan() {
+  if (!has_plan()) return absl::FailedPreconditionError("no plan holds yet");
+  return options_.planner->OrderReplan();
+}
+
 bool Coordinator::MoveFromLeaving() {
   const std::vector<std::string> names = roster_.LeavingStages(active_.plan);
   if (names.empty()) return false;

@@ -19,7 +19,7 @@ double EvaluationPace::CollectSeconds(const BarrierReport& report) const {
   return seconds;
 }
 
-double EvaluationPace::ComputeSeconds(const BarrierReport& report) const {
+bool EvaluationPace::TakesProcessor(const BarrierReport& report) const {
   int64_t threads = options_.worker_threads;  // threads of the evaluation
   bool is_shared = false;
   for (const int one : report.plan.devices()) {
@@ -29,7 +29,7 @@ double EvaluationPace::ComputeSeconds(const BarrierReport& report) const {
     is_shared = is_shared || device.processor_share < kWholeProcessor;
   }
   const bool have_room = options_.host_threads == 0 || threads <= options_.host_threads;
-  return is_shared || !have_room ? took_seconds_ : 0;
+  return is_shared || !have_room;
 }
 
 bool EvaluationPace::IsWorth(const BarrierReport& report, double samples_per_s,
@@ -41,7 +41,8 @@ bool EvaluationPace::IsWorth(const BarrierReport& report, double samples_per_s,
           ? static_cast<double>((step - last_) * options_.samples_a_step) / samples_per_s
           : 0;
   const double collect_seconds = trained_seconds > 0 ? CollectSeconds(report) : 0;
-  const double compute_seconds = trained_seconds > 0 ? ComputeSeconds(report) : 0;
+  takes_processor_ = TakesProcessor(report);
+  const double compute_seconds = trained_seconds > 0 && takes_processor_ ? took_seconds_ : 0;
   const double cost_seconds = collect_seconds + compute_seconds;
   if (options_.most_share > 0 && cost_seconds > options_.most_share * trained_seconds) {
     if (!std::exchange(said_, true)) {

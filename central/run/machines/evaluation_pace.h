@@ -38,7 +38,12 @@ class EvaluationPace {
   bool IsWorth(const BarrierReport& report, double samples_per_s, RunEffects& effects);
 
   // An evaluation took so long.
-  void Took(double seconds) { took_seconds_ = seconds; }
+  void Took(double seconds) {
+    took_seconds_ = seconds;
+    if (takes_processor_) lost_seconds_ += seconds;
+  }
+  // That stages on central's host lost to evaluations so far.
+  double lost_seconds() const { return lost_seconds_; }
 
   // Training goes on from this step: later evaluations will be repeated.
   void GoBackTo(int64_t step) { last_ = std::min(last_, step); }
@@ -46,13 +51,14 @@ class EvaluationPace {
  private:
   // Seconds of bringing the weights to central's host. All paths end there, so their times add up.
   double CollectSeconds(const BarrierReport& report) const;
-  // Seconds that a stage on central's host loses to the evaluation; 0: each has a processor, or none
-  // was measured.
-  double ComputeSeconds(const BarrierReport& report) const;
+  // Whether stages on central's host lose a processor to the evaluation: not all have one.
+  bool TakesProcessor(const BarrierReport& report) const;
 
   EvaluationPaceOptions options_;
   int64_t last_;             // step of the last evaluation
   double took_seconds_ = 0;  // Took
+  double lost_seconds_ = 0;
+  bool takes_processor_ = false;  // as IsWorth saw it last
   bool said_ = false;
 };
 

@@ -1,5 +1,7 @@
 #include "central/run/machines/evaluations_beside.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace runnel {
@@ -12,16 +14,19 @@ EvaluationsBeside::Answer EvaluationsBeside::Add(int64_t step, Generation genera
   under_way_.erase(found);
   if (figures.ok()) {
     pace_.Took(figures->seconds);
+    failed_last_ = false;
     effects.push_back(
         Persist{EvaluationRecorded{step, figures->accuracy, figures->loss, figures->counts}});
     return Answer::kRecorded;
   }
-  is_on_ = false;
+  is_due_ = true;
+  if (std::exchange(failed_last_, true)) is_on_ = false;
   effects.push_back(
       LogLine{Severity::kWarning,
               absl::StrCat("step ", step, ": could not be evaluated beside the training (",
                            figures.status().message(),
-                           "); evaluations go through the pipeline from here on")});
+                           is_on_ ? "); the next barrier is evaluated in its place"
+                                  : "); evaluations go through the pipeline from here on")});
   return Answer::kFailed;
 }
 

@@ -21,7 +21,7 @@ class EvaluationsBeside {
   enum class Answer : uint8_t {
     kIgnored,   // no longer wanted
     kRecorded,  // journalled
-    kFailed     // is_on() is false from here on
+    kFailed     // is_due() until another begins; after two in a row is_on() is false
   };
 
   // is_on: false: evaluations go through the pipeline.
@@ -33,7 +33,10 @@ class EvaluationsBeside {
     return is_on_ && pace_.IsWorth(report, samples_per_s, effects);
   }
   // The state of this step is collected for one, from the plan of this generation.
-  void Begin(int64_t step, Generation generation) { under_way_[step] = generation; }
+  void Begin(int64_t step, Generation generation) {
+    under_way_[step] = generation;
+    is_due_ = false;
+  }
   Answer Add(int64_t step, Generation generation, const absl::StatusOr<EvaluationFigures>& figures,
              RunEffects& effects);
   // Training goes on from this step: evaluations of later steps are void.
@@ -43,11 +46,18 @@ class EvaluationsBeside {
   }
 
   bool is_on() const { return is_on_; }
+  // One failed: the next barrier evaluates in its place, beside the training or, if that is no more
+  // on, through the pipeline.
+  bool is_due() const { return is_due_; }
+  void BeginThroughPipeline() { is_due_ = false; }
+  double lost_seconds() const { return pace_.lost_seconds(); }
   bool is_full() const { return under_way_.size() >= kMost; }
   bool under_way() const { return !under_way_.empty(); }
 
  private:
   bool is_on_;
+  bool is_due_ = false;
+  bool failed_last_ = false;
   EvaluationPace pace_;
   std::map<int64_t, Generation> under_way_;  // by step
 };

@@ -54,6 +54,12 @@ struct MemberCalls {
   // at it already, or have no stages yet. 0: the last trace, as central/display/chrome_trace.h
   // says; empty while it is under way, NotFound: none was begun.
   std::function<absl::StatusOr<std::string>(int64_t window_ms)> trace = nullptr;
+  // Training ends at the next barrier, as by Ctrl-C. FailedPrecondition: that would lose the
+  // weights, and is_sure is false.
+  std::function<absl::Status(bool is_sure)> stop = nullptr;
+  // The next barrier plans anew, and takes the plan that came out if it saves any time until the end.
+  // FailedPrecondition: layers do not move in this run, why.
+  std::function<absl::Status()> replan = nullptr;
 };
 
 }  // namespace runnel

@@ -18,9 +18,12 @@ ShownRun MeasuredRun() {
   run.view.period.measured_seconds = 0.010;
   run.view.period.predicted_seconds = 0.010;
   run.view.period.parts = {.slowest = "pi-1\n",
-                           .computing_seconds = 0.007,
-                           .schedule_seconds = 0.001,
-                           .links_seconds = 0.002};
+                           .computing_seconds = 0.006,
+                           .bubble_seconds = 0.0005,
+                           .schedule_seconds = 0.0005,
+                           .links_seconds = 0.002,
+                           .evaluation_seconds = 0.001,
+                           .memory_seconds = 0.003};
   return run;
 }
 
@@ -52,8 +55,12 @@ TEST(WhyText, PartsAndWhatHelps) {
   run.view.period.parts.helps = {{"a faster link between a and b", 0.008}};
   const std::string text = WhyText(StateJson(run)).value();
   EXPECT_THAT(text, HasSubstr("10.000 ms a micro-batch, 100 samples/s:"));
-  EXPECT_THAT(text, HasSubstr("computing      7.000 ms   70 %  pi-1\\n computes longest"));
-  EXPECT_THAT(text, HasSubstr("links          2.000 ms   20 %"));
+  EXPECT_THAT(text, HasSubstr("computing       6.000 ms   60 %  pi-1\\n computes longest"));
+  EXPECT_THAT(text, HasSubstr("links           2.000 ms   20 %"));
+  EXPECT_THAT(text, HasSubstr("bubble          0.500 ms    5 %"));
+  EXPECT_THAT(text, HasSubstr("schedule        0.500 ms    5 %"));
+  EXPECT_THAT(text, HasSubstr("evaluation      1.000 ms   10 %"));
+  EXPECT_THAT(text, HasSubstr("memory          3.000 ms   30 %  of these"));
   EXPECT_THAT(text, HasSubstr("a faster link between a and b: 8.000 ms, +25 % samples/s"));
   EXPECT_THAT(text, Not(HasSubstr("nothing stands out")));
 }

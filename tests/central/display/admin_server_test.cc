@@ -72,6 +72,15 @@ struct Running {
       carried_out.push_back(paused ? "pause" : "continue");
       return absl::OkStatus();
     };
+    callbacks.orders.replan = [this] {
+      carried_out.emplace_back("replan");
+      return absl::OkStatus();
+    };
+    callbacks.orders.stop = [this](bool is_sure) {
+      if (!is_sure) return absl::FailedPreconditionError("loses the weights");
+      carried_out.emplace_back("stop");
+      return absl::OkStatus();
+    };
     callbacks.orders.what_if = [](const std::string& assumption) -> absl::StatusOr<std::string> {
       if (assumption != "leave:pi-1") return absl::InvalidArgumentError("is not understood");
       return "what if leave:pi-1: slower\n";
@@ -152,7 +161,9 @@ TEST(AdminServer, TakesOrdersOfWhoHasTheToken) {
   const std::string& token = running.server->token();
   EXPECT_EQ(token.size(), 32u);
   for (const std::string& wrong : {std::string(), std::string("guess"), std::string(32, '0')}) {
-    EXPECT_THAT(Post(running, "/orders/pause", wrong), StartsWith("HTTP/1.1 403"));
+    for (const char* order : {"pause", "replan", "stop?sure=yes"})
+      EXPECT_THAT(Post(running, absl::StrCat("/orders/", order), wrong),
+                  StartsWith("HTTP/1.1 403"));
   }
   EXPECT_THAT(Get(running.server->port(), "/orders/pause"), StartsWith("HTTP/1.1 404"));
   EXPECT_TRUE(running.carried_out.empty());
@@ -163,6 +174,12 @@ TEST(AdminServer, TakesOrdersOfWhoHasTheToken) {
               ::testing::ElementsAre("pause", "continue", "drain pi-1", "trace 500"));
   EXPECT_THAT(Post(running, "/orders/what-if?assumption=leave%3Api-1", token),
               HasSubstr("\r\n\r\nwhat if leave:pi-1: slower\n"));
+  EXPECT_THAT(Post(running, "/orders/replan", token), HasSubstr("the next barrier plans anew"));
+  EXPECT_THAT(Post(running, "/orders/stop", token), StartsWith("HTTP/1.1 409"));
+  EXPECT_THAT(Post(running, "/orders/stop?sure=1", token), StartsWith("HTTP/1.1 409"));
+  EXPECT_EQ(running.carried_out.back(), "replan");
+  EXPECT_THAT(Post(running, "/orders/stop?sure=yes", token), HasSubstr("ends at the next barrier"));
+  EXPECT_EQ(running.carried_out.back(), "stop");
   EXPECT_THAT(Post(running, "/orders/what-if?assumption=x", token), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(Post(running, "/orders/drain?name=nobody", token), StartsWith("HTTP/1.1 404"));
   for (const char* path : {"/orders/drain?name=../x", "/orders/drain", "/orders/trace",

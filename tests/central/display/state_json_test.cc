@@ -39,14 +39,32 @@ TEST(StateJson, WhatAMicroBatchIsMadeOf) {
   run.view.period.measured_seconds = 0.010;
   run.view.period.predicted_seconds = 0.009;
   EXPECT_FALSE(StateOf(run).contains("parts")) << "not known";
-  run.view.period.parts = {.slowest = "pi-1", .computing_seconds = 0.008, .links_seconds = 0.002};
+  run.view.period.parts = {.slowest = "pi-1",
+                           .computing_seconds = 0.008,
+                           .bubble_seconds = 0.004,
+                           .links_seconds = 0.002,
+                           .evaluation_seconds = 0.001,
+                           .memory_seconds = 0.003};
   run.view.period.parts.helps = {{"pi-1 twice as fast", 0.006}};
   const json parts = StateOf(run)["parts"];
   EXPECT_EQ(parts["slowest"], "pi-1");
   EXPECT_EQ(parts["computing_ms"], 8);
   EXPECT_EQ(parts["links_ms"], 2);
+  EXPECT_EQ(parts["bubble_ms"], 4);
+  EXPECT_EQ(parts["evaluation_ms"], 1);
+  EXPECT_EQ(parts["memory_ms"], 3);
   EXPECT_EQ(parts["helps"][0]["what"], "pi-1 twice as fast");
   EXPECT_EQ(parts["helps"][0]["ms"], 6);
+}
+
+TEST(StateJson, WhatGatesChose) {
+  ShownRun run;
+  EXPECT_FALSE(StateOf(run).contains("gates")) << "the model has none";
+  run.view.gates = {{"block1", {"0", "4/6"}, {30, 10}, 0.75, 4}};
+  const json gate = StateOf(run)["gates"][0];
+  EXPECT_EQ(gate["layer"], "block1");
+  EXPECT_EQ(gate["skipped_share"], 0.75);
+  EXPECT_EQ(gate["samples"], (json{30, 10}));
 }
 
 TEST(StateJson, StagesAndLinks) {

@@ -282,6 +282,29 @@ TEST_F(ThreeHosts, OneThatJoinsIsMeasuredAndMakesTheNextPlanFaster) {
   std::printf("%s\n", why.c_str());
 }
 
+// Without an order two reports must want the same change.
+TEST_F(ThreeHosts, AnOperatorsOrderTakesAPlanAtTheNextBarrier) {
+  ASSERT_TRUE(std::holds_alternative<KeepPlan>(Report(1, 40)));
+  ASSERT_TRUE(planner_->OrderReplan().ok());
+  BarrierDecision decision = Report(100, 40);
+  // It and the way to the third are measured.
+  for (int i = 0; i < 2 && std::holds_alternative<MeasureDevices>(decision); ++i) decision = Ask();
+  ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
+  EXPECT_FALSE(std::get<ChangePlan>(decision).plan.Uses(1));
+  EXPECT_THAT(planner_->TakeRemark(), HasSubstr("as ordered: another plan is faster"));
+}
+
+TEST_F(ThreeHosts, AnOperatorsOrderPlansAnewAtTheNextBarrierOnce) {
+  EXPECT_TRUE(planner_->OrderReplan().ok());
+  Report(1, 40);
+  EXPECT_THAT(planner_->TakeRemark(), HasSubstr("planned anew, as ordered: "));
+  Report(1, 40);
+  EXPECT_THAT(planner_->TakeRemark(), Not(HasSubstr("as ordered")));
+  setup_.settings.replan = "off";
+  const auto fixed = RunPlanner::Create(MakePlanningInputs(setup_, 100'000).value()).value();
+  EXPECT_EQ(fixed->OrderReplan().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 // It could not measure, or did not answer: it is asked once.
 TEST_F(ThreeHosts, OneOfWhomNothingIsKnownIsNotUsed) {
   devices_.push_back({.name = "late", .path = PathOf(400)});

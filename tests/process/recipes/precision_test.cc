@@ -228,11 +228,17 @@ TEST(CostTarget, AsyncRunsThatTurnReplay) {
                            "3", "--recipe", "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
                            "--cost-target", "0.5,4@1000,1,1", "--journal", dir / "j"});
   *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "8";
-  const json trained = RunCentral(run);
-  EXPECT_EQ(trained["precision"]["gates"]["turns"], 1);
+  Process central(With({"runnel-central"}, With(run, {"--summary", dir / "s.json"})));
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_EQ(Summary(dir / "s.json")["precision"]["gates"]["turns"], 1);
   Process replay({"runnel-central", "replay", "--journal", dir / "j"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
   EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  // Its totals are those of the run.
+  const size_t at = replay.out().find("gates did ");
+  ASSERT_NE(at, std::string::npos) << replay.out();
+  const std::string totals = replay.out().substr(at, replay.out().find(" skipped", at) - at);
+  EXPECT_THAT(central.out(), HasSubstr(totals));
 }
 
 TEST(CostTarget, WhatDoesNotFitIsOneLine) {

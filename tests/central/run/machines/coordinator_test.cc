@@ -134,6 +134,7 @@ class Cluster {
   bool holds_snapshots_ = false;
   bool holds_evaluations_ = false;
   absl::StatusOr<EvaluationFigures> figures_ = EvaluationFigures{0.5, 1.5};
+  int64_t dies_at_ = -1;  // the evaluation of this step
   bool stop_at_first_barrier_ = false;
   bool stops_evaluating_ = false;
   int64_t fail_at_ = -1;
@@ -151,8 +152,11 @@ class Cluster {
   std::string warnings_;
 
  private:
+  static inline const absl::Status kDied = absl::UnavailableError("killed");
+
   void Evaluate(int64_t step, Generation generation) {
     if (holds_evaluations_) return held_evaluations_.push_back({step, generation});
+    if (step == dies_at_) return coordinator_->Evaluated(step, generation, kDied);
     coordinator_->Evaluated(step, generation, figures_);
   }
 
@@ -309,11 +313,22 @@ TEST(Coordinator, WaitsForTheOldestOfThreeEvaluations) {
   EXPECT_THAT(cluster.log(), HasSubstr(" e100 e200"));
 }
 
+TEST(Coordinator, AnEvaluationThatDiesIsMadeAtTheNextBarrier) {
+  Cluster cluster(2, 250, Evaluation::kBeside);
+  cluster.dies_at_ = 100;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(),
+            " plan b40 c40 b80 c80 b100 c100 b120 c120 b160 c160 b200 e160 c200 b240 e200 c240 "
+            "b250 c250! e250 end250")
+      << "the stages were on their way to 120 when it died";
+  EXPECT_THAT(cluster.warnings_, HasSubstr("step 100: could not be evaluated"));
+}
+
 TEST(Coordinator, EvaluatesThroughThePipelineWhereItCannotBeside) {
   Cluster cluster(2, 250, Evaluation::kBeside);
   cluster.figures_ = absl::UnavailableError("no memory");
   cluster.JoinAll(2);
-  EXPECT_THAT(cluster.log(), HasSubstr(" b200 e200 c200"));
+  EXPECT_THAT(cluster.log(), HasSubstr(" b160 c160 b200 c200 b240 e240 c240"));
   EXPECT_THAT(cluster.log(), testing::EndsWith(" b250 e250 c250! end250"));
   EXPECT_THAT(cluster.warnings_, HasSubstr("step 100: could not be evaluated"));
   EXPECT_THAT(cluster.warnings_, HasSubstr("no memory"));

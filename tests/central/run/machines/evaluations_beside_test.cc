@@ -18,6 +18,10 @@ class EvaluationsBesideTest : public ::testing::Test {
     return evaluations_.Add(step, Generation(generation), EvaluationFigures{0.5, 1.5}, effects_);
   }
 
+  Answer Fail(int64_t step) {
+    return evaluations_.Add(step, Generation(1), absl::InternalError("no room"), effects_);
+  }
+
   EvaluationsBeside evaluations_{true, {}, 0};
   RunEffects effects_;
 };
@@ -42,16 +46,36 @@ TEST_F(EvaluationsBesideTest, IsFullWhenItHoldsTheStatesThatItMay) {
   EXPECT_TRUE(evaluations_.is_full());
 }
 
-TEST_F(EvaluationsBesideTest, AfterAFailureThePipelineEvaluates) {
+TEST_F(EvaluationsBesideTest, AfterAFailureTheNextBarrierIsEvaluated) {
   evaluations_.Begin(100, Generation(1));
-  EXPECT_EQ(evaluations_.Add(100, Generation(1), absl::InternalError("no room"), effects_),
-            Answer::kFailed);
+  EXPECT_FALSE(evaluations_.is_due());
+  EXPECT_EQ(Fail(100), Answer::kFailed);
+  EXPECT_TRUE(evaluations_.is_due());
+  EXPECT_TRUE(evaluations_.is_on()) << "it may have been killed";
+  evaluations_.Begin(120, Generation(1));
+  EXPECT_FALSE(evaluations_.is_due());
+  EXPECT_EQ(Add(120), Answer::kRecorded);
+  evaluations_.Begin(200, Generation(1));
+  EXPECT_EQ(Fail(200), Answer::kFailed);
+  EXPECT_TRUE(evaluations_.is_on()) << "the one before was good";
+}
+
+TEST_F(EvaluationsBesideTest, AfterTwoFailuresThePipelineEvaluates) {
+  for (const int64_t step : {100, 120}) {
+    evaluations_.Begin(step, Generation(1));
+    EXPECT_EQ(Fail(step), Answer::kFailed);
+  }
   EXPECT_FALSE(evaluations_.is_on());
+  EXPECT_TRUE(evaluations_.is_due()) << "there is no figure yet";
+  evaluations_.BeginThroughPipeline();
+  EXPECT_FALSE(evaluations_.is_due());
   const ActivePlan active = ActiveFor(PlanOf({0, 1}, {2, 5}));
   const std::vector<DeviceTimes> times;
   EXPECT_FALSE(
       evaluations_.IsWorth({200, active.plan, Sequence(), active.stages, {}, times}, 0, effects_));
-  EXPECT_THAT(EffectsOf<LogLine>(effects_)[0].text, HasSubstr("no room"));
+  EXPECT_THAT(EffectsOf<LogLine>(effects_)[0].text,
+              HasSubstr("(no room); the next barrier is evaluated in its place"));
+  EXPECT_THAT(EffectsOf<LogLine>(effects_)[1].text, HasSubstr("through the pipeline"));
 }
 
 TEST_F(EvaluationsBesideTest, WhatIsLaterThanTheBarrierOfARecoveryIsForgotten) {
