@@ -237,6 +237,14 @@ void AddNameFlags(CLI::App& app, WorkerOptions& options) {
                  "address)");
 }
 
+void AddStateFlag(CLI::App& app, WorkerOptions& options) {
+  options.state_folder = DefaultStateFolder();
+  app.add_option(
+      "--state-dir", options.state_folder,
+      "folder for this worker's identity, measurements and tuned kernels; '': keep nothing "
+      "(default: $RUNNEL_STATE_DIR, else $XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
+}
+
 void AddMemoryFlag(CLI::App& app, int64_t& memory_mb) {
   app.add_option(
          "--memory-mb", memory_mb,
@@ -332,11 +340,7 @@ int main(int argc, char** argv) {
   auto* patience = app.add_option("--connect-timeout-ms", options.connect_timeout_ms,
                                   "longest wait for central; implies --once")
                        ->capture_default_str();
-  options.state_folder = runnel::DefaultStateFolder();
-  app.add_option(
-      "--state-dir", options.state_folder,
-      "folder for this worker's identity, measurements and tuned kernels; '': keep nothing "
-      "(default: $RUNNEL_STATE_DIR, else $XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
+  runnel::AddStateFlag(app, options);
   int64_t memory_mb = 0;
   runnel::AddMemoryFlag(app, memory_mb);
   runnel::AddDeviceMemoryFlag(app, options);
