@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -67,7 +68,8 @@ TEST(DeviceReadings, BatteryAndHottestZone) {
 LimitSettings Parsed(const std::string& flag, const std::string& text) {
   LimitSettings settings;
   for (const LimitRow& row : LimitRows()) {
-    if (row.flag == flag) EXPECT_TRUE(row.parse(text, settings).ok()) << flag << " " << text;
+    if (row.flag != flag) continue;
+    EXPECT_TRUE(row.parse(text, settings).ok()) << flag << " " << text;
   }
   return settings;
 }
@@ -187,9 +189,9 @@ TEST(Limits, WhatIsNoValue) {
   for (const auto& one : bad) {
     for (const LimitRow& row : LimitRows()) {
       LimitSettings settings;
-      if (std::string(row.flag) == one.flag)
-        EXPECT_TRUE(absl::IsInvalidArgument(row.parse(one.text, settings)))
-            << one.flag << " " << one.text;
+      if (std::string(row.flag) != one.flag) continue;
+      EXPECT_TRUE(absl::IsInvalidArgument(row.parse(one.text, settings)))
+          << one.flag << " " << one.text;
     }
   }
 }
