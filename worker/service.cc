@@ -36,6 +36,7 @@ WorkerService::WorkerService(ServiceOptions options, const Daemon::Parts& parts)
 
 absl::Status WorkerService::Serve(bool& welcomed) {
   WorkerOptions options = options_.daemon;
+  options.incarnation += limited_runs_;
   // The free memory changes from run to run.
   if (options.memory_bytes == 0) options.memory_bytes = AvailableMemoryBytes();
   std::optional<Daemon> daemon;
@@ -81,7 +82,10 @@ absl::Status WorkerService::ServeForEver() {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (stops_ > 0) return absl::OkStatus();
       // It has left, or would have.
-      if (held_ && status.ok()) continue;
+      if (held_ && status.ok()) {
+        if (welcomed) ++limited_runs_;
+        continue;
+      }
     }
     const RejoinPolicy::Next next = rejoin_.After(status, welcomed);
     if (next.ends) return next.status;

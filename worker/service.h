@@ -58,6 +58,8 @@ class WorkerService {
   Daemon::Parts parts_;
   CentralLives lives_;
   RejoinPolicy rejoin_;
+  // Runs left because of a limit: central takes nobody again who has left it, but for a new start.
+  int64_t limited_runs_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   Daemon* daemon_ = nullptr;  // the daemon that serves now; guarded by mutex_

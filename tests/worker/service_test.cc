@@ -178,7 +178,9 @@ TEST_F(LimitedServiceTest, ALimitGivesTheStageAwayAndItsEndJoinsAgain) {
   EXPECT_FALSE(absl::IsInternal(seen_->WaitForGone(id)));
   EXPECT_EQ(seen_->joined(), 1u) << "it is held";
   Hold("");
-  Dialled(2);
+  const auto again = std::get<WorkerHello>(seen_->messages(Dialled(2))[0]);
+  EXPECT_EQ(again.incarnation, 78)
+      << "central refuses who has left its run and was not started again";
 }
 
 TEST_F(LimitedServiceTest, ADeviceThatIsHeldDoesNotDial) {
