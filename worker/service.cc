@@ -48,6 +48,7 @@ absl::Status WorkerService::Serve(bool& welcomed) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stops_ > 0 || held_) return absl::OkStatus();
     daemon_ = &*daemon;
+    leaves_ = false;
   }
   absl::Status status = daemon->Run();
   {
@@ -81,8 +82,8 @@ absl::Status WorkerService::ServeForEver() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (stops_ > 0) return absl::OkStatus();
-      // It has left, or would have.
-      if (held_ && status.ok()) {
+      // It has left, or would have; the limit may have ended meanwhile.
+      if ((held_ || leaves_) && status.ok()) {
         if (welcomed) ++limited_runs_;
         continue;
       }
@@ -119,7 +120,10 @@ void WorkerService::CheckLimits() {
   held_ = !reason.empty();
   parts_.logger->Log(Severity::kInfo, held_ ? absl::StrCat("takes no part: ", reason)
                                             : "takes part again: no limit holds this device");
-  if (held_ && daemon_ != nullptr) daemon_->Leave();
+  if (held_ && daemon_ != nullptr) {
+    daemon_->Leave();
+    leaves_ = true;
+  }
   changed_.notify_all();
 }
 

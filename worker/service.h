@@ -65,6 +65,7 @@ class WorkerService {
   Daemon* daemon_ = nullptr;  // the daemon that serves now; guarded by mutex_
   int stops_ = 0;             // guarded by mutex_
   bool held_ = false;         // by a limit; guarded by mutex_
+  bool leaves_ = false;       // a limit has told daemon_ to leave; guarded by mutex_
   bool ended_ = false;        // Run is over; guarded by mutex_
   std::mutex limits_mutex_;   // of held_by
 };
