@@ -40,6 +40,7 @@
 #include "worker/check/check_report.h"
 #include "worker/heap_limits.h"
 #include "worker/infer_main.h"
+#include "worker/limits_main.h"
 #include "worker/measure/device_description.h"
 #include "worker/membership/certificate_keeper.h"
 #include "worker/membership/device_identity.h"
@@ -221,6 +222,11 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   return self;
 }
 
+absl::Status SetLimits(const LimitSettings& limits, ServiceOptions& service) {
+  RUNNEL_ASSIGN_OR_RETURN(service.held_by, HeldBy(limits, service.daemon.state_folder));
+  return absl::OkStatus();
+}
+
 void AddNameFlags(CLI::App& app, WorkerOptions& options) {
   app.add_option("--name", options.name,
                  "name of this worker, unique in the run (default: the host's name and an id from "
@@ -229,6 +235,14 @@ void AddNameFlags(CLI::App& app, WorkerOptions& options) {
                  "what this device may be lost together with: a room, a power strip, an access "
                  "point. Copies of its state go to another site (default: the network of its "
                  "address)");
+}
+
+void AddStateFlag(CLI::App& app, WorkerOptions& options) {
+  options.state_folder = DefaultStateFolder();
+  app.add_option(
+      "--state-dir", options.state_folder,
+      "folder for this worker's identity, measurements and tuned kernels; '': keep nothing "
+      "(default: $RUNNEL_STATE_DIR, else $XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
 }
 
 void AddMemoryFlag(CLI::App& app, int64_t& memory_mb) {
@@ -315,7 +329,8 @@ int main(int argc, char** argv) {
                  "device joined)");
   runnel::MembershipFlags membership;
   app.add_option("--join", membership.join,
-                 "TOKEN@HOST:PORT, or - to read it from standard input: join a cluster, once. "
+                 "TOKEN@HOST:PORT, or - to read it from standard input: join a cluster, once; a "
+                 "TOKEN alone finds central where Avahi runs on both hosts. "
                  "`runnel-central token` prints the token, `runnel-central train` the address. "
                  "The certificate stays in --state-dir; later starts need no flag");
   runnel::AddNameFlags(app, options);
@@ -325,11 +340,7 @@ int main(int argc, char** argv) {
   auto* patience = app.add_option("--connect-timeout-ms", options.connect_timeout_ms,
                                   "longest wait for central; implies --once")
                        ->capture_default_str();
-  options.state_folder = runnel::DefaultStateFolder();
-  app.add_option(
-      "--state-dir", options.state_folder,
-      "folder for this worker's identity, measurements and tuned kernels; '': keep nothing "
-      "(default: $RUNNEL_STATE_DIR, else $XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
+  runnel::AddStateFlag(app, options);
   int64_t memory_mb = 0;
   runnel::AddMemoryFlag(app, memory_mb);
   runnel::AddDeviceMemoryFlag(app, options);
@@ -337,6 +348,7 @@ int main(int argc, char** argv) {
   runnel::AddBackendOptionFlag(app, backend_options);
   const auto program = runnel::AddProgramCommand(app);
   app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
+  const auto limits = runnel::AddLimitFlags(app);
   bool check = false;
   runnel::AddCheckFlag(app, check);
   const auto tune = runnel::AddTuneCommand(app);
@@ -366,6 +378,8 @@ int main(int argc, char** argv) {
         "--central: give central's address, or join its cluster with --join TOKEN@HOST:PORT"));
   }
   if (patience->count() > 0) service.once = true;
+  const absl::Status limited = runnel::SetLimits(*limits, service);
+  if (!limited.ok()) return runnel::ExitCode(limited);
   const absl::StatusOr<runnel::DeviceIdentity> self = runnel::Describe(memory_mb, service);
   if (!self.ok()) return runnel::ExitCode(self.status());
   return runnel::Run(service, *identity, membership.insecure_network);

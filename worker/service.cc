@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/process/host_memory.h"
 #include "worker/heap_limits.h"
@@ -15,6 +17,7 @@ namespace {
 // Length of one dial, within which the transport tries again and again: long enough for a handshake
 // on a slow link, short enough for a user who wants to end the worker.
 constexpr int64_t kDialMs = 3'000;
+constexpr std::chrono::seconds kLimitsEvery{1};
 
 }  // namespace
 
@@ -33,6 +36,7 @@ WorkerService::WorkerService(ServiceOptions options, const Daemon::Parts& parts)
 
 absl::Status WorkerService::Serve(bool& welcomed) {
   WorkerOptions options = options_.daemon;
+  options.incarnation += limited_runs_;
   // The free memory changes from run to run.
   if (options.memory_bytes == 0) options.memory_bytes = AvailableMemoryBytes();
   std::optional<Daemon> daemon;
@@ -42,8 +46,9 @@ absl::Status WorkerService::Serve(bool& welcomed) {
   }));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (stops_ > 0) return absl::OkStatus();
+    if (stops_ > 0 || held_) return absl::OkStatus();
     daemon_ = &*daemon;
+    leaves_ = false;
   }
   absl::Status status = daemon->Run();
   {
@@ -55,19 +60,71 @@ absl::Status WorkerService::Serve(bool& welcomed) {
 }
 
 absl::Status WorkerService::Run() {
+  if (options_.held_by == nullptr) return ServeForEver();
+  CheckLimits();
+  std::thread watch([this] { WatchLimits(); });
+  absl::Status status = ServeForEver();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  watch.join();
+  return status;
+}
+
+absl::Status WorkerService::ServeForEver() {
   while (true) {
+    if (!AwaitLimits()) return absl::OkStatus();
     bool welcomed = false;
     const absl::Status status = Serve(welcomed);
     TrimHeaps();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (stops_ > 0) return absl::OkStatus();
+      // It has left, or would have; the limit may have ended meanwhile.
+      if ((held_ || leaves_) && status.ok()) {
+        if (welcomed) ++limited_runs_;
+        continue;
+      }
     }
     const RejoinPolicy::Next next = rejoin_.After(status, welcomed);
     if (next.ends) return next.status;
     if (!next.line.empty()) parts_.logger->Log(Severity::kInfo, next.line);
     if (!Pause(next.pause_ms)) return absl::OkStatus();
   }
+}
+
+bool WorkerService::AwaitLimits() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (held_ && options_.once) return false;
+  changed_.wait(lock, [this] { return stops_ > 0 || !held_; });
+  return stops_ == 0;
+}
+
+void WorkerService::WatchLimits() {
+  while (true) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (changed_.wait_for(lock, kLimitsEvery, [this] { return ended_; })) return;
+    }
+    CheckLimits();
+  }
+}
+
+void WorkerService::CheckLimits() {
+  const std::lock_guard<std::mutex> asking(limits_mutex_);
+  const std::string reason = options_.held_by();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (held_ == !reason.empty()) return;
+  held_ = !reason.empty();
+  parts_.logger->Log(Severity::kInfo, held_ ? absl::StrCat("takes no part: ", reason)
+                                            : "takes part again: no limit holds this device");
+  if (held_ && daemon_ != nullptr) {
+    daemon_->Leave();
+    leaves_ = true;
+  }
+  changed_.notify_all();
 }
 
 bool WorkerService::Pause(int64_t pause_ms) {

@@ -1,6 +1,5 @@
 #include "central/cli/command_main.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,12 +17,11 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "central/cli/announcement.h"
 #include "central/cli/current_run.h"
+#include "central/cli/display_maker.h"
 #include "central/cli/run_control.h"
 #include "central/cli/subcommand_help.h"
-#include "central/display/admin_server.h"
-#include "central/display/run_metrics.h"
-#include "central/display/state_json.h"
 #include "central/run/commands/commands.h"
 #include "central/run/workers/waiting_room.h"
 #include "proto/base/refusal_log.h"
@@ -41,6 +39,7 @@
 #include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/grpc/grpc_process.h"
 #include "proto/transport/grpc/insecure_network.h"
+#include "proto/transport/grpc/listen_address.h"
 #include "proto/transport/grpc/security/grpc_renew.h"
 #include "proto/transport/grpc/security/join_secret.h"
 #include "proto/transport/grpc/security/running_central.h"
@@ -68,71 +67,6 @@ int ExitCode(const absl::Status& status) {
       return 1;
   }
 }
-
-// The display of one run and, if asked for, its HTTP side.
-class DisplayMaker {
- public:
-  explicit DisplayMaker(const Clock* clock) : clock_(clock) {}
-
-  absl::StatusOr<RunDisplay*> Make(const RunSettings& settings) {
-    admin_.reset();
-    linger_s_ = settings.linger_s;
-    ProgressOptions options;
-    options.terminal = isatty(STDOUT_FILENO) == 1;
-    winsize size;
-    if (options.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-      options.width = size.ws_col;
-    const auto display = std::make_shared<RunDisplay>(options, STDOUT_FILENO, clock_);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      display_ = display;
-    }
-    if (!settings.metrics_port.has_value()) return display.get();
-    AdminCallbacks callbacks;
-    callbacks.metrics_text = [display] { return MetricsText(display->Shown()); };
-    callbacks.state_json = [display] { return StateJson(display->Shown()); };
-    callbacks.ready = [display] { return display->ready(); };
-    callbacks.alive = [display] { return display->alive(); };
-    callbacks.orders = orders_;
-    absl::StatusOr<std::unique_ptr<AdminServer>> admin =
-        AdminServer::Start(static_cast<int>(*settings.metrics_port), std::move(callbacks));
-    if (!admin.ok()) return admin.status();
-    admin_ = *std::move(admin);
-    display->Line(
-        absl::StrCat("page, /metrics and /healthz at http://127.0.0.1:", admin_->port(), "/"));
-    display->Line(absl::StrCat("the page that also takes orders: http://127.0.0.1:", admin_->port(),
-                               "/#", admin_->token()));
-    return display.get();
-  }
-
-  // Of the pages of runs from now on.
-  void TakeOrders(MemberCalls orders) { orders_ = std::move(orders); }
-
-  // Any thread.
-  absl::StatusOr<std::string> State() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (display_ == nullptr) return absl::UnavailableError("no run is under way");
-    return StateJson(display_->Shown());
-  }
-
-  // Serves the page of a run that is over for as long as somebody reads it.
-  void Linger() {
-    if (admin_ == nullptr || linger_s_ == 0 || !admin_->has_reader()) return;
-    display_->Line(absl::StrCat("the page stays for ", linger_s_,
-                                " s while a browser shows it; Ctrl-C ends it at once"));
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(linger_s_);
-    while (admin_->has_reader() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-
- private:
-  const Clock* clock_;
-  MemberCalls orders_;
-  int64_t linger_s_ = 0;
-  std::mutex mutex_;
-  std::shared_ptr<RunDisplay> display_;  // guarded by mutex_ where another thread may read it
-  std::unique_ptr<AdminServer> admin_;
-};
 
 // Admission of peers: with a certificate authority everything is encrypted, without one everything
 // stays on this host.
@@ -168,11 +102,31 @@ class Protection {
             [this](const std::string& name) { return authority_->Revoke(name); }};
   }
 
+  // Where --http-listen TEXT serves.
+  absl::StatusOr<PageNetwork> PageAt(const std::string& text, const std::string& home) const {
+    if (authority_ == nullptr) {
+      return absl::InvalidArgumentError(
+          "--http-listen: needs certificates, and no --insecure-network: runnel-central init makes "
+          "them, once. --metrics-port serves this host alone");
+    }
+    absl::StatusOr<Address> address = ToListenAddress(text, /*allow_non_loopback=*/true);
+    if (!address.ok())
+      return absl::Status(address.status().code(),
+                          absl::StrCat("--http-listen: ", address.status().message()));
+    RUNNEL_ASSIGN_OR_RETURN(std::string token, PageToken(home));
+    return PageNetwork{address->port,
+                       {address->host, identity_->Get(), std::move(token),
+                        [this](const CertificateInfo& peer) { return authority_->Check(peer); }}};
+  }
+
   Enrolment MakeEnrolment() {
     if (authority_ == nullptr) return {};
     return {[this](const std::string& name) { return authority_->IssueLocal(name); },
             [this](const std::string& control_address) { return OpenDoor(control_address); },
-            [this] { door_.reset(); }};
+            [this] {
+              announcement_.reset();
+              door_.reset();
+            }};
   }
 
  private:
@@ -194,6 +148,7 @@ class Protection {
     RUNNEL_RETURN_IF_ERROR(door.status());
     door_ = *std::move(door);
     address.port = door_->port();
+    announcement_ = Announcement::Begin(address);
     return address.ToString();
   }
 
@@ -201,6 +156,7 @@ class Protection {
   std::unique_ptr<Authority> authority_;
   std::shared_ptr<IdentityHolder> identity_;
   std::unique_ptr<JoinDoor> door_;
+  std::unique_ptr<Announcement> announcement_;  // of the door
 };
 
 absl::Status RevokeAsOperator(const std::string& home, RefusalLog* refusals,
@@ -279,12 +235,17 @@ class CommandLine {
     app_.add_option("--home", home_,
                     "folder of the certificate authority; streams are encrypted where it has one "
                     "(default: $RUNNEL_HOME, else $XDG_CONFIG_HOME/runnel, else ~/.config/runnel)");
+    app_.add_option("--http-listen", http_listen_,
+                    "IP:PORT where a run also serves page, /metrics and /healthz, over TLS with "
+                    "the certificate of central; readers show the token in HOME/page_token or an "
+                    "operator's certificate");
     for (AddSubcommandFn add : program.commands) commands_.push_back(add(Command(&app_)));
   }
 
   CLI::App& app() { return app_; }
   bool insecure_network() const { return insecure_network_; }
   const std::string& home() const { return home_; }
+  const std::string& http_listen() const { return http_listen_; }
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
@@ -307,6 +268,7 @@ class CommandLine {
  private:
   CLI::App app_;
   bool insecure_network_ = false;
+  std::string http_listen_;
   std::string home_ = DefaultAuthorityFolder();
   std::vector<Subcommand> commands_;
 };
@@ -343,6 +305,15 @@ std::optional<int> Parse(const Program& program, CommandLine& command_line, int 
   return std::nullopt;
 }
 
+// Who may take part, and who sees it from other hosts.
+absl::Status Protect(const CommandLine& flags, Protection& protection, DisplayMaker& displays) {
+  RUNNEL_RETURN_IF_ERROR(protection.Open(flags.home(), flags.insecure_network()));
+  if (flags.http_listen().empty()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(PageNetwork page, protection.PageAt(flags.http_listen(), flags.home()));
+  displays.ServeOnNetwork(std::move(page));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunProgram(const Program& program, int argc, char** argv) {
@@ -364,7 +335,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   RefusalLog refusals(logger.get(), &clock);
   LogGrpcTo(&refusals);
   Protection protection(&refusals);
-  if (const absl::Status status = protection.Open(command_line.home(), insecure); !status.ok()) {
+  if (const absl::Status status = Protect(command_line, protection, displays); !status.ok()) {
     Say(program, status.message());
     return ExitCode(status);
   }

@@ -7,48 +7,47 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "central/display/admin_page.h"
 #include "proto/base/figures/span.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/worker_name.h"
+#include "proto/crypto/https.h"
 #include "proto/crypto/sha256.h"
 
 namespace runnel {
 namespace {
 
+using Right = AdminAccess::Right;
+
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr int kThreads = 4;
 constexpr size_t kMaxRequestBytes = 1 << 16;
 constexpr int64_t kReaderNs = 5'000'000'000;
-constexpr char kTokenHeader[] = "X-Runnel-Token";
 constexpr size_t kTokenBytes = 16;
+constexpr char kWhoMayRead[] =
+    "ask with the read token (Authorization: Bearer TOKEN) or an operator's certificate\n";
 constexpr double kLeastTraceS = 0.001;
 constexpr double kMostTraceS = static_cast<double>(kMaxTraceNs) * 1e-9;
 
 int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-// "localhost:9090", "[::1]".
-bool IsThisHost(absl::string_view host) {
-  const size_t port = host.rfind(':');
-  const bool has_port = port != host.npos && host.back() != ']';
-  const std::string name = absl::AsciiStrToLower(has_port ? host.substr(0, port) : host);
-  return name == "localhost" || name == kLoopback || name == "[::1]";
-}
-
-absl::Status BindError(int port, int error_number) {
-  const std::string what = absl::StrCat("metrics port ", port, ": ");
+absl::Status BindError(const std::string& host, int port, int error_number) {
+  const std::string what = host == kLoopback
+                               ? absl::StrCat("metrics port ", port, ": ")
+                               : absl::StrCat("--http-listen ", host, ", port ", port, ": ");
   if (error_number == EADDRINUSE) {
     return absl::AlreadyExistsError(
         absl::StrCat(what, "is in use by another program; choose another, or 0 for any free one"));
   }
   if (error_number == EACCES) return absl::PermissionDeniedError(what + strerror(error_number));
+  if (host != kLoopback)
+    return absl::InvalidArgumentError(absl::StrCat(what, "is no address of this host"));
   return absl::UnavailableError(absl::StrCat(what, "cannot listen: ", strerror(error_number)));
 }
 
@@ -72,42 +71,60 @@ void Answer(const absl::Status& status, httplib::Response& response) {
   if (!status.ok()) response.set_content(absl::StrCat(status.message(), "\n"), "text/plain");
 }
 
+// Holds nothing of the run.
+bool IsPublic(const std::string& path) {
+  return path == "/" || path == "/healthz" || path == "/readyz";
+}
+
 }  // namespace
 
 struct AdminServer::Impl {
-  explicit Impl(AdminCallbacks given)
-      : callbacks(std::move(given)), token(absl::BytesToHexString(RandomBytes(kTokenBytes))) {}
+  Impl(AdminCallbacks given, std::optional<AdminNetwork> network)
+      : callbacks(std::move(given)),
+        access(std::move(network), absl::BytesToHexString(RandomBytes(kTokenBytes))) {}
+
+  // Makes the server of the library.
+  absl::Status Make() {
+    if (!access.network().has_value()) {
+      server = std::make_unique<httplib::Server>();
+      return absl::OkStatus();
+    }
+    absl::Status prepared;
+    server = std::make_unique<httplib::SSLServer>([&](SSL_CTX& context) {
+      prepared = PrepareHttps(access.network()->identity, context);
+      return prepared.ok();
+    });
+    return prepared;
+  }
 
   void Configure() {
-    server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    server->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     // The library's default lets two programs share the port.
-    server.set_socket_options([](socket_t sock) {
+    server->set_socket_options([](socket_t sock) {
       const int yes = 1;
       setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
     // One request a connection, so that an idle browser does not delay the end.
-    server.set_keep_alive_max_count(1);
-    server.set_keep_alive_timeout(1);
-    server.set_read_timeout(2);
-    server.set_payload_max_length(kMaxRequestBytes);
-    server.set_default_headers(
+    server->set_keep_alive_max_count(1);
+    server->set_keep_alive_timeout(1);
+    server->set_read_timeout(2);
+    server->set_payload_max_length(kMaxRequestBytes);
+    server->set_default_headers(
         {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}});
   }
 
   void Route() {
-    server.set_pre_routing_handler(
-        [](const httplib::Request& request, httplib::Response& response) {
-          // Every browser names the host; a client of HTTP/1.0 need not. It names the origin of a
-          // page that asks.
-          const std::string origin = request.get_header_value("Origin");
-          if ((!request.has_header("Host") || IsThisHost(request.get_header_value("Host"))) &&
-              (origin.empty() || IsThisHost(absl::StripPrefix(origin, "http://"))))
-            return httplib::Server::HandlerResponse::Unhandled;
-          response.status = 403;
-          response.set_content("ask by http://127.0.0.1 or http://localhost\n", "text/plain");
+    server->set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          const std::string reason = access.ForeignReason(request);
+          const bool may_read = IsPublic(request.path) || access.RightOf(request) != Right::kNone;
+          if (reason.empty() && may_read) return httplib::Server::HandlerResponse::Unhandled;
+          response.status = reason.empty() ? 401 : 403;
+          if (reason.empty()) response.set_header("WWW-Authenticate", "Bearer");
+          response.set_content(reason.empty() ? kWhoMayRead : reason, "text/plain");
           return httplib::Server::HandlerResponse::Handled;
         });
-    server.Get("/", [](const httplib::Request&, httplib::Response& response) {
+    server->Get("/", [](const httplib::Request&, httplib::Response& response) {
       const absl::string_view page = AdminPage();
       // The browser asks nobody else for anything, whatever texts the page shows.
       response.set_header("Content-Security-Policy",
@@ -116,19 +133,19 @@ struct AdminServer::Impl {
                           "form-action 'none'; frame-ancestors 'none'");
       response.set_content(page.data(), page.size(), "text/html; charset=utf-8");
     });
-    server.Get("/state", [this](const httplib::Request&, httplib::Response& response) {
+    server->Get("/state", [this](const httplib::Request&, httplib::Response& response) {
       asked_ns = NowNs();
       response.set_content(callbacks.state_json(), "application/json");
     });
-    server.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+    server->Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
       response.set_content(callbacks.metrics_text(), "text/plain; version=0.0.4; charset=utf-8");
     });
-    server.Get("/healthz", [this](const httplib::Request&, httplib::Response& response) {
+    server->Get("/healthz", [this](const httplib::Request&, httplib::Response& response) {
       const bool alive = callbacks.alive();
       response.status = alive ? 200 : 503;
       response.set_content(alive ? "ok\n" : "stuck\n", "text/plain");
     });
-    server.Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
+    server->Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
       const bool ready = callbacks.ready();
       response.status = ready ? 200 : 503;
       response.set_content(ready ? "ready\n" : "starting\n", "text/plain");
@@ -139,19 +156,19 @@ struct AdminServer::Impl {
     using TextOr = absl::StatusOr<std::string>;
     const auto answer = [this](const char* name,
                                std::function<TextOr(const httplib::Request&)> carry_out) {
-      server.Post(absl::StrCat("/orders/", name),
-                  [this, carry_out](const httplib::Request& request, httplib::Response& response) {
-                    if (!EqualSecrets(request.get_header_value(kTokenHeader), token)) {
-                      response.status = 403;
-                      return response.set_content(
-                          "orders need the page's address as central printed it, with what is "
-                          "behind #\n",
-                          "text/plain");
-                    }
-                    const TextOr text = carry_out(request);
-                    if (!text.ok() || text->empty()) return Answer(text.status(), response);
-                    response.set_content(*text, "text/plain; charset=utf-8");
-                  });
+      server->Post(absl::StrCat("/orders/", name),
+                   [this, carry_out](const httplib::Request& request, httplib::Response& response) {
+                     if (access.RightOf(request) != Right::kOrder) {
+                       response.status = 403;
+                       return response.set_content(
+                           "orders need the page's address as central printed it, with what is "
+                           "behind #\n",
+                           "text/plain");
+                     }
+                     const TextOr text = carry_out(request);
+                     if (!text.ok() || text->empty()) return Answer(text.status(), response);
+                     response.set_content(*text, "text/plain; charset=utf-8");
+                   });
     };
     const auto order = [&answer](const char* name,
                                  std::function<absl::Status(const httplib::Request&)> carry_out) {
@@ -192,7 +209,7 @@ struct AdminServer::Impl {
     answer("what-if", [&orders](const httplib::Request& request) {
       return orders.what_if(request.get_param_value("assumption"));
     });
-    server.Get("/trace", [&orders](const httplib::Request&, httplib::Response& response) {
+    server->Get("/trace", [&orders](const httplib::Request&, httplib::Response& response) {
       const absl::StatusOr<std::string> trace = orders.trace(0);
       if (!trace.ok() || trace->empty()) return Answer(trace.status(), response);
       response.set_header("Content-Disposition", "attachment; filename=runnel-trace.json");
@@ -202,23 +219,24 @@ struct AdminServer::Impl {
 
   absl::Status Bind(int wanted) {
     errno = 0;
-    port = wanted == 0 ? server.bind_to_any_port(kLoopback)
-                       : (server.bind_to_port(kLoopback, wanted) ? wanted : -1);
-    return port > 0 ? absl::OkStatus() : BindError(wanted, errno);
+    const std::string host = access.network().has_value() ? access.network()->host : kLoopback;
+    port = wanted == 0 ? server->bind_to_any_port(host.c_str())
+                       : (server->bind_to_port(host.c_str(), wanted) ? wanted : -1);
+    return port > 0 ? absl::OkStatus() : BindError(host, wanted, errno);
   }
 
-  void Serve() {
+  void Listen() {
     thread = std::thread([this] {
-      server.listen_after_bind();
+      server->listen_after_bind();
       ended = true;
     });
     // stop() does nothing before the loop runs; it begins at once.
-    while (!server.is_running() && !ended) std::this_thread::yield();
+    while (!server->is_running() && !ended) std::this_thread::yield();
   }
 
   const AdminCallbacks callbacks;
-  const std::string token;
-  httplib::Server server;
+  const AdminAccess access;
+  std::unique_ptr<httplib::Server> server;
   std::atomic<bool> ended = false;
   std::atomic<int64_t> asked_ns = 0;  // for /state; 0: never
   std::thread thread;
@@ -227,28 +245,39 @@ struct AdminServer::Impl {
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(int port,
                                                                 AdminCallbacks callbacks) {
-  if (port < 0 || port > 65535) {
+  return Serve(std::make_unique<Impl>(std::move(callbacks), std::nullopt), port);
+}
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::StartOnNetwork(int port,
+                                                                         AdminNetwork network,
+                                                                         AdminCallbacks callbacks) {
+  if (network.read_token.empty()) return absl::InvalidArgumentError("the read token is empty");
+  return Serve(std::make_unique<Impl>(std::move(callbacks), std::move(network)), port);
+}
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Serve(std::unique_ptr<Impl> impl,
+                                                                int port) {
+  if (port < 0 || port > 65535)
     return absl::InvalidArgumentError(absl::StrCat("metrics port ", port, ": must be 0 to 65535"));
-  }
-  auto impl = std::make_unique<Impl>(std::move(callbacks));
+  RUNNEL_RETURN_IF_ERROR(impl->Make());
   impl->Configure();
   impl->Route();
   impl->RouteOrders();
-  if (absl::Status status = impl->Bind(port); !status.ok()) return status;
-  impl->Serve();
+  RUNNEL_RETURN_IF_ERROR(impl->Bind(port));
+  impl->Listen();
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 AdminServer::~AdminServer() {
-  impl_->server.stop();
+  impl_->server->stop();
   impl_->thread.join();
 }
 
 int AdminServer::port() const { return impl_->port; }
 
-const std::string& AdminServer::token() const { return impl_->token; }
+const std::string& AdminServer::token() const { return impl_->access.order_token(); }
 
 bool AdminServer::has_reader() const {
   const int64_t asked_ns = impl_->asked_ns;

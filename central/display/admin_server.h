@@ -1,7 +1,8 @@
 #pragma once
 
-// The HTTP side of central, on loopback only, since nothing is encrypted. A page of another site
-// that a browser on this host shows gets nothing: it would ask by its own name (Host, Origin).
+// The HTTP side of central: on loopback in plain text, elsewhere over TLS to who may read
+// (admin_access.h). A page of another site that a browser on this host shows gets nothing: it would
+// ask by its own name (Host, Origin).
 //
 //   GET /         the page that shows /state, refreshed by itself
 //   GET /state    JSON
@@ -14,12 +15,16 @@
 //      unless ?sure=yes), /orders/what-if?assumption=A
 //                 as an operator's commands; 403 without the header X-Runnel-Token, whose value
 //                 stands behind the # of the page's address where the user may give orders
+//
+// Over TLS /state, /metrics, /trace and orders answer 401 to who may not read; the page itself, which
+// holds nothing of the run, /healthz and /readyz answer anybody.
 
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "central/display/admin_access.h"
 #include "proto/transport/control/members.h"
 
 namespace runnel {
@@ -36,9 +41,13 @@ struct AdminCallbacks {
 
 class AdminServer {
  public:
-  // port 0: any free one. AlreadyExists: the port is in use; InvalidArgument: it is none;
+  // On loopback. port 0: any free one. AlreadyExists: the port is in use; InvalidArgument: it is none;
   // PermissionDenied: one below 1024 without the right to it.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(int port, AdminCallbacks callbacks);
+  // At another address. Also InvalidArgument: the address is not of this host, or the network has no
+  // read token; Internal: the identity is broken.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> StartOnNetwork(int port, AdminNetwork network,
+                                                                     AdminCallbacks callbacks);
 
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
@@ -54,6 +63,7 @@ class AdminServer {
 
  private:
   struct Impl;
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Serve(std::unique_ptr<Impl> impl, int port);
   explicit AdminServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -1,5 +1,6 @@
 #include "central/display/run_metrics.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,6 +32,9 @@ void AddFigure(const ShownFigure& figure, std::string labels, Labels values, Met
 
 void AddStages(const RunView& view, const RunFigures& figures, MetricText& text) {
   constexpr Metric kLayers = {"runnel_stage_layers", "Layers of the stage.", "stage,worker"};
+  constexpr Metric kInFlight = {"runnel_stage_in_flight_limit",
+                                "Micro-batches in flight that the stage may have and keep data of.",
+                                "stage,worker"};
   constexpr Metric kSeconds = {"runnel_stage_micro_batch_seconds",
                                "Seconds that the stage computes for a micro-batch, as measured and "
                                "as the plan predicted.",
@@ -40,6 +44,7 @@ void AddStages(const RunView& view, const RunFigures& figures, MetricText& text)
     const std::string& worker = view.stages[i].worker;
     const StagePlan& plan = view.stages[i].plan;
     text.Add(kLayers, {stage, worker}, plan.last_layer - plan.first_layer + 1);
+    text.Add(kInFlight, {stage, worker}, AsDouble(plan.cap));
     for (const ShownFigure& figure : FiguresOf(figures.stages[i]))
       AddFigure(figure, "stage,worker", {stage, worker}, text);
     if (i >= view.stage_seconds.size()) continue;
@@ -133,7 +138,8 @@ void AddGates(const ShownRun& run, MetricText& text) {
   }
 }
 
-void AddReplication(const ReplicationSummary& replication, MetricText& text) {
+// step: that training is at.
+void AddReplication(const ReplicationSummary& replication, int64_t step, MetricText& text) {
   text.Add({"runnel_replicas_total", "Barriers whose state neighbours keep a copy of."}, {},
            AsDouble(replication.count));
   text.Add({"runnel_replicas_skipped_total",
@@ -148,6 +154,11 @@ void AddReplication(const ReplicationSummary& replication, MetricText& text) {
             "Seconds until neighbours had the copies, while training went on."},
            {}, replication.took_s);
   text.Add({"runnel_replica_step", "Step of the last copy."}, {}, AsDouble(replication.step));
+  if (replication.count > 0) {
+    text.Add({"runnel_replica_age_steps",
+              "Steps since the last copy: what the loss of a worker would train again."},
+             {}, AsDouble(std::max<int64_t>(0, step - replication.step)));
+  }
 }
 
 void AddWorkers(const ShownRun& run, MetricText& text) {
@@ -212,6 +223,8 @@ void AddRun(const ShownRun& run, MetricText& text) {
            AsDouble(view.plan.generation.value()));
   text.Add({"runnel_plans_total", "Plans that have come into force."}, {},
            AsDouble(run.history.log.count(EventKind::kPlan)));
+  text.Add({"runnel_moves_total", "Times that the run went on under another plan."}, {},
+           AsDouble(std::max<int64_t>(0, run.history.log.count(EventKind::kPlan) - 1)));
   constexpr Metric kPeriod = {"runnel_micro_batch_seconds",
                               "Seconds of a micro-batch, as measured and as the plan predicted.",
                               "of"};
@@ -256,7 +269,7 @@ std::string MetricsText(const ShownRun& run) {
   AddStages(run.view, figures, text);
   AddLinks(run.view, figures, text);
   AddRecoveries(run.view.recoveries, text);
-  AddReplication(run.view.replication, text);
+  AddReplication(run.view.replication, run.view.progress.step, text);
   AddGradientNoise(run.view.gradient_noise, text);
   AddGates(run, text);
   return text.Text();

@@ -18,8 +18,7 @@ absl::StatusOr<OwnedSslContext> NewContext(const SSL_METHOD* method) {
 
 }  // namespace
 
-absl::StatusOr<OwnedSslContext> ServingContext(const Identity& identity) {
-  RUNNEL_ASSIGN_OR_RETURN(OwnedSslContext context, NewContext(TLS_server_method()));
+absl::Status PrepareServing(const Identity& identity, SSL_CTX& context) {
   const OwnedBio key_text = ReadOnlyBio(identity.key_pem);
   const OwnedKey key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
   const OwnedBio text = ReadOnlyBio(identity.certificate_pem);
@@ -27,15 +26,22 @@ absl::StatusOr<OwnedSslContext> ServingContext(const Identity& identity) {
   const OwnedBio authority_text = ReadOnlyBio(identity.authority_pem);
   OwnedCertificate authority(PEM_read_bio_X509(authority_text.get(), nullptr, nullptr, nullptr));
   if (key == nullptr || certificate == nullptr || authority == nullptr ||
-      SSL_CTX_use_certificate(context.get(), certificate.get()) != 1 ||
-      SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1 ||
-      SSL_CTX_add_extra_chain_cert(context.get(), authority.get()) != 1) {
+      SSL_CTX_set_min_proto_version(&context, TLS1_3_VERSION) != 1 ||
+      SSL_CTX_use_certificate(&context, certificate.get()) != 1 ||
+      SSL_CTX_use_PrivateKey(&context, key.get()) != 1 ||
+      SSL_CTX_add_extra_chain_cert(&context, authority.get()) != 1) {
     return OpenSslError("TLS");
   }
   authority.release();  // the context owns it now
   // No tickets: nobody comes twice.
-  SSL_CTX_set_num_tickets(context.get(), 0);
-  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(&context, 0);
+  SSL_CTX_set_session_cache_mode(&context, SSL_SESS_CACHE_OFF);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OwnedSslContext> ServingContext(const Identity& identity) {
+  RUNNEL_ASSIGN_OR_RETURN(OwnedSslContext context, NewContext(TLS_server_method()));
+  RUNNEL_RETURN_IF_ERROR(PrepareServing(identity, *context));
   return context;
 }
 

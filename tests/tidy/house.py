@@ -154,7 +154,7 @@ PUBLIC_HEADERS = {
                         "relay/relay_transport.h"),
     # What the mains share; others only write files with it.
     "proto/process": ("atomic_file.h", "atomic_stream.h", "file_lock.h", "host_memory.h", "version.h"),
-    "proto/crypto": ("authority.h", "certificate.h", "identity.h", "join_client.h", "join_door.h",
+    "proto/crypto": ("authority.h", "certificate.h", "https.h", "identity.h", "join_client.h", "join_door.h",
                      "join_token.h", "sealed_file.h", "sha256.h"),
     "central": (),
     "worker": (),

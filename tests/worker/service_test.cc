@@ -2,6 +2,7 @@
 
 #include "worker/service.h"
 
+#include <mutex>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -35,6 +36,12 @@ class ServiceTest : public ::testing::Test {
     options.daemon.name = "w";
     options.daemon.device_id = "an id";
     options.daemon.incarnation = 77;
+    if (has_limits_) {
+      options.held_by = [this] {
+        const std::lock_guard<std::mutex> lock(limit_mutex_);
+        return limit_;
+      };
+    }
     service_ = std::make_unique<WorkerService>(
         options, Daemon::Parts{transport_.get(), &control_, &clock_, &logger_});
     thread_ = std::thread([this] { result_ = service_->Run(); });
@@ -48,6 +55,14 @@ class ServiceTest : public ::testing::Test {
   void Say(ConnectionId id, CentralMessage message) {
     EXPECT_TRUE(central_->Send(id, std::move(message)).ok());
   }
+  // The device's limit, from now on.
+  void Hold(const std::string& reason) {
+    {
+      const std::lock_guard<std::mutex> lock(limit_mutex_);
+      limit_ = reason;
+    }
+    if (service_ != nullptr) service_->CheckLimits();
+  }
   absl::Status AwaitEnd() {
     thread_.join();
     return result_;
@@ -60,6 +75,9 @@ class ServiceTest : public ::testing::Test {
   std::unique_ptr<CentralRecorder> seen_ = std::make_unique<CentralRecorder>();
   std::unique_ptr<CentralControl> central_ = control_.Listen(kAddress, seen_.get()).value();
   std::unique_ptr<WorkerService> service_;
+  bool has_limits_ = false;
+  std::mutex limit_mutex_;
+  std::string limit_;  // guarded by limit_mutex_
   std::thread thread_;
   absl::Status result_;
 };
@@ -140,6 +158,49 @@ TEST_F(ServiceTest, OnceIsForOneRun) {
   Start(/*once=*/true);
   Say(Dialled(2), Refused{"no seat", /*is_final=*/false});
   EXPECT_TRUE(absl::IsFailedPrecondition(AwaitEnd())) << "nobody waits";
+}
+
+class LimitedServiceTest : public ServiceTest {
+ protected:
+  LimitedServiceTest() { has_limits_ = true; }
+};
+
+TEST_F(LimitedServiceTest, ALimitGivesTheStageAwayAndItsEndJoinsAgain) {
+  Start();
+  const ConnectionId id = Dialled(1);
+  Say(id, Welcome{DeviceId(0), "r", 1});
+  Say(id, kPing);
+  ASSERT_TRUE(seen_->WaitForMessages(id, 2)) << "it takes part";
+  Hold("the battery is low");
+  ASSERT_TRUE(seen_->WaitForMessages(id, 3));
+  EXPECT_TRUE(std::holds_alternative<Leaving>(seen_->messages(id)[2]));
+  Say(id, Release{});
+  EXPECT_FALSE(absl::IsInternal(seen_->WaitForGone(id)));
+  EXPECT_EQ(seen_->joined(), 1u) << "it is held";
+  Hold("");
+  const auto again = std::get<WorkerHello>(seen_->messages(Dialled(2))[0]);
+  EXPECT_EQ(again.incarnation, 78)
+      << "central refuses who has left its run and was not started again";
+}
+
+TEST_F(LimitedServiceTest, ADeviceThatIsHeldDoesNotDial) {
+  Hold("it is too early");
+  Start();
+  EXPECT_EQ(seen_->joined(), 0u);
+  Hold("");
+  const ConnectionId id = Dialled(1);
+  // One that waits for a run leaves at once.
+  Hold("it is too late");
+  EXPECT_FALSE(absl::IsInternal(seen_->WaitForGone(id)));
+  service_->Stop();
+  EXPECT_TRUE(AwaitEnd().ok());
+}
+
+TEST_F(LimitedServiceTest, OnceEndsWithTheLimit) {
+  Hold("it is hot");
+  Start(/*once=*/true);
+  EXPECT_TRUE(AwaitEnd().ok());
+  EXPECT_EQ(seen_->joined(), 0u);
 }
 
 }  // namespace

@@ -20,10 +20,11 @@ struct Membership {
 // Folder of the membership within a state folder.
 std::string MembershipFolder(const std::string& state_folder);
 
-// Gets a certificate for the token in `order` (TOKEN@HOST:PORT) and keeps it. name: as the user
+// Gets a certificate for the token in `order` and keeps it: TOKEN@HOST:PORT, or TOKEN for a central that
+// is found by mDNS. name: as the user
 // says, may be empty; otherwise_name: where neither the user nor the token has one; tell:
 // JoinOptions::tell. Blocks. Errors
-// as ParseJoinOrder, JoinCluster, WriteIdentity. FailedPrecondition: there is no state folder.
+// as ParseJoinOrder, FindCentrals, JoinCluster, WriteIdentity. FailedPrecondition: there is no state folder.
 absl::StatusOr<Membership> Join(const std::string& order, const std::string& name,
                                 const std::string& otherwise_name, const std::string& state_folder,
                                 int64_t timeout_ms,

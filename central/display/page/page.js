@@ -201,10 +201,11 @@ function showGates(state) {
     make("td", {}, gate.layer), make("td", {}, (100 * gate.skipped_share).toFixed(1)), make("td", {}, round(gate.mean_bits)))));
 }
 
-// ---- orders, for who has the token behind the # of the address
-const token = location.hash.slice(1);
+// ---- orders, for who has the token behind the # of the address; "read=TOKEN" only reads, where central is on another host
+const mayOrder = !location.hash.startsWith("#read="), token = location.hash.slice(mayOrder ? 1 : 6);
+const mayRead = token ? {Authorization: "Bearer " + token} : {};
 function showOrders(state) {
-  by("orders").hidden = !token || state.phase === "done";
+  by("orders").hidden = !token || !mayOrder || state.phase === "done";
   by("pause").textContent = state.phase === "paused" ? "Continue" : "Pause at the next barrier";
   by("pause").dataset.order = state.phase === "paused" ? "continue" : "pause";
   const names = state.workers.filter(worker => worker.here).map(worker => worker.name);
@@ -215,7 +216,7 @@ function showOrders(state) {
 }
 
 async function give(order) {
-  const answer = await fetch("/orders/" + order, {method: "POST", headers: {"X-Runnel-Token": token}});
+  const answer = await fetch("/orders/" + order, {method: "POST", headers: {...mayRead, "X-Runnel-Token": token}});
   by("order-answer").textContent = (await answer.text()).trim();
   return answer.ok;
 }
@@ -231,9 +232,11 @@ async function takeTrace() {
   by("order-answer").textContent = "Tracing for two seconds.";
   for (;;) {
     await new Promise(done => setTimeout(done, 250));
-    const answer = await fetch("/trace");
+    const answer = await fetch("/trace", {headers: mayRead});
     if (answer.status === 204) continue;
     by("order-answer").textContent = answer.ok ? "The trace is there." : (await answer.text()).trim();
+    // A link of its own would ask without the token.
+    if (answer.ok) by("trace-file").href = URL.createObjectURL(await answer.blob());
     for (const id of ["trace-file", "perfetto"]) by(id).hidden = !answer.ok;
     return;
   }
@@ -241,7 +244,7 @@ async function takeTrace() {
 
 // Perfetto answers a ping when it is ready to be given a trace.
 async function openInPerfetto() {
-  const there = "https://ui.perfetto.dev", view = open(there), trace = await (await fetch("/trace")).arrayBuffer();
+  const there = "https://ui.perfetto.dev", view = open(there), trace = await (await fetch("/trace", {headers: mayRead})).arrayBuffer();
   if (!view) return;
   const ping = setInterval(() => view.postMessage("PING", there), 100);
   addEventListener("message", function ready(event) {
@@ -274,10 +277,17 @@ function showStale(error) {
   stale.textContent = stale.hidden ? "" : text + (last ? ` What is below is ${duration(age)} old.` : "");
 }
 
+function showNoRight() {
+  by("stale").hidden = false;
+  by("stale").textContent = "Central shows its run to who has the whole address that it printed, with what is behind the #.";
+}
+
 async function refresh() {
   let error = null;
   try {
-    const state = await (await fetch("/state", {signal: AbortSignal.timeout(5000)})).json();
+    const answer = await fetch("/state", {headers: mayRead, signal: AbortSignal.timeout(5000)});
+    if (answer.status === 401) return showNoRight();
+    const state = await answer.json();
     lastAt = Date.now();
     show(state);
   } catch (reason) {

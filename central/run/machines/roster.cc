@@ -85,9 +85,14 @@ absl::Status Roster::CheckFits(const WorkerHello& hello) const {
 // Reasons that hold for any seat.
 std::optional<Refused> Roster::ReasonToKeepOut(const WorkerHello& hello) const {
   if (hello.protocol_version != kProtocolVersion) {
-    return Refused{absl::StrCat("worker ", hello.name, " speaks protocol version ",
-                                hello.protocol_version, ", this central speaks ", kProtocolVersion,
-                                ": install the same release on both")};
+    return Refused{absl::StrCat(
+        "worker ", hello.name, " speaks protocol version ", hello.protocol_version,
+        ", this central speaks ", kProtocolVersion, ". ",
+        hello.protocol_version < kProtocolVersion
+            ? "Update it to central's release: sudo apt install ./runnel-worker_*.deb there, or "
+              "copy that release's static file"
+            : "Update central to its release: sudo apt install ./runnel-central_*.deb "
+              "./runnel-worker_*.deb on this host")};
   }
   if (options_.loopback_only || IsReachable(hello.data_address)) return std::nullopt;
   return Refused{absl::StrCat("worker ", hello.name, " listens for data at ", hello.data_address,

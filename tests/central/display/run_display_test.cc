@@ -74,6 +74,16 @@ TEST_F(DisplayedRun, LinksHaveTheNamesOfBothEnds) {
   EXPECT_EQ(Show(view)[relayed], 1);
 }
 
+TEST_F(DisplayedRun, CopiesHaveAnAge) {
+  RunView view = TwoStages();
+  EXPECT_EQ(Show(view).count("runnel_replica_age_steps"), 0u) << "there is none yet";
+  view.progress.step = 130;
+  view.replication.count = 1;
+  view.replication.step = 100;
+  EXPECT_EQ(Show(view)["runnel_replica_age_steps"], 30);
+  EXPECT_EQ(Show(view)["runnel_moves_total"], 0);
+}
+
 // Names that dashboards and alerts read.
 TEST_F(DisplayedRun, FiguresOfAStageHaveTheirNames) {
   RunView view = TwoStages();
@@ -101,6 +111,7 @@ TEST_F(DisplayedRun, FiguresOfAStageHaveTheirNames) {
   EXPECT_EQ(stage("runnel_stage_peak_resident_bytes"), 7);
   EXPECT_EQ(stage("runnel_stage_stale_frames_total"), 3);
   EXPECT_EQ(stage("runnel_stage_layers"), 3);
+  EXPECT_EQ(stage("runnel_stage_in_flight_limit"), 1);
   EXPECT_EQ(series[R"(runnel_stage_joules{stage="1",worker="b",source="rapl"})"], 2);
   EXPECT_EQ(series[R"(runnel_stage_joules_per_sample{stage="1",worker="b",source="rapl"})"], 0.5);
   EXPECT_EQ(series.count(R"(runnel_stage_joules{stage="0",worker="a",source="model"})"), 0u);

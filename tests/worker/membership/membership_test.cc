@@ -1,5 +1,10 @@
 #include "worker/membership/membership.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/clock.h"
@@ -8,6 +13,7 @@
 #include "tests/crypto/fake_time.h"
 #include "tests/support/scratch.h"
 #include "worker/membership/certificate_keeper.h"
+#include "worker/membership/find_central.h"
 
 namespace runnel::membership_test {
 namespace {
@@ -92,6 +98,79 @@ TEST_F(MembershipTest, AnotherDevicesCertificateIsNotTaken) {
   const auto ask = [&](const std::string& request) { return authority_->Renew(other, request); };
   EXPECT_TRUE(absl::IsPermissionDenied(RenewIfDue(&holder, first.not_after_s - kDay, ask)));
   EXPECT_EQ(holder.info().serial, first.serial);
+}
+
+// A program of that name, before all others, in the place of Avahi's.
+class FakeAvahi {
+ public:
+  FakeAvahi(const ScratchDir& scratch, const std::string& script)
+      : path_before_(std::getenv("PATH")) {
+    const std::string folder = scratch / "bin", program = folder + "/avahi-browse";
+    std::filesystem::create_directories(folder);
+    std::ofstream(program) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    setenv("PATH", (folder + ":" + path_before_).c_str(), 1);
+  }
+  ~FakeAvahi() { setenv("PATH", path_before_.c_str(), 1); }
+
+ private:
+  const std::string path_before_;
+};
+
+std::string TokenOf(const std::string& order) { return order.substr(0, order.find('@')); }
+
+TEST_F(MembershipTest, ATokenAloneFindsItsCentral) {
+  // Another cluster's door is found first; it is not given the token.
+  const auto other = Authority::Create(scratch_ / "other", SystemWallClock()).value();
+  const auto other_door = JoinDoor::Open({.authority = other.get(),
+                                          .refusals = &refusals_,
+                                          .host = "127.0.0.1",
+                                          .control_port = 7000})
+                              .value();
+  const auto line = [](int port) {
+    return "echo '=;lo;IPv4;runnel;_runnel-join._tcp;local;h.local;192.0.2.7;" +
+           std::to_string(port) + ";\"address=127.0.0.1\"'\n";
+  };
+  const FakeAvahi avahi(scratch_, line(other_door->port()) + line(door_->port()));
+  const auto joined = Join(TokenOf(Order("pi-1")), "", "host-1", state_, 20'000);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(ReadMembership(state_)->central, "127.0.0.1:7000");
+}
+
+TEST_F(MembershipTest, WhereNoCentralAnnouncesItself) {
+  const FakeAvahi avahi(scratch_, "echo '+;lo;IPv4;x;_runnel-join._tcp;local'");
+  const auto joined = Join(TokenOf(Order()), "", "host-1", state_, 20'000);
+  EXPECT_TRUE(absl::IsNotFound(joined.status())) << joined.status();
+  EXPECT_THAT(std::string(joined.status().message()), HasSubstr("--join TOKEN@HOST:PORT"));
+}
+
+TEST_F(MembershipTest, WhereAvahiIsNot) {
+  for (const auto& [code, what] : {std::pair("exit 127", "package avahi-utils"),
+                                   std::pair("exit 1", "which does not run here")}) {
+    const FakeAvahi avahi(scratch_, code);
+    const auto joined = Join(TokenOf(Order()), "", "host-1", state_, 20'000);
+    EXPECT_TRUE(absl::IsFailedPrecondition(joined.status())) << joined.status();
+    EXPECT_THAT(std::string(joined.status().message()), HasSubstr(what));
+  }
+}
+
+TEST_F(MembershipTest, WhatIsNoTokenIsNotLookedFor) {
+  const FakeAvahi avahi(scratch_, "exit 127");
+  EXPECT_TRUE(absl::IsInvalidArgument(Join("nonsense", "", "host-1", state_, 1000).status()));
+}
+
+TEST(FoundCentrals, LinesOfAvahi) {
+  EXPECT_THAT(
+      ParseFoundCentrals("+;eth0;IPv4;a;_runnel-join._tcp;local\n"
+                         "=;eth0;IPv4;a;_runnel-join._tcp;local;a.local;192.168.1.10;7001;\n"
+                         "=;eth0;IPv4;a;_runnel-join._tcp;local;a.local;192.168.1.10;7001;\n"
+                         "=;eth0;IPv6;a;_runnel-join._tcp;local;a.local;fe80::1;7001;\n"
+                         "=;eth0;IPv6;a;_runnel-join._tcp;local;a.local;fd00::1;7001;\n"
+                         "=;eth0;IPv4;a;_runnel-join._tcp;local;a.local;192.168.1.10;0;\n"
+                         "=;eth0;IPv4;b;_runnel-join._tcp;local;b.local;10.0.0.1;8001;"
+                         "\"v=1\" \"address=192.168.1.11\"\n"
+                         "=;eth0\n"),
+      ::testing::ElementsAre("192.168.1.10:7001", "[fd00::1]:7001", "192.168.1.11:8001"));
 }
 
 }  // namespace

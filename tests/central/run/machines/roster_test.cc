@@ -126,9 +126,15 @@ TEST_F(RosterTest, NobodyTakesTheSeatOfTheLocalWorker) {
 
 TEST_F(RosterTest, RefusesWhoDoesNotFit) {
   WorkerHello old = SampleHello("old");
-  old.protocol_version = 1;
+  old.protocol_version = kProtocolVersion - 1;
   EXPECT_FALSE(Join(1, old).value());
-  EXPECT_THAT(Refusal(), HasSubstr("worker old speaks protocol version 1"));
+  EXPECT_THAT(Refusal(),
+              HasSubstr(absl::StrCat("worker old speaks protocol version ", kProtocolVersion - 1)));
+  EXPECT_THAT(Refusal(), HasSubstr("sudo apt install ./runnel-worker_*.deb there"));
+  WorkerHello newer = SampleHello("newer");
+  newer.protocol_version = kProtocolVersion + 1;
+  EXPECT_FALSE(Join(9, newer).value());
+  EXPECT_THAT(Refusal(), HasSubstr("Update central to its release"));
 
   EXPECT_FALSE(Joins(2, "a"));
   EXPECT_FALSE(Joins(3, "a"));
