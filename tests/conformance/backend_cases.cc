@@ -550,7 +550,8 @@ std::optional<Case> Maker::Make() {
       Update();
       break;
     default:
-      if (!MakeOfGrids() && !MakeOfTokens() && !MakeOfBranches()) return std::nullopt;
+      if (!MakeOfFixedPoints() && !MakeOfGrids() && !MakeOfTokens() && !MakeOfBranches())
+        return std::nullopt;
   }
   return std::move(case_);
 }

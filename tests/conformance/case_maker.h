@@ -114,6 +114,11 @@ class Maker {
   void ChunkedProduct(bool is_conv);
   void RoundedUpdate();
   bool MakeOfGrids();  // false: the code has no grid
+  // Those of fixed_cases.cc.
+  bool MakeOfFixedPoints();
+  void Widths();
+  void Compensations();
+  void FixedUpdate();
 
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }
   void Out(CaseOperand operand) { case_.outputs.push_back(std::move(operand)); }

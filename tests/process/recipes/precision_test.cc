@@ -275,7 +275,8 @@ TEST(Gates, WhatDoesNotFitIsOneLine) {
 }
 
 TEST(Recipes, ProgramsSayWhatTheyEmulate) {
-  for (const char* recipe : {"octo", "fp8_chunk:32", "sbm_range:8,8,8"}) {
+  for (const char* recipe :
+       {"octo", "octo_lac", "afp", "wageubn:16", "fp8_chunk:32", "sbm_range:8,8,8"}) {
     Process worker({"runnel-worker", "program", "lenet", "--recipe", recipe, "--counted"});
     EXPECT_EQ(worker.Wait(), 0) << worker.err();
     EXPECT_THAT(worker.out(), HasSubstr("products: emulated (FP32 on values that " +
@@ -287,6 +288,8 @@ TEST(Recipes, WhatDoesNotFitIsOneLine) {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"--recipe", "fp8_chunk:0"}, "recipe 'fp8_chunk:0' does not fit fp8_chunk:|1..4096|fp32"},
       {{"--recipe", "octo:8"}, "recipe 'octo:8': octo has no parameters"},
+      {{"--recipe", "wageubn:12"}, "recipe 'wageubn:12' does not fit wageubn:|8|16"},
+      {{"--recipe", "afp", "--recompute", "1-2"}, "leave --recompute out"},
       {{"--recipe", "octo", "--precision", "fixed:8/8"},
        "recipe octo has no grids; take --recipe sbm"},
       {{"--recipe", "octo", "--loss-scale", "64"}, "recipe octo scales no loss"}};
