@@ -24,8 +24,8 @@ json Golden() {
   return json::parse(file);
 }
 
-std::vector<float> Run(OpCode code, const char* backend_name, int bits,
-                       const std::vector<float>& x) {
+std::vector<float> OnGrid(OpCode code, const char* backend_name, int bits,
+                          const std::vector<float>& x) {
   auto backend = *MakeBackend(backend_name, 1);
   const auto count = static_cast<int64_t>(x.size());
   Tensor in = Floats({1, count}, x), out = Zeros({1, count});
@@ -38,7 +38,7 @@ TEST(FixedPoint, CodesAndHalfwayPointsAreTheGoldenOnes) {
   for (const char* name : kGridBackends) {
     for (const json& c : golden["points"]) {
       EXPECT_EQ(
-          Run(OpCode::kFixedPoint, name, c["bits"].get<int>(), c["x"].get<std::vector<float>>()),
+          OnGrid(OpCode::kFixedPoint, name, c["bits"].get<int>(), c["x"].get<std::vector<float>>()),
           c["y"].get<std::vector<float>>())
           << name;
     }
@@ -51,15 +51,16 @@ TEST(FixedPoint, ErrorsAreTheGoldenOnes) {
     for (const json& c : golden["errors"]) {
       const int bits = c["bits"].get<int>();
       const auto x = c["x"].get<std::vector<float>>();
-      EXPECT_EQ(Run(OpCode::kShiftError, name, bits, x), c["shift"].get<std::vector<float>>());
-      EXPECT_EQ(Run(OpCode::kFlagError, name, bits, x), c["flag"].get<std::vector<float>>());
+      EXPECT_EQ(OnGrid(OpCode::kShiftError, name, bits, x), c["shift"].get<std::vector<float>>());
+      EXPECT_EQ(OnGrid(OpCode::kFlagError, name, bits, x), c["flag"].get<std::vector<float>>());
     }
   }
 }
 
 // max|dy| = 0.9, so a unit is 2^-7.
 TEST(FixedPoint, FlagsAreTheSheetsFigures) {
-  const std::vector<float> got = Run(OpCode::kFlagError, "ref", 8, {0.9f, 0.5f, 0.003f, 0.0078f});
+  const std::vector<float> got =
+      OnGrid(OpCode::kFlagError, "ref", 8, {0.9f, 0.5f, 0.003f, 0.0078f});
   EXPECT_EQ(got[1], 64 * 0x1p-7f);
   EXPECT_EQ(got[2], 49 * 0x1p-14f);
   EXPECT_EQ(got[3], 0x1p-7f);

@@ -70,6 +70,29 @@ TEST(Fp8Chunk, StagesAndResumedRunsHaveTheWeightsOfThePlainLoop) {
   EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
 }
 
+// Widths, compensations and fixed points are states of the layers, whatever the cut: the same weights
+// as the plain loop, over a check-point and, for async runs, a replay.
+TEST(Recipes, StatesOfOperatorsAreThoseOfThePlainLoop) {
+  for (const char* recipe : {"afp", "octo_lac", "wageubn"}) {
+    SCOPED_TRACE(recipe);
+    ScratchDir dir;
+    const Words run = {"--recipe", recipe, "--schedule", "sync_1f1b", "--micro-batches", "4"};
+    const Words four = With(With(kTrain, run), {"--max-batches", "4"});
+    const std::string plain = Weights(With(four, {"--local-workers", "0"}));
+    EXPECT_EQ(Weights(With(four, {"--local-workers", "3"})), plain);
+    RunCentral(
+        With(four, {"--max-batches", "2", "--local-workers", "3", "--checkpoint-dir", dir / "c"}));
+    const json resumed = RunCentral(
+        {"resume", "--checkpoint-dir", dir / "c", "--max-batches", "4", "--local-workers", "2"});
+    EXPECT_EQ(resumed["weights_sha256"], plain);
+    const Words async = {"--recipe", recipe,          "--schedule", "async_1f1b", "--local-workers",
+                         "3",        "--max-batches", "4",          "--journal",  dir / "j"};
+    RunCentral(With(kTrain, async));
+    Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+    EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  }
+}
+
 // Two residual blocks, one with a convolution on its shortcut.
 constexpr char kResidual[] = R"({"format": "runnel-model", "version": 1, "name": "residual",
   "input": [1, 28, 28], "classes": 10, "layers": [
