@@ -76,18 +76,32 @@ TEST(Recipes, StatesOfOperatorsAreThoseOfThePlainLoop) {
   for (const char* recipe : {"afp", "octo_lac", "wageubn"}) {
     SCOPED_TRACE(recipe);
     ScratchDir dir;
-    const Words run = {"--recipe", recipe, "--schedule", "sync_1f1b", "--micro-batches", "4"};
-    const Words four = With(With(kTrain, run), {"--max-batches", "4"});
+    const Words run = {"train",
+                       "--model",
+                       "lenet",
+                       "--dataset",
+                       "synthetic_digits",
+                       "--batch-size",
+                       "8",
+                       "--eval-every",
+                       "-1",
+                       "--backend",
+                       "cpu",
+                       "--barrier-every",
+                       "1",
+                       "--recipe",
+                       recipe};
+    const Words sync = With(run, {"--schedule", "sync_1f1b", "--micro-batches", "4"});
+    const Words four = With(sync, {"--max-batches", "4"});
     const std::string plain = Weights(With(four, {"--local-workers", "0"}));
     EXPECT_EQ(Weights(With(four, {"--local-workers", "3"})), plain);
     RunCentral(
-        With(four, {"--max-batches", "2", "--local-workers", "3", "--checkpoint-dir", dir / "c"}));
-    const json resumed = RunCentral(
-        {"resume", "--checkpoint-dir", dir / "c", "--max-batches", "4", "--local-workers", "2"});
+        With(sync, {"--max-batches", "2", "--local-workers", "3", "--checkpoint-dir", dir / "c"}));
+    const json resumed =
+        RunCentral({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "4"});
     EXPECT_EQ(resumed["weights_sha256"], plain);
-    const Words async = {"--recipe", recipe,          "--schedule", "async_1f1b", "--local-workers",
-                         "3",        "--max-batches", "4",          "--journal",  dir / "j"};
-    RunCentral(With(kTrain, async));
+    RunCentral(With(run, {"--schedule", "async_1f1b", "--local-workers", "3", "--max-batches", "4",
+                          "--journal", dir / "j"}));
     Process replay({"runnel-central", "replay", "--journal", dir / "j"});
     EXPECT_EQ(replay.Wait(), 0) << replay.err();
   }
