@@ -126,6 +126,10 @@ TEST(FixedWidth, NumbersThatNoTrainingMadeAreRefused) {
   EXPECT_FALSE(IsValid({.bits = 8, .exponent = 1e6f}));
   EXPECT_FALSE(IsValid({.bits = 8, .wait = -1}));
   EXPECT_FALSE(IsValid({.bits = 8, .moving = NAN}));
+  Tensor in = Floats({1, 2}, {1, 0.5f}), out = Zeros({1, 2}), kept = Kept({.bits = 3, .wait = 5});
+  ASSERT_TRUE(RunOp(OpCode::kAdaptWidth, {}, {&in}, {&out, &kept}).ok());
+  EXPECT_EQ(StateOf(kept).bits, 8) << "counts as not measured yet";
+  EXPECT_EQ(StateOf(kept).measured, 1);
 }
 
 // Widths of a stage's states, one after the other, by the layers that they belong to.

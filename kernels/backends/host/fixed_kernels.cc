@@ -17,10 +17,11 @@ constexpr int kWidthOfFirst = 8;
 constexpr double kPenalty = 0.1;
 constexpr int kRateBits = 10, kSlotBits = 13;
 
+// What no training made, as in measurements on random numbers, counts as not measured yet.
 WidthState LoadWidths(const float* from) {
   WidthState state;
   std::memcpy(static_cast<void*>(&state), from, sizeof(state));
-  return state;
+  return IsValid(state) ? state : WidthState();
 }
 
 // 0: nothing can be scaled by it.
