@@ -54,7 +54,9 @@ def schedule(tensors):
     bits, s, moving, wait, measured, error = 0, 0, 0.0, 0, 0, 0.0
     states = []
     for values in tensors:
-        if bits and wait:
+        top = (2 ** (bits - 1) - 1) * Fraction(2) ** s if bits else 0
+        beyond = sum(abs(Fraction(x)) > top for x in values)
+        if bits and wait and beyond * 1000 <= len(values):
             wait -= 1
         else:
             largest = max(abs(x) for x in values)
@@ -69,7 +71,7 @@ def schedule(tensors):
             else:
                 moving = old + 0.04 * (s - old)
                 change = max(0.04 * abs(s - old), 100 * error * error)
-                interval = 1000 if change == 0 else min(1000, max(1, round(0.1 / change - 2)))
+                interval = 100 if change == 0 else min(100, max(1, round(0.1 / change - 2)))
             moving = f32(moving)
             measured += 1
             wait = interval - 1

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMostError = 0.03, kRate = 0.04, kInterval = 0.1, kShortened = 2, kWeight = 100;
 constexpr int kStepBits = 8, kMostBits = 24, kExponentOfZeros = -12;
-constexpr float kFirstMeasurements = 10, kLongestWait = 1000;
+constexpr float kFirstMeasurements = 10, kLongestWait = 100;
 constexpr float kMostCount = 1 << 24;  // floats count no further
 
 double TopOf(int bits) { return std::ldexp(1.0, bits - 1) - 1; }
@@ -21,6 +21,14 @@ constexpr double kRounder = 0x1.8p52;
 double CodeOf(float x, double inverse, double top) {
   const double code = (x * inverse + kRounder) - kRounder;
   return code > top ? top : (code < -top ? -top : code);
+}
+
+// Whether more than one value in a thousand does not fit.
+bool Saturates(const float* x, int64_t count, int bits, int exponent) {
+  const double inverse = std::ldexp(1.0, -exponent), top = TopOf(bits);
+  int64_t beyond = 0;
+  for (int64_t i = 0; i < count; ++i) beyond += std::abs(x[i] * inverse) > top ? 1 : 0;
+  return beyond * 1000 > count;
 }
 
 float Counted(float count) { return std::min(count + 1, kMostCount); }
@@ -68,7 +76,8 @@ WidthState NextWidths(const WidthState& state, const float* x, int64_t count) {
     float& used = next.used[static_cast<int>(next.bits) / kStepBits - 1];
     used = Counted(used);
   };
-  if (state.bits > 0 && state.wait >= 1) {
+  if (state.bits > 0 && state.wait >= 1 &&
+      !Saturates(x, count, static_cast<int>(state.bits), static_cast<int>(state.exponent))) {
     next.wait = state.wait - 1;
     count_width();
     return next;

@@ -9,8 +9,10 @@
 //   error = log2(1 + |mean|x| - mean|value|| / mean|x|) > 0.03
 // and n < 24, it takes 8 bits more, s and the moving mean m of s 8 less. Then, with d = max(0.04 * |s -
 // m|, 100 * error^2), m moves by 0.04 of the way to s, and the next measurement is I = 0.1 / d - 2
-// micro-batches later, at least 1 and at most 1000. The first 10 measurements follow each other, and m
-// is s. In between n and s stay, and values beyond them saturate.
+// micro-batches later, at least 1 and at most 100. The first 10 measurements follow each other, and m
+// is s. In between n and s stay, and values beyond them saturate; where more than one in a thousand
+// would, the measurement is due at once (ours: without it a network without batch norm stops learning
+// when its activations grow after the first measurements).
 
 #include <cstdint>
 
