@@ -124,8 +124,7 @@ absl::StatusOr<StartWeights> StartOf(const RunSetup& setup, Logger* logger) {
           found != given.end() && found->second.shape == spec.shape &&
           (found->second.dtype == spec.dtype || found->second.dtype == DType::kFloat32);
       taken += fits ? 1 : 0;
-      if (!fits && spec.role != TensorRole::kExponent && spec.role != TensorRole::kKeptScales &&
-          spec.role != TensorRole::kInputRange)
+      if (!fits && !IsOfRecipe(spec.role))
         drawn.push_back(absl::StrCat(name, ".", spec.name, " (", spec.shape.ToString(), ")"));
       return fits ? &found->second : nullptr;
     };

@@ -74,6 +74,18 @@ std::optional<ByProduct> ByProductOf(const OpNode& node) {
   return std::nullopt;
 }
 
+GridRule StepGridOf(const Recipe& recipe, const OpNode& node, size_t i) {
+  GridRule grid = *recipe.step_grid;
+  const int stream = static_cast<int>(i) + 2;  // 1: of the weight's own grid
+  if (recipe.step != OpCode::kFixedUpdate) {
+    grid.draws = stream;
+    return grid;
+  }
+  if (HasProducts(*node.spec) && node.grids == nullptr) grid.bits = 32;
+  if (node.grids != nullptr && i == 0) grid.draws = stream;
+  return grid;
+}
+
 absl::StatusOr<std::vector<OpNode>> NodesOf(const ModelSpec& model,
                                             const std::vector<LayerInfo>& infos, int first_layer,
                                             int last_layer, const Recipe& recipe) {

@@ -48,6 +48,12 @@ struct OpNode {
   BufferIndex explored = kNoBuffer;   // of the unpacking: what the samples of the exploration give
   BufferIndex range = kNoBuffer;      // of the input, for evaluation
   BufferIndex deviation = kNoBuffer;  // of the output's gradient, if its quantizer says one
+  std::vector<BufferIndex> widths;    // of operands, by row of TensorRole::kWidths
+  // Of a compensation behind the operator: gain, compensation, offset; the gradients of those that
+  // step, and that of the output.
+  std::vector<BufferIndex> compensation;
+  std::vector<BufferIndex> compensation_gradients;
+  BufferIndex compensated_error = kNoBuffer;
 };
 
 // What the node's forward makes for its backward beside the output; none where that needs nothing.
@@ -56,6 +62,9 @@ struct ByProduct {
   Shape shape;
 };
 std::optional<ByProduct> ByProductOf(const OpNode& node);
+
+// The grid of the step of the node's i-th parameter, of a recipe with Recipe::step_grid.
+GridRule StepGridOf(const Recipe& recipe, const OpNode& node, size_t i);
 
 // The nodes of these layers, without values. `infos` is InferShapes(model, batch). InvalidArgument:
 // nobody reads an operator's output, or a frozen batch norm stands behind layers that are trained.

@@ -126,6 +126,9 @@ struct Recipe {
   // Small floats that FP32 weights and what the optimizer keeps of them are rounded to at random
   // behind each step.
   std::optional<GridRule> step_grid;
+  // The step of a tensor with step_grid; kFixedUpdate: on fixed points, but not of operators with
+  // weights that have no grids.
+  OpCode step = OpCode::kRoundedUpdate;
 
   // Rounding of integer recipes.
   IntegerRule rescale;                                       // activations and errors

@@ -6,6 +6,7 @@
 
 #include "kernels/ir/arithmetic/integer_math.h"
 #include "kernels/ir/op_nodes.h"
+#include "proto/base/model/width_state.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -106,17 +107,27 @@ class StageBuilder {
         nodes_[node].range = add(Storage::kStatistics, DType::kFloat32, tensor.offset_bytes);
         continue;
       }
+      if (tensor.spec.role == TensorRole::kWidths) {
+        for (int64_t row = 0; row < kWidthRows; ++row) {
+          const int64_t offset =
+              tensor.offset_bytes + row * static_cast<int64_t>(sizeof(WidthState));
+          nodes_[node].widths.push_back(
+              AddPlaced(Storage::kStatistics, DType::kFloat32, {kWidthWords}, offset));
+        }
+        continue;
+      }
       if (!IsTrainable(tensor.spec.role)) {
         nodes_[node].statistics.push_back(
             add(Storage::kStatistics, DType::kFloat32, tensor.offset_bytes));
         continue;
       }
-      nodes_[node].parameters.push_back(
-          add(tensor.storage, tensor.spec.dtype, tensor.offset_bytes));
+      const bool is_of_recipe = IsOfRecipe(tensor.spec.role);
+      (is_of_recipe ? nodes_[node].compensation : nodes_[node].parameters)
+          .push_back(add(tensor.storage, tensor.spec.dtype, tensor.offset_bytes));
       if (tensor.spec.frozen) continue;
       nodes_[node].trains = true;
-      nodes_[node].gradients.push_back(
-          add(Storage::kGradients, tensor.gradient_dtype, tensor.gradient_offset_bytes));
+      (is_of_recipe ? nodes_[node].compensation_gradients : nodes_[node].gradients)
+          .push_back(add(Storage::kGradients, tensor.gradient_dtype, tensor.gradient_offset_bytes));
       if (!scaled) continue;
       nodes_[node].updated.push_back(
           add(Storage::kNewParameters, tensor.spec.dtype, tensor.offset_bytes));
@@ -152,11 +163,16 @@ class StageBuilder {
                             BufferIndex from, const Shape& shape) {
     const BufferIndex to = AddValue(program_.buffers[from].dtype, shape);
     program_.buffers[to].packed_by = program_.buffers[from].packed_by;
-    std::vector<BufferIndex> results = {to};
+    std::vector<BufferIndex> operands = {from}, results = {to};
     if (node.deviation != kNoBuffer && quantizer.grid.is_gradient &&
-        TraitsOf(quantizer.code).max_outputs > 1)
+        TraitsOf(quantizer.code).min_outputs > 1)
       results.push_back(node.deviation);
-    Emit(part, quantizer.code, node, {from}, std::move(results));
+    if (!node.widths.empty()) {
+      const size_t row = quantizer.grid.is_gradient ? 3 : (part == Part::kInputGradient ? 2 : 0);
+      const bool reads_only = part == Part::kForwardEval || node.evaluates;
+      (reads_only ? operands : results).push_back(node.widths[row]);
+    }
+    Emit(part, quantizer.code, node, std::move(operands), std::move(results));
     GridRule& grid = program_.parts[static_cast<int>(part)].back().grid;
     grid = quantizer.grid;
     grid.to_nearest = part == Part::kForwardEval;
@@ -188,6 +204,7 @@ class StageBuilder {
         AddActivation(Shape(program_.buffers[x].shape), program_.buffers[x].packed_by);
     std::vector<BufferIndex> inputs = {x}, outputs = {to};
     if (node.range != kNoBuffer) (trains ? outputs : inputs).push_back(node.range);
+    if (!node.widths.empty()) (trains ? outputs : inputs).push_back(node.widths[1]);
     Emit(part, trains ? quantizer.forward : quantizer.forward_eval, node, std::move(inputs),
          std::move(outputs));
     GridRule& grid = program_.parts[static_cast<int>(part)].back().grid;
@@ -200,6 +217,7 @@ class StageBuilder {
   // read on one grid is made once, and so is the input that the forward has read.
   // `leads_on`: an input-gradient will be made.
   void EmitGradientGrids(OpNode& node, bool leads_on) {
+    node.compensated_error = gradient_[node.output];
     if (node.grids == nullptr) return;
     const auto& [error, weight] = node.grids->input_gradient;
     const auto& [error_again, input_again] = node.grids->weight_gradient;
@@ -218,7 +236,7 @@ class StageBuilder {
   }
 
   BufferIndex EmitGradientGrid(OpNode& node, const Quantizer& quantizer, BufferIndex from) {
-    if (TraitsOf(quantizer.code).max_outputs > 1 && quantizer.grid.is_gradient)
+    if (TraitsOf(quantizer.code).min_outputs > 1 && quantizer.grid.is_gradient)
       node.deviation = AddValue(DType::kFloat32, {1});
     return EmitQuantizer(Part::kInputGradient, quantizer, node, from,
                          Shape(program_.buffers[from].shape));
@@ -262,14 +280,28 @@ class StageBuilder {
         inputs[0] = InputFor(part, node, inputs[0]);
         AppendWeights(part, node, &inputs);
         Append(node.statistics, &inputs);
+        const BufferIndex result = ProductOf(node, output);
         EmitRescaled(part, ForwardCode(node, node.rule->forward_eval), node.rule->rescale_forward,
-                     node, inputs, {output});
+                     node, inputs, {result});
+        EmitCompensation(part, node, result, output);
       }
       if (training && node.spec->kind == OpKind::kUnpack) EmitExploration(node);
       if (node.gives_value) values.push_back(output);
       entering = output;
     }
     if (program_.has_loss) EmitLoss(training);
+  }
+
+  // What the operator itself writes, where something is added to it behind.
+  BufferIndex ProductOf(const OpNode& node, BufferIndex output) {
+    return node.compensation.empty() ? output : AddActivation(node.shape);
+  }
+
+  void EmitCompensation(Part part, const OpNode& node, BufferIndex product, BufferIndex output) {
+    if (node.compensation.empty()) return;
+    std::vector<BufferIndex> operands = {product};
+    Append(node.compensation, &operands);
+    Emit(part, OpCode::kCompensate, node, std::move(operands), {output});
   }
 
   static void Append(const std::vector<BufferIndex>& from, std::vector<BufferIndex>* to) {
@@ -312,7 +344,7 @@ class StageBuilder {
     std::vector<BufferIndex> inputs = node.inputs;
     inputs[0] = node.read_input = InputFor(Part::kForward, node, inputs[0]);
     AppendWeights(Part::kForward, node, &inputs);
-    std::vector<BufferIndex> outputs = {node.output};
+    std::vector<BufferIndex> outputs = {ProductOf(node, node.output)};
     if (const auto by_product = ByProductOf(node)) {
       node.by_product = AddValue(by_product->dtype, by_product->shape);
       outputs.push_back(node.by_product);
@@ -321,6 +353,7 @@ class StageBuilder {
     if (node.learns_choice) outputs.push_back(node.exploration = AddActivation(node.shape));
     EmitRescaled(Part::kForward, ForwardCode(node, node.rule->forward), node.rule->rescale_forward,
                  node, inputs, outputs);
+    EmitCompensation(Part::kForward, node, outputs[0], node.output);
   }
 
   void EmitLoss(bool training) {
@@ -428,6 +461,12 @@ class StageBuilder {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!node->rule->weight_gradient || !node->trains) continue;
       node->gate = GateOf(*node, node->inputs[0]);
+      if (!node->compensation_gradients.empty()) {
+        std::vector<BufferIndex> compensated = {node->compensated_error};
+        Append(node->compensation, &compensated);
+        Emit(Part::kWeightGradient, OpCode::kCompensationGradient, *node, std::move(compensated),
+             node->compensation_gradients);
+      }
       std::vector<BufferIndex> operands = {node->dscale_dshift};
       if (node->dscale_dshift == kNoBuffer) operands = OperandsOfWeightGradient(*node);
       if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
@@ -522,11 +561,10 @@ class StageBuilder {
         }
         const BufferIndex updated =
             AddPlaced(Storage::kNewParameters, weight.dtype, weight.shape, weight.offset_bytes);
-        Emit(Part::kUpdate, OpCode::kRoundedUpdate, node, std::move(inputs), {updated});
+        Emit(Part::kUpdate, recipe_.step, node, std::move(inputs), {updated});
         Instruction& update = program_.parts[static_cast<int>(Part::kUpdate)].back();
         update.optimizer = &StepOf(options_.optimizer);
-        update.grid = *recipe_.step_grid;
-        update.grid.draws = static_cast<int>(i) + 2;  // 1: of the weight's own grid
+        update.grid = StepGridOf(recipe_, node, i);
       }
     }
   }

@@ -1,5 +1,6 @@
 #include "partition/export/onnx_model.h"
 
+#include <cstring>
 #include <set>
 #include <vector>
 
@@ -75,6 +76,7 @@ class GraphWriter {
         continue;
       }
       values.push_back(AddOp(layer.ops[i], prefix, std::move(inputs), tensors, shape.rank() - 2));
+      values.back() = AddCompensation(state, layer.OpName(i), prefix, values.back());
     }
     return values.back();
   }
@@ -100,6 +102,31 @@ class GraphWriter {
     return absl::InvalidArgumentError(absl::StrCat("layer ", layer, ": ", spec.name,
                                                    " is not in FP32; only recipes of floats have "
                                                    "weights that other engines read"));
+  }
+
+  // What recipe octo_lac adds to the operator's output; without it the output stays.
+  std::string AddCompensation(const LayerState& state, absl::string_view op,
+                              const std::string& name, const std::string& output) {
+    std::vector<std::vector<float>> terms;
+    Shape shape;
+    for (const char* term : {"gain", "compensation", "offset"}) {
+      for (const TensorData& tensor : state.tensors) {
+        if (tensor.name != absl::StrCat(op, ".", term)) continue;
+        terms.emplace_back(tensor.bytes.size() / sizeof(float));
+        std::memcpy(terms.back().data(), tensor.bytes.data(), tensor.bytes.size());
+        shape = tensor.shape;
+      }
+    }
+    if (terms.size() != 3) return output;
+    for (size_t i = 0; i < terms[0].size(); ++i)
+      terms[0][i] = terms[0][i] * terms[1][i] + terms[2][i];
+    onnx::TensorProto& added = *nodes_.graph().add_initializer();
+    added.set_name(absl::StrCat(name, ".compensation"));
+    added.set_data_type(onnx::TensorProto::FLOAT);
+    for (const int64_t dim : shape.dims()) added.add_dims(dim);
+    added.set_raw_data(std::string(reinterpret_cast<const char*>(terms[0].data()),
+                                   terms[0].size() * sizeof(float)));
+    return nodes_.Value("Add", absl::StrCat(name, ".compensated"), {output, added.name()});
   }
 
   void SetWindow(onnx::NodeProto& node, const OpSpec& op, int spatial) {

@@ -550,7 +550,8 @@ std::optional<Case> Maker::Make() {
       Update();
       break;
     default:
-      if (!MakeOfGrids() && !MakeOfTokens() && !MakeOfBranches() && !MakeOfCodeGrids())
+      if (!MakeOfFixedPoints() && !MakeOfGrids() && !MakeOfTokens() && !MakeOfBranches() &&
+          !MakeOfCodeGrids())
         return std::nullopt;
   }
   return std::move(case_);

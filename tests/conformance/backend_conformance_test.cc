@@ -108,7 +108,18 @@ bool IsOfTransformersBranchesOrRanges(OpCode code) {
                                OpCode::kChunkedLinearForward,
                                OpCode::kChunkedLinearInputGradient,
                                OpCode::kChunkedLinearWeightGradient,
-                               OpCode::kRoundedUpdate};
+                               OpCode::kRoundedUpdate,
+                               OpCode::kAdaptWidth,
+                               OpCode::kCompensate,
+                               OpCode::kCompensationGradient,
+                               OpCode::kFixedPoint,
+                               OpCode::kShiftError,
+                               OpCode::kFlagError,
+                               OpCode::kShiftedReluInputGradient,
+                               OpCode::kFixedNormForward,
+                               OpCode::kFixedNormEval,
+                               OpCode::kFixedNormInputGradient,
+                               OpCode::kFixedUpdate};
   return IsEmbedding(code) ||
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }

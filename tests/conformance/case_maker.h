@@ -120,6 +120,11 @@ class Maker {
   void ProductOfCodes();
   CaseOperand Codes(const Shape& shape);
   CaseOperand CodeGridsOf(int64_t count, int bits);
+  // Those of fixed_cases.cc.
+  bool MakeOfFixedPoints();
+  void Widths();
+  void Compensations();
+  void FixedUpdate();
 
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }
   void Out(CaseOperand operand) { case_.outputs.push_back(std::move(operand)); }

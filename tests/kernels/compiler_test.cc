@@ -180,7 +180,7 @@ TEST_F(CompilerTest, RowsOfASampleAreWhatSamplesWouldBe) {
   for (const std::vector<int>& cuts : {std::vector<int>(), {1}, {1, 2}})
     EXPECT_EQ(Train(rows, cuts, 4, Checks::kOn), plain) << cuts.size() + 1 << " stages";
   for (const char* recipe : {"fp32", "niti", "dorefa:2,2,4", "sbm:2,2,4", "sbm_range:8,8,8", "ui8",
-                             "mls:2,1", "octo", "fp8_chunk"}) {
+                             "mls:2,1", "octo", "octo_lac", "afp", "wageubn", "fp8_chunk"}) {
     ModelSpec model = rows;
     for (LayerSpec& layer : model.layers) {
       for (OpSpec& op : layer.ops) op.bias = false;

@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 #include "kernels/ir/arithmetic/symmetric_grid.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/model/initial_state.h"
 #include "tests/kernels/grid_training.h"
 #include "tests/kernels/random_model.h"
 
@@ -83,6 +84,85 @@ TEST(Octo, ErrorsOfZerosStay) {
                     {.bits = 8, .clip = 0.95f})
                   .ok());
   EXPECT_THAT(ValuesOf(out), testing::Each(0.0f));
+}
+
+// y = x + gain * compensation + offset, two samples of three elements; the sum of dy * y.
+double Loss(const std::vector<double>& x, const std::vector<double>& behind,
+            const std::vector<double>& dy) {
+  double sum = 0;
+  for (size_t i = 0; i < 6; ++i) {
+    const size_t e = i % 3;
+    sum += dy[i] * (x[i] + behind[e] * behind[3 + e] + behind[6 + e]);
+  }
+  // 0.1 / 2 of the squares of compensation and offset, 2 of 4 samples of the step.
+  for (size_t e = 3; e < 9; ++e) sum += 0.05 * behind[e] * behind[e] * 2 / 4;
+  return sum;
+}
+
+TEST(Octo, CompensationsGradientsAreTheSlopes) {
+  const std::vector<double> x = {1, -2, 3, 0.5, 0.25, -1}, dy = {0.5, 1, -1, 2, 0.25, 0.125};
+  const std::vector<double> behind = {1, 1.5, 0.5, 0.25, -0.5, 1, 0.125, 2, -1};
+  const auto floats = [](const std::vector<double>& from, size_t begin, const Shape& shape) {
+    const auto first = from.begin() + static_cast<int64_t>(begin);
+    return Floats(shape, {first, first + shape.elements()});
+  };
+  for (const char* name : kGridBackends) {
+    auto backend = *MakeBackend(name, 1);
+    Tensor in = floats(x, 0, {2, 3, 1}), y = Zeros({2, 3, 1}), dout = floats(dy, 0, {2, 3, 1});
+    Tensor gain = floats(behind, 0, {3, 1}), mu = floats(behind, 3, {3, 1});
+    Tensor offset = floats(behind, 6, {3, 1});
+    Tensor grads[3] = {Zeros({3, 1}), Zeros({3, 1}), Zeros({3, 1})};
+    ASSERT_TRUE(
+        RunOp(OpCode::kCompensate, {}, {&in, &gain, &mu, &offset}, {&y}, {}, 0, 0, backend.get())
+            .ok());
+    EXPECT_EQ(y.data()[4], 0.25f + 1.5f * -0.5f + 2) << name;
+    StepContext context;
+    context.step_labels = 4;
+    ASSERT_TRUE(RunOp(OpCode::kCompensationGradient, {}, {&dout, &gain, &mu, &offset},
+                      {&grads[0], &grads[1], &grads[2]}, context, 0, 0, backend.get())
+                    .ok());
+    for (size_t i = 0; i < 9; ++i) {
+      std::vector<double> up = behind, down = behind;
+      up[i] += 1e-4;
+      down[i] -= 1e-4;
+      EXPECT_NEAR(grads[i / 3].data()[i % 3], (Loss(x, up, dy) - Loss(x, down, dy)) / 2e-4, 1e-5)
+          << name << ", " << i;
+    }
+    // A second micro-batch of the step adds its own.
+    context.accumulate = true;
+    const float before = grads[0].data()[0];
+    ASSERT_TRUE(RunOp(OpCode::kCompensationGradient, {}, {&dout, &gain, &mu, &offset},
+                      {&grads[0], &grads[1], &grads[2]}, context, 0, 0, backend.get())
+                    .ok());
+    EXPECT_EQ(grads[0].data()[0], 2 * before);
+  }
+}
+
+TEST(Octo, CompensationsAreStateOfConvolutionsAlone) {
+  const ModelSpec model = *MakeModel("lenet");
+  const auto infos = *InferShapes(model, 2);
+  const NumberFormat& format = (*FindRecipe("octo_lac"))->numbers;
+  int convolutions = 0;
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    const LayerInfo& info = infos[static_cast<size_t>(layer)];
+    const LayerState state = InitialLayer(model, info, layer, 5, format);
+    const LayerState plain = InitialLayer(model, info, layer, 5, NumberFormat());
+    size_t own = 0;
+    for (const TensorData& tensor : state.tensors) {
+      if (own < plain.tensors.size() && tensor.name == plain.tensors[own].name) {
+        EXPECT_EQ(tensor.bytes, plain.tensors[own++].bytes) << "the same draws";
+        continue;
+      }
+      EXPECT_EQ(tensor.shape.elements(), info.op_outputs[0].elements() / 2) << tensor.name;
+      convolutions += tensor.name == "0.gain" ? 1 : 0;
+    }
+    EXPECT_EQ(own, plain.tensors.size());
+  }
+  EXPECT_EQ(convolutions, 2);
+}
+
+TEST(Octo, CutsAndUpdatesChangeNoByteOfACompensatedModel) {
+  ExpectCutsChangeNoByte("lenet", "octo_lac", /*other=*/"octo");
 }
 
 TEST(Octo, CutsAndUpdatesInTheBackwardChangeNoByte) {

@@ -72,8 +72,9 @@ TEST(OpTraits, FitEveryProgramOfTheZoo) {
   std::set<OpCode> seen;
   for (const char* name : {"lenet", "vgg11", "resnet18", "mobilenet_v2"}) {
     const ModelSpec model = *MakeModel(name);
-    for (const char* recipe_name : {"fp32", "niti", "dorefa:2,2,4", "sbm:2,2,4", "sbm_range:8,8,8",
-                                    "ui8", "mls:2,1", "octo", "fp8_chunk"}) {
+    for (const char* recipe_name :
+         {"fp32", "niti", "dorefa:2,2,4", "sbm:2,2,4", "sbm_range:8,8,8", "ui8", "mls:2,1", "octo",
+          "octo_lac", "afp", "wageubn", "fp8_chunk"}) {
       const Recipe& recipe = **FindRecipe(recipe_name);
       for (const bool fuses : {false, true}) {
         SCOPED_TRACE(absl::StrCat(name, " ", recipe_name, fuses ? " fused" : ""));

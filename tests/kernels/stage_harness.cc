@@ -20,6 +20,13 @@ struct PartAccess {
   std::vector<Storage> writes;
 };
 
+// Whether the state of errors and of the input-gradient's weights moves.
+bool KeepsWidths(const Program& program) {
+  for (const StateTensor& tensor : program.state.tensors)
+    if (tensor.spec.role == TensorRole::kWidths) return true;
+  return false;
+}
+
 // What backend.h allows a part to touch.
 PartAccess AccessOf(Part part, const Program& program, Steps steps) {
   using enum Storage;
@@ -37,6 +44,7 @@ PartAccess AccessOf(Part part, const Program& program, Steps steps) {
     case Part::kInputGradient:
       access = {{kInput, kOutputGradient, kParameters, kStatistics},
                 {kInputGradient, kStash, kScratch}};
+      if (KeepsWidths(program)) access.writes.push_back(kStatistics);
       if (!program.early_weight_gradients) break;
       if (!alone) access.writes.push_back(kGradients);
       if (alone) access.writes.insert(access.writes.end(), step.begin(), step.end());
@@ -94,8 +102,10 @@ void FillState(const StateLayout& layout, uint64_t seed, float* parameters, floa
                     t.offset_bytes / static_cast<int64_t>(sizeof(float));
     const int64_t count = t.spec.shape.elements();
     const double fan_in = static_cast<double>(count / t.spec.shape[0]);
-    const bool near_one =
-        t.spec.role == TensorRole::kScale || t.spec.role == TensorRole::kRunningVar;
+    if (t.spec.role == TensorRole::kWidths) continue;  // nothing measured yet
+    const bool near_one = t.spec.role == TensorRole::kScale ||
+                          t.spec.role == TensorRole::kRunningVar ||
+                          t.spec.role == TensorRole::kGain;
     const double spread =
         t.spec.role == TensorRole::kWeight ? std::sqrt(2.0 / fan_in) : (near_one ? 0.1 : 0.05);
     for (int64_t e = 0; e < count; ++e) {

@@ -28,7 +28,10 @@ class LayerRecomputer {
 
   void NoteMaker(const Instruction& instruction) {
     if (!model_.layers[instruction.layer].recompute || IsLoss(instruction)) return;
-    if (instruction.code == OpCode::kRangeNormForward) return;  // its statistics move once
+    // Their statistics move once.
+    if (instruction.code == OpCode::kRangeNormForward ||
+        instruction.code == OpCode::kFixedNormForward)
+      return;
     const bool is_norm = instruction.code == OpCode::kBatchNormForward;
     for (size_t i = 0; i < (is_norm ? 1 : instruction.outputs.size()); ++i) {
       const BufferIndex output = instruction.outputs[i];

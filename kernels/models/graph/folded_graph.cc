@@ -112,6 +112,13 @@ class Folder {
           absl::StrCat("layer ", model_.layers[layer_].name, ", op ", op_,
                        " (linear): reads rows of a sample, INT8 inference whole ones"));
     }
+    const std::string gain = absl::StrCat(model_.layers[layer_].OpName(op_), ".gain");
+    for (const TensorData& tensor : state_.layers[layer_].tensors) {
+      if (tensor.name != gain) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "layer ", model_.layers[layer_].name, ", op ", op_,
+          " (conv): has a compensation, INT8 inference none; train with --recipe octo"));
+    }
     Node node = Reading(NodeKind::kConv, op);
     node.shape.out_c = op.out_channels;
     if (op.kind == OpKind::kConv) {

@@ -75,7 +75,12 @@ TensorData Draw(const StateTensorSpec& spec, const LayerSpec& layer, const Layer
     case TensorRole::kExponent:    // follows from its weight
     case TensorRole::kKeptScales:  // nothing is drawn
     case TensorRole::kInputRange:  // likewise
+    case TensorRole::kWidths:      // likewise
       break;
+    case TensorRole::kGain:
+      return MakeTensor(spec, [](uint64_t) { return 1.0; });
+    case TensorRole::kCompensation:
+      return MakeTensor(spec, [&random](uint64_t e) { return random.Normal(e) * 1e-3; });
   }
   return MakeTensor(spec, [](uint64_t) { return 0.0; });
 }
@@ -118,7 +123,9 @@ LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer
   LayerState drawn;
   drawn.layer = layer;
   const std::vector<StateTensorSpec> specs = StateOf(info, format);
-  uint64_t index = 0;  // index of the drawn tensors: the same draws in every format
+  // Index of the model's own drawn tensors: the same draws in every format.
+  uint64_t index = 0;
+  constexpr uint64_t kRecipeDraws = uint64_t{1} << 32;  // those of the recipe's are behind
   for (size_t t = 0; t < specs.size(); ++t) {
     const TensorData* start = given ? given(specs[t]) : nullptr;
     const bool is_same_type = start != nullptr && start->dtype == specs[t].dtype;
@@ -128,13 +135,14 @@ LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer
         drawn.tensors.push_back(*start);
       continue;
     }
-    if (specs[t].role == TensorRole::kKeptScales || specs[t].role == TensorRole::kInputRange) {
-      const bool takes = is_same_type && specs[t].role == TensorRole::kInputRange;
+    if (IsOfRecipe(specs[t].role) && !IsTrainable(specs[t].role)) {
+      const bool takes = is_same_type && specs[t].role != TensorRole::kKeptScales;
       drawn.tensors.push_back(takes ? *start : ZeroTensor(specs[t]));
       continue;
     }
+    const uint64_t draws = IsOfRecipe(specs[t].role) ? kRecipeDraws + t : index++;
     const CounterRandom random(seed, RandomPurpose::kInitialWeights, static_cast<uint64_t>(layer),
-                               index++);
+                               draws);
     if (is_same_type) {
       drawn.tensors.push_back(*start);
       continue;

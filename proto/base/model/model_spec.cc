@@ -79,7 +79,13 @@ absl::StatusOr<OpKind> OpKindFromName(absl::string_view name) {
 bool IsTrainable(TensorRole role) {
   return role != TensorRole::kRunningMean && role != TensorRole::kRunningVar &&
          role != TensorRole::kExponent && role != TensorRole::kKeptScales &&
-         role != TensorRole::kInputRange;
+         role != TensorRole::kInputRange && role != TensorRole::kWidths;
+}
+
+bool IsOfRecipe(TensorRole role) {
+  return role == TensorRole::kExponent || role == TensorRole::kKeptScales ||
+         role == TensorRole::kInputRange || role == TensorRole::kWidths ||
+         role == TensorRole::kGain || role == TensorRole::kCompensation;
 }
 
 std::string LayerSpec::OpName(size_t op) const {

@@ -161,18 +161,23 @@ struct ModelSpec {
 };
 
 enum class TensorRole : uint8_t {
-  kWeight = 1,       // trainable
-  kBias = 2,         // trainable
-  kScale = 3,        // trainable: a norm's gamma, starts at 1
-  kShift = 4,        // trainable: a norm's beta, starts at 0
-  kRunningMean = 5,  // statistic, starts at 0
-  kRunningVar = 6,   // statistic, starts at 1; unbiased estimate
-  kExponent = 7,     // exponent of the op's int8 weight, fixed for the run (number_format.h)
-  kKeptScales = 8,   // scales of the op's products, and their history (training/rescale.h)
-  kPositions = 9,    // trainable: an embedding's, (T,F)
-  kInputRange = 10,  // statistic: mean least and largest input of the op; both 0: not seen yet
+  kWeight = 1,         // trainable
+  kBias = 2,           // trainable
+  kScale = 3,          // trainable: a norm's gamma, starts at 1
+  kShift = 4,          // trainable: a norm's beta, starts at 0
+  kRunningMean = 5,    // statistic, starts at 0
+  kRunningVar = 6,     // statistic, starts at 1; unbiased estimate
+  kExponent = 7,       // exponent of the op's int8 weight, fixed for the run (number_format.h)
+  kKeptScales = 8,     // scales of the op's products, and their history (training/rescale.h)
+  kPositions = 9,      // trainable: an embedding's, (T,F)
+  kInputRange = 10,    // statistic: mean least and largest input of the op; both 0: not seen yet
+  kWidths = 11,        // statistic: widths of the op's operands (width_state.h), starts at 0
+  kGain = 12,          // trainable: factor of a compensation, starts at 1
+  kCompensation = 13,  // trainable: added to the op's output, starts near 0
 };
 bool IsTrainable(TensorRole role);  // unless it is frozen
+// Whether a recipe adds the tensor to the operator's own (NumberFormat).
+bool IsOfRecipe(TensorRole role);
 
 // One state tensor of a layer. Conv weights are (out, in / groups, k...), linear weights (out, in),
 // tables (rows, out).

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/model/rescale.h"
+#include "proto/base/model/width_state.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -35,7 +36,16 @@ bool AreKeptScales(absl::string_view bytes) {
   return true;
 }
 
-// Values that an integer recipe never has.
+bool AreWidths(const std::string& bytes) {
+  for (size_t at = 0; at + sizeof(WidthState) <= bytes.size(); at += sizeof(WidthState)) {
+    WidthState state;
+    std::memcpy(static_cast<void*>(&state), bytes.data() + at, sizeof(state));
+    if (!IsValid(state)) return false;
+  }
+  return true;
+}
+
+// Values that a recipe never has.
 absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, int layer) {
   const auto error = [&](absl::string_view what) {
     return absl::InvalidArgumentError(
@@ -46,6 +56,9 @@ absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, 
   }
   if (spec.role == TensorRole::kKeptScales && !AreKeptScales(tensor.bytes)) {
     return error("has numbers that no kept scale has");
+  }
+  if (spec.role == TensorRole::kWidths && !AreWidths(tensor.bytes)) {
+    return error("has numbers that no width has");
   }
   if (spec.role != TensorRole::kExponent || tensor.bytes.empty()) return absl::OkStatus();
   uint32_t bits = 0;

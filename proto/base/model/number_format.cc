@@ -64,9 +64,9 @@ std::string OpNameOf(const StateTensorSpec& spec) {
   return spec.name.substr(0, spec.name.rfind('.'));
 }
 
-// Behind the last trainable tensor of an op with a weight. What is frozen evaluates by the range of
-// each batch.
-void AddInputRanges(std::vector<StateTensorSpec>& state) {
+// Behind the last tensor of an op with a weight.
+void AddOperatorState(const LayerInfo& info, absl::Span<const OperatorState> rows,
+                      std::vector<StateTensorSpec>& state) {
   std::vector<StateTensorSpec> result;
   const StateTensorSpec* weight = nullptr;
   for (size_t i = 0; i < state.size(); ++i) {
@@ -75,9 +75,11 @@ void AddInputRanges(std::vector<StateTensorSpec>& state) {
     if (spec.role == TensorRole::kWeight) weight = &spec;
     const bool is_last = i + 1 == state.size() || state[i + 1].op != spec.op;
     if (!is_last || weight == nullptr) continue;
-    if (!weight->frozen) {
-      result.push_back({absl::StrCat(OpNameOf(*weight), ".input_range"), weight->op,
-                        TensorRole::kInputRange, Shape({2})});
+    for (const OperatorState& row : rows) {
+      if (row.of_convolutions && weight->shape.rank() < 3) continue;
+      if (weight->frozen && !IsTrainable(row.role)) continue;
+      result.push_back({absl::StrCat(OpNameOf(*weight), ".", row.name), weight->op, row.role,
+                        row.shape(info.op_outputs[weight->op]), DType::kFloat32, weight->frozen});
     }
     weight = nullptr;
   }
@@ -101,7 +103,7 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
     state.push_back({absl::StrCat(op, ".kept_scales"), spec.op, TensorRole::kKeptScales,
                      Shape({kScalesPerOperator, kKeptScaleWords}), DType::kInt32});
   }
-  if (format.keeps_ranges) AddInputRanges(state);
+  if (!format.operator_state.empty()) AddOperatorState(info, format.operator_state, state);
   return state;
 }
 

@@ -42,6 +42,17 @@ inline constexpr int64_t kMaxInt32Products = 133144;
 
 inline constexpr absl::string_view kMomentumSlot[] = {"momentum"};
 
+// A tensor that a recipe adds to the state of each operator with a weight, behind the operator's
+// trainable tensors: trainable ones first. Statistics are kept of operators that train alone.
+struct OperatorState {
+  absl::string_view name;  // "input_range"
+  TensorRole role = TensorRole::kInputRange;
+  Shape (*shape)(const Shape& op_output) = nullptr;  // op_output: with the batch
+  bool of_convolutions = false;                      // not of linear layers and embeddings
+
+  friend bool operator==(const OperatorState&, const OperatorState&) = default;
+};
+
 // How a recipe holds each kind of value.
 struct NumberFormat {
   DType activation = DType::kFloat32;  // between operators, and on a boundary on its way down
@@ -51,8 +62,8 @@ struct NumberFormat {
   DType weight_gradient = DType::kFloat32;  // kInt32: kInt64 where a sum could overflow
   // Products of integers keep the scales of what they give (RescaleRule::keeps), as a state.
   bool keeps_scales = false;
-  // Operators with weights keep the range of their input, for evaluation (TensorRole::kInputRange).
-  bool keeps_ranges = false;
+  // What operators with weights keep beside their own state.
+  absl::Span<const OperatorState> operator_state = {};
   // Products read FP32 errors as floats of few exponents.
   bool has_small_errors = false;
   // What the optimizer keeps beside each floating parameter, by name (Optimizer::slots).
@@ -99,8 +110,8 @@ int64_t SidePayloadBytes(const NumberFormat& format, const Shape& shape, Directi
 
 // The state tensors of a layer in this format: LayerInfo::state, where an int8 weight is followed,
 // after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]) and, if
-// scales are kept, by these (TensorRole::kKeptScales, int32[2][32]: two KeptScale), and, if ranges
-// are kept, the trainable tensors of an op with a weight by its input's (TensorRole::kInputRange).
+// scales are kept, by these (TensorRole::kKeptScales, int32[2][32]: two KeptScale), and the trainable
+// tensors of an op with a weight by the format's operator_state.
 std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format);
 
 // Whether the optimizer keeps state beside this tensor.

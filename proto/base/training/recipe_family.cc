@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/model/rescale.h"
+#include "proto/base/model/width_state.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/optimizer.h"
@@ -29,7 +30,27 @@ constexpr NumberFormat kFloat16Numbers = {
 
 constexpr NumberFormat kSmallErrorNumbers = {.has_small_errors = true};
 
-constexpr NumberFormat kRangeNumbers = {.keeps_ranges = true};
+Shape RangeShape(const Shape& /*op_output*/) { return Shape({2}); }
+constexpr OperatorState kInputRanges[] = {{"input_range", TensorRole::kInputRange, RangeShape}};
+constexpr NumberFormat kRangeNumbers = {.operator_state = kInputRanges};
+
+Shape WidthsShape(const Shape& /*op_output*/) { return Shape({kWidthRows, kWidthWords}); }
+constexpr OperatorState kWidths[] = {{"widths", TensorRole::kWidths, WidthsShape}};
+constexpr NumberFormat kWidthNumbers = {.operator_state = kWidths};
+
+Shape SampleShape(const Shape& op_output) {
+  const auto dims = op_output.dims();
+  return *Shape::Create(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+}
+constexpr OperatorState kCompensations[] = {
+    {"gain", TensorRole::kGain, SampleShape, true},
+    {"compensation", TensorRole::kCompensation, SampleShape, true},
+    {"offset", TensorRole::kCompensation, SampleShape, true}};
+constexpr NumberFormat kCompensatedNumbers = {.operator_state = kCompensations};
+
+bool KeepsWidths(const NumberFormat& format) {
+  return !format.operator_state.empty() && format.operator_state[0].role == TensorRole::kWidths;
+}
 
 bool Always(const OpSpec& /*op*/) { return true; }
 bool IsDilated(const OpSpec& op) { return op.is_dilated(); }
@@ -237,6 +258,11 @@ absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family) 
       return absl::InvalidArgumentError(
           absl::StrCat("model ", model.name, ", layer ", layer.name,
                        ": integers are not made again in the backward; leave --recompute out"));
+    }
+    if (layer.recompute && KeepsWidths(family.format)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model ", model.name, ", layer ", layer.name, ": the widths of ", family.name,
+          " have moved on when the backward makes values again; leave --recompute out"));
     }
     for (size_t i = 0; i < layer.ops.size(); ++i) {
       const OpSpec& op = layer.ops[i];

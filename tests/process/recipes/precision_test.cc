@@ -70,6 +70,43 @@ TEST(Fp8Chunk, StagesAndResumedRunsHaveTheWeightsOfThePlainLoop) {
   EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
 }
 
+// Widths, compensations and fixed points are states of the layers, whatever the cut: the same weights
+// as the plain loop, over a check-point and, for async runs, a replay.
+TEST(Recipes, StatesOfOperatorsAreThoseOfThePlainLoop) {
+  for (const char* recipe : {"afp", "octo_lac", "wageubn"}) {
+    SCOPED_TRACE(recipe);
+    ScratchDir dir;
+    const Words run = {"train",
+                       "--model",
+                       "lenet",
+                       "--dataset",
+                       "synthetic_digits",
+                       "--batch-size",
+                       "8",
+                       "--eval-every",
+                       "-1",
+                       "--backend",
+                       "cpu",
+                       "--barrier-every",
+                       "1",
+                       "--recipe",
+                       recipe};
+    const Words sync = With(run, {"--schedule", "sync_1f1b", "--micro-batches", "4"});
+    const Words four = With(sync, {"--max-batches", "4"});
+    const std::string plain = Weights(With(four, {"--local-workers", "0"}));
+    EXPECT_EQ(Weights(With(four, {"--local-workers", "3"})), plain);
+    RunCentral(
+        With(sync, {"--max-batches", "2", "--local-workers", "3", "--checkpoint-dir", dir / "c"}));
+    const json resumed =
+        RunCentral({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "4"});
+    EXPECT_EQ(resumed["weights_sha256"], plain);
+    RunCentral(With(run, {"--schedule", "async_1f1b", "--local-workers", "3", "--max-batches", "4",
+                          "--journal", dir / "j"}));
+    Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+    EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  }
+}
+
 // Two residual blocks, one with a convolution on its shortcut.
 constexpr char kResidual[] = R"({"format": "runnel-model", "version": 1, "name": "residual",
   "input": [1, 28, 28], "classes": 10, "layers": [
@@ -281,7 +318,8 @@ TEST(Gates, WhatDoesNotFitIsOneLine) {
 }
 
 TEST(Recipes, ProgramsSayWhatTheyEmulate) {
-  for (const char* recipe : {"octo", "fp8_chunk:32", "sbm_range:8,8,8"}) {
+  for (const char* recipe :
+       {"octo", "octo_lac", "afp", "wageubn:16", "fp8_chunk:32", "sbm_range:8,8,8"}) {
     Process worker({"runnel-worker", "program", "lenet", "--recipe", recipe, "--counted"});
     EXPECT_EQ(worker.Wait(), 0) << worker.err();
     EXPECT_THAT(worker.out(), HasSubstr("products: emulated (FP32 on values that " +
@@ -293,6 +331,8 @@ TEST(Recipes, WhatDoesNotFitIsOneLine) {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"--recipe", "fp8_chunk:0"}, "recipe 'fp8_chunk:0' does not fit fp8_chunk:|1..4096|fp32"},
       {{"--recipe", "octo:8"}, "recipe 'octo:8': octo has no parameters"},
+      {{"--recipe", "wageubn:12"}, "recipe 'wageubn:12' does not fit wageubn:|8|16"},
+      {{"--recipe", "afp", "--recompute", "1-2"}, "leave --recompute out"},
       {{"--recipe", "octo", "--precision", "fixed:8/8"},
        "recipe octo has no grids; take --recipe sbm"},
       {{"--recipe", "octo", "--loss-scale", "64"}, "recipe octo scales no loss"}};

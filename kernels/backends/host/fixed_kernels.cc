@@ -1,0 +1,156 @@
+#include "kernels/backends/host/fixed_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/backends/host/draws.h"
+#include "kernels/ir/arithmetic/fixed_point.h"
+#include "kernels/ir/arithmetic/fixed_width.h"
+#include "kernels/ir/arithmetic/symmetric_grid.h"
+
+namespace runnel::host {
+namespace {
+
+constexpr int kWidthOfFirst = 8;
+constexpr double kPenalty = 0.1;
+constexpr int kRateBits = 10, kSlotBits = 13;
+
+// What no training made, as in measurements on random numbers, counts as not measured yet.
+WidthState LoadWidths(const float* from) {
+  WidthState state;
+  std::memcpy(static_cast<void*>(&state), from, sizeof(state));
+  return IsValid(state) ? state : WidthState();
+}
+
+// 0: nothing can be scaled by it.
+double PowerOf(const float* x, int64_t count) {
+  const float largest = LargestMagnitude(x, count);
+  return largest > 0 && std::isfinite(largest) ? NearestPower(largest) : 0;
+}
+
+void Stay(const float* x, int64_t count, float* y) {
+  if (x != y) std::copy(x, x + count, y);
+}
+
+// R * Q(x / R, bits), clipped: R is a power of two, so multiplying with it is exact.
+struct ShiftGrid {
+  double up, down, top;
+
+  ShiftGrid(double power, int bits)
+      : up(std::ldexp(1 / power, bits - 1)),
+        down(std::ldexp(power, 1 - bits)),
+        top(std::ldexp(1.0, bits - 1) - 1) {}
+  float ValueOf(float x) const {
+    const double code = NearestInteger(x * up);
+    return static_cast<float>((code > top ? top : (code < -top ? -top : code)) * down);
+  }
+};
+
+// The learning rate as the step has it.
+double FixedRate(double rate) {
+  if (rate <= 0) return rate;
+  return std::max(FixedValue(rate, kRateBits), std::ldexp(1.0, 1 - kRateBits));
+}
+
+}  // namespace
+
+void AdaptWidth(const float* x, int64_t count, const float* read, float* kept, float* y) {
+  WidthState state;
+  if (read != nullptr) state = LoadWidths(read);
+  if (kept != nullptr) {
+    state = NextWidths(LoadWidths(kept), x, count);
+    std::memcpy(kept, &state, sizeof(state));
+  }
+  int bits = static_cast<int>(state.bits), exponent = static_cast<int>(state.exponent);
+  if (bits == 0) {
+    const float largest = LargestMagnitude(x, count);
+    if (!std::isfinite(largest)) return Stay(x, count, y);
+    bits = kWidthOfFirst;
+    exponent = WidthExponent(largest, bits);
+  }
+  PutOnWidth(x, count, bits, exponent, y);
+}
+
+void Compensate(const Compensation& behind, const float* x, int64_t count, float* y) {
+  for (int64_t at = 0; at < count; at += behind.size) {
+    for (int64_t i = 0; i < behind.size; ++i)
+      y[at + i] = x[at + i] + behind.gain[i] * behind.compensation[i] + behind.offset[i];
+  }
+}
+
+void CompensationGradient(const Compensation& behind, const StepContext& context, const float* dy,
+                          int64_t count, bool adds, const CompensationGradients& gradients) {
+  const auto samples = static_cast<double>(count / behind.size);
+  const auto penalty = static_cast<float>(kPenalty * context.loss_scale * samples /
+                                          static_cast<double>(context.step_labels));
+  for (int64_t i = 0; i < behind.size; ++i) {
+    float sum = 0;
+    for (int64_t at = i; at < count; at += behind.size) sum += dy[at];
+    const float gain = behind.compensation[i] * sum;
+    const float compensation = behind.gain[i] * sum + penalty * behind.compensation[i];
+    const float offset = sum + penalty * behind.offset[i];
+    gradients.gain[i] = adds ? gradients.gain[i] + gain : gain;
+    gradients.compensation[i] = adds ? gradients.compensation[i] + compensation : compensation;
+    gradients.offset[i] = adds ? gradients.offset[i] + offset : offset;
+  }
+}
+
+void FixedPoint(int bits, const float* x, int64_t count, float* y) {
+  const ShiftGrid grid(1, bits);
+  for (int64_t i = 0; i < count; ++i) y[i] = grid.ValueOf(x[i]);
+}
+
+void ShiftError(int bits, const float* dy, int64_t count, float* quantized) {
+  const double power = PowerOf(dy, count);
+  if (power == 0) return Stay(dy, count, quantized);
+  const ShiftGrid grid(power, bits);
+  for (int64_t i = 0; i < count; ++i) quantized[i] = grid.ValueOf(dy[i]);
+}
+
+void FlagError(int bits, const float* dy, int64_t count, float* quantized) {
+  const double power = PowerOf(dy, count);
+  if (power == 0) return Stay(dy, count, quantized);
+  for (int64_t i = 0; i < count; ++i)
+    quantized[i] = static_cast<float>(FlaggedValue(dy[i], power, bits));
+}
+
+void ShiftedReluGradient(int bits, const float* dy, const float* y, int64_t count, float* dx) {
+  const double power = PowerOf(dy, count);
+  const ShiftGrid grid(power == 0 ? 1 : power, bits);
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = power == 0 ? dy[i] : grid.ValueOf(dy[i]);
+    dx[i] = y[i] > 0 ? value : 0;
+  }
+}
+
+void FixedUpdate(const Instruction& instruction, const StepContext& context, const float* weights,
+                 const float* gradients, float* const* slots, int64_t count, float* updated) {
+  const GridRule& grid = instruction.grid;
+  const OptimizerStep& step = *instruction.optimizer;
+  if (grid.bits == 32) {
+    step.update(step.scalars(context), weights, gradients, slots, count, updated);
+    return;
+  }
+  StepContext fixed = context;
+  fixed.learning_rate = FixedRate(context.learning_rate);
+  std::vector<float> constant;
+  const double power = grid.draws > 0 ? PowerOf(gradients, count) : 0;
+  if (power != 0) {
+    Draws draws(instruction, context.run_seed, RandomPurpose::kRounding, grid.draws, context.step);
+    constant.reserve(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i)
+      constant.push_back(static_cast<float>(ConstantGradient(gradients[i], power, draws.Next())));
+    gradients = constant.data();
+    fixed.loss_scale = fixed.gradient_factor = 1;
+  }
+  step.update(step.scalars(fixed), weights, gradients, slots, count, updated);
+  FixedPoint(grid.bits, updated, count, updated);
+  for (size_t k = 0; k < step.optimizer->slots().size(); ++k) {
+    for (int64_t i = 0; i < count; ++i)
+      slots[k][i] = static_cast<float>(FixedValue(slots[k][i], kSlotBits));
+  }
+}
+
+}  // namespace runnel::host

@@ -1,0 +1,42 @@
+#pragma once
+
+// Fixed points of whole tensors that backends of the host share (kernels/ir/arithmetic/fixed_width.h,
+// fixed_point.h), and compensations. All values row-major; x and y may be the same memory. Any
+// thread.
+
+#include "kernels/ir/program.h"
+#include "kernels/ir/step_context.h"
+
+namespace runnel::host {
+
+// read: a WidthState that stays; kept: one that moves; either or both may be null.
+void AdaptWidth(const float* x, int64_t count, const float* read, float* kept, float* y);
+
+// What is behind an operator, each of `size` elements.
+struct Compensation {
+  const float* gain = nullptr;
+  const float* compensation = nullptr;
+  const float* offset = nullptr;
+  int64_t size = 0;
+};
+void Compensate(const Compensation& behind, const float* x, int64_t count, float* y);
+struct CompensationGradients {
+  float* gain = nullptr;
+  float* compensation = nullptr;
+  float* offset = nullptr;
+};
+// `adds`: to what is there.
+void CompensationGradient(const Compensation& behind, const StepContext& context, const float* dy,
+                          int64_t count, bool adds, const CompensationGradients& gradients);
+
+void FixedPoint(int bits, const float* x, int64_t count, float* y);
+// A tensor of zeros, or with a value that is not finite, stays as it is.
+void ShiftError(int bits, const float* dy, int64_t count, float* quantized);
+void FlagError(int bits, const float* dy, int64_t count, float* quantized);
+void ShiftedReluGradient(int bits, const float* dy, const float* y, int64_t count, float* dx);
+
+// slots: as many as the optimizer has, and one more of an average.
+void FixedUpdate(const Instruction& instruction, const StepContext& context, const float* weights,
+                 const float* gradients, float* const* slots, int64_t count, float* updated);
+
+}  // namespace runnel::host

@@ -1,0 +1,44 @@
+#pragma once
+
+// The fixed points of WAGEUBN (Yang et al., 2020), as kernels/ir/op_traits.inc says of kFixedPoint,
+// kShiftError, kFlagError, the kFixedNorm codes and kFixedUpdate. Backends agree with it to the bit.
+// Pure functions; any thread.
+
+#include <cmath>
+
+namespace runnel {
+
+// Rounds |x| < 2^51 to the nearest integer, halves to even.
+inline double NearestInteger(double x) {
+  constexpr double kRounder = 0x1.8p52;
+  return (x + kRounder) - kRounder;
+}
+
+// Q(x, bits): the nearest multiple of 2^(1-bits).
+inline double FixedValue(double x, int bits) {
+  return std::ldexp(NearestInteger(std::ldexp(x, bits - 1)), 1 - bits);
+}
+
+// 2^round(log2 largest) for a finite `largest` > 0.
+inline double NearestPower(float largest) {
+  int exponent = 0;
+  const double part = std::frexp(static_cast<double>(largest), &exponent);  // in [1/2, 1)
+  constexpr double kRootOfHalf = 0x1.6a09e667f3bcdp-1;
+  return std::ldexp(1.0, part < kRootOfHalf ? exponent - 1 : exponent);
+}
+
+// Of R = NearestPower: two ranges of `bits` bits each, told apart by a flag.
+inline double FlaggedValue(double x, double power, int bits) {
+  const double unit = std::ldexp(power, 1 - bits), u = x / unit;
+  if (std::abs(u) < 1) return FixedValue(u, bits) * unit;
+  const double top = std::ldexp(1.0, bits - 1) - 1, code = NearestInteger(u);
+  return (code > top ? top : (code < -top ? -top : code)) * unit;
+}
+
+// A weight-gradient without its magnitude: codes up to 127 of 2^-14, by a draw u in [0, 1).
+inline double ConstantGradient(double x, double power, float u) {
+  const double code = std::floor(std::abs(x) / power * 128 + u);
+  return std::copysign((code > 127 ? 127 : code) * 0x1p-14, x);
+}
+
+}  // namespace runnel
