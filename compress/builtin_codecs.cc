@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "compress/aqsgd.h"
 #include "compress/codec.h"
 #include "compress/identity.h"
 #include "compress/int8.h"
@@ -75,6 +76,14 @@ constexpr CodecRow kRows[] = {
      .relative_error = OneWayError<AmsgradMbqError>,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeAmsgradMbqCodec(Int(bits), kernels);
+     }},
+    {.family = "aqsgd",
+     .parameter = kTwoToEight,
+     .keeps_samples = true,
+     .bits = Bits,
+     .relative_error = OneWayError<AqsgdError>,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeAqsgdCodec(Int(bits), kernels);
      }},
     {.family = "bf16",
      .floats_only = true,
@@ -250,6 +259,11 @@ absl::Status CheckCodecFits(const CodecId& codec, const NumberFormat& format, Di
     return refused(
         " adds the error of one tensor to the next, which holds other samples' activations: it is "
         "for --codec-backward; forward take hadamard or eden");
+  }
+  if (row->keeps_samples && direction == Direction::kBackward) {
+    return refused(
+        " sends what changed in a sample's activations since the epoch before: it is for "
+        "--codec-forward; backward take hadamard or eden");
   }
   if (row->floats_only && format.integer_boundaries()) {
     return refused(absl::StrCat(" is for floating-point recipes, and this one's boundaries are ",

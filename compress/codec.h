@@ -5,7 +5,8 @@
 // A codec is prepared once from its name and parameters ("mbq:2", "stochastic:8", "identity",
 // "int8"). Its size is known before anything is encoded. An encoder may have state; it is a
 // function of the state at the last barrier and the tensors since. A decoder has none: a payload
-// carries all that decoding needs. Encoded bytes and decoded values are the same on every
+// carries all that decoding needs. The exception are codecs that keep samples (aqsgd.h): their
+// decoders too have a state, the encoder's. Encoded bytes and decoded values are the same on every
 // instruction set and for any number of calls in between.
 
 #include <cstdint>
@@ -58,6 +59,10 @@ class Encoder {
   virtual absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
                               absl::Span<std::byte> payload) = 0;
 
+  // Says which samples the tensor of the next Encode holds, one for each of its rows (the first
+  // dimension): their indices in the data set. For codecs that keep samples; no samples: not known.
+  virtual void NameSamples(absl::Span<const int64_t> /*samples*/) {}
+
   // True: Learn is to be called.
   virtual bool learns() const { return false; }
   // Tells the encoder the gradient of the loss with respect to the decoded tensor of micro-batch
@@ -87,6 +92,21 @@ class Encoder {
   virtual absl::Status RestoreState(absl::string_view state) = 0;
 };
 
+// The receiving end of a codec that keeps samples (CodecRow::keeps_samples). Not thread-safe; calls
+// come in the order of the encoder's.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // As Codec::Decode of a tensor with these samples, whose names the encoder got. InvalidArgument
+  // also if the payload builds on something else than what is kept here; nothing changes then.
+  virtual absl::Status Decode(absl::Span<const std::byte> payload,
+                              absl::Span<const int64_t> samples, const MutableTensorView& out) = 0;
+  // As Encoder's. At a barrier both ends have the same bytes, and each takes the other's.
+  virtual std::string SaveState() const = 0;
+  virtual absl::Status RestoreState(absl::string_view state) = 0;
+};
+
 // Immutable; any thread.
 class Codec {
  public:
@@ -97,9 +117,16 @@ class Codec {
   // Every codec takes FP32 tensors. True: it also takes scaled int8 tensors (TensorView::exponent)
   // and loses nothing of them: Encode a view of type kInt8, DecodeScaled.
   virtual bool takes_scaled() const { return false; }
+  // True: encoders are told the samples (Encoder::NameSamples), and NewDecoder decodes.
+  virtual bool keeps_samples() const { return false; }
   // Payload bytes for a tensor of this shape, whatever its type.
   virtual Bytes EncodedBytes(const Shape& shape) const = 0;
+  // Memory that each end takes for what it keeps of a data set of `samples` samples, with tensors of
+  // this shape on the link.
+  virtual Bytes KeptBytes(const Shape& /*shape*/, int64_t /*samples*/) const { return Bytes(0); }
   virtual std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const = 0;
+  // Null: decoding has no state, Decode does it. The codec outlives it.
+  virtual std::unique_ptr<Decoder> NewDecoder() const { return nullptr; }
   // Fills `out` (FP32, shape agreed for the generation). InvalidArgument if the payload's size is
   // not EncodedBytes(out.shape) or its contents are impossible (a NaN or infinite alpha or scale);
   // `out` is then unspecified. `payload` needs no alignment.
@@ -128,8 +155,10 @@ struct CodecRow {
   // Loses nothing of the tensors that it is for: FP32, or scaled int8 if takes_scaled.
   bool lossless = false;
   bool takes_scaled = false;  // Codec::takes_scaled
-  // Whether an encoder's payload depends on earlier tensors.
+  // Whether an encoder's payload depends on the tensors before.
   bool remembers = false;
+  // Codec::keeps_samples: for activations, of a data set whose samples are the same in every epoch.
+  bool keeps_samples = false;
   // Its encoders learn from the loss (Encoder::Learn): for FP32 activations only.
   bool learns = false;
   // Its encoders mask the gradients of FP32 activations (Encoder::MaskGradient).

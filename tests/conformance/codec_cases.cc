@@ -56,7 +56,9 @@ double MbqBound(const Crossing& crossing, size_t e) {
 }
 
 double TileStep(const Crossing& crossing, size_t e) {
-  const size_t tile = TilesAt(crossing.codec.family) + e / 256 * (4 + 32 * crossing.bits());
+  const bool has_marks = crossing.codec.family == "aqsgd";
+  const size_t marks = has_marks ? 4 * static_cast<size_t>(crossing.shape[0]) : 0;
+  const size_t tile = marks + TilesAt(crossing.codec.family) + e / 256 * (4 + 32 * crossing.bits());
   uint32_t step = 0;
   std::memcpy(&step, crossing.payload.data() + tile, 4);
   step &= 0xFFFF0000u;
@@ -121,6 +123,7 @@ double LowrankBound(const Crossing& crossing, size_t) {
 
 constexpr FamilyCase kCases[] = {
     {.family = "amsgrad_mbq", .bound = MbqBound, .fields = Alphas},
+    {.family = "aqsgd", .bound = RotatedBound, .draws = true, .loss = 1.5},
     {.family = "bf16", .bound = NumberTypeBound<7, -133>},
     {.family = "e4m3", .bound = NumberTypeBound<3, -9>, .fields = OneField},
     {.family = "e5m2", .bound = NumberTypeBound<2, -16>, .fields = OneField},
