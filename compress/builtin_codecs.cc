@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/aqsgd.h"
+#include "compress/auto_codec.h"
 #include "compress/codec.h"
 #include "compress/identity.h"
 #include "compress/int8.h"
@@ -84,6 +85,15 @@ constexpr CodecRow kRows[] = {
      .relative_error = OneWayError<AqsgdError>,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeAqsgdCodec(Int(bits), kernels);
+     }},
+    {.family = "auto",
+     .parameter = kTwoToEight,
+     .remembers = true,
+     .masks = true,
+     .bits = Bits,
+     .relative_error = AutoError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeAutoCodec(Int(bits), kernels);
      }},
     {.family = "bf16",
      .floats_only = true,

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "compress/auto_codec.h"
+
 namespace runnel::codec_conformance {
 namespace {
 
@@ -121,9 +123,18 @@ double LowrankBound(const Crossing& crossing, size_t) {
   return square > 0x1p200 ? kElsewhere : std::sqrt(square) * (1 + 1e-6) + 1e-40;
 }
 
+// That of the candidate.
+double AutoBound(const Crossing& crossing, size_t e) {
+  const std::string family(ChosenFamily(crossing.payload));
+  const Payload rest(crossing.payload.begin() + 1, crossing.payload.end());
+  const Crossing inner = {{family, crossing.codec.parameter}, crossing.x, crossing.shape, rest};
+  return CaseOf(family).bound(inner, e);
+}
+
 constexpr FamilyCase kCases[] = {
     {.family = "amsgrad_mbq", .bound = MbqBound, .fields = Alphas},
     {.family = "aqsgd", .bound = RotatedBound, .draws = true, .loss = 1.5},
+    {.family = "auto", .bound = AutoBound, .draws = true},
     {.family = "bf16", .bound = NumberTypeBound<7, -133>},
     {.family = "e4m3", .bound = NumberTypeBound<3, -9>, .fields = OneField},
     {.family = "e5m2", .bound = NumberTypeBound<2, -16>, .fields = OneField},
