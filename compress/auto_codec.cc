@@ -71,7 +71,12 @@ Bytes AutoBytes(const Codecs& codecs, const Shape& shape) {
 class AutoEncoder final : public Encoder {
  public:
   AutoEncoder(int bits, const Codecs& codecs, const EncoderKey& key)
-      : bits_(bits), codecs_(codecs), key_(key) {}
+      : bits_(bits), codecs_(codecs), key_(key) {
+    for (const auto& codec : codecs) {
+      encoders_.push_back(codec->NewEncoder(key));
+      probes_.push_back(codec->NewEncoder(key));
+    }
+  }
 
   absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
                       absl::Span<std::byte> payload) override;
@@ -85,54 +90,59 @@ class AutoEncoder final : public Encoder {
     return key_.purpose == RandomPurpose::kCodecBackward ? Direction::kBackward
                                                          : Direction::kForward;
   }
-  // Codes x with every candidate and chooses.
-  absl::Status Measure(const TensorView& x, Sequence sequence, bool restart);
-  absl::StatusOr<double> ErrorOf(size_t candidate, const TensorView& x);
+  // Codes x with every candidate and chooses. The payload is the chosen one's.
+  absl::Status Measure(const TensorView& x, Sequence sequence, bool restart,
+                       absl::Span<std::byte> payload);
+  absl::StatusOr<double> ErrorOf(size_t candidate, const TensorView& x,
+                                 absl::Span<const std::byte> coded);
+  absl::Span<std::byte> PartOf(size_t candidate, const Shape& shape,
+                               absl::Span<std::byte> payload) const {
+    return payload.first(static_cast<size_t>(codecs_[candidate]->EncodedBytes(shape).value()));
+  }
 
   const int bits_;
   const Codecs& codecs_;
   const EncoderKey key_;
   size_t choice_ = 0;
-  uint32_t since_ = 0;                 // tensors since it was made, this one included; 0: none was
-  std::unique_ptr<Encoder> encoder_;   // the chosen one's; null before the first tensor
-  std::unique_ptr<Encoder> previous_;  // may still mask gradients of what is in flight
-  std::vector<std::byte> coded_, best_;
+  uint32_t since_ = 0;  // tensors since it was made; 0: none was
+  // By candidate. Those that code; the one that clips knows what of it is in flight, whoever codes now.
+  std::vector<std::unique_ptr<Encoder>> encoders_;
+  std::vector<std::unique_ptr<Encoder>> probes_;  // code as new ones do, to measure
+  std::vector<std::byte> probed_;
   std::vector<float> decoded_;
 };
 
-absl::StatusOr<double> AutoEncoder::ErrorOf(size_t candidate, const TensorView& x) {
+absl::StatusOr<double> AutoEncoder::ErrorOf(size_t candidate, const TensorView& x,
+                                            absl::Span<const std::byte> coded) {
   const auto n = static_cast<size_t>(x.shape.elements());
   decoded_.resize(n);
   RUNNEL_RETURN_IF_ERROR(
-      codecs_[candidate]->Decode(coded_, MutableViewOf(absl::MakeSpan(decoded_), x.shape)));
+      codecs_[candidate]->Decode(coded, MutableViewOf(absl::MakeSpan(decoded_), x.shape)));
   return SquaredError(x.f32(), decoded_.data(), n);
 }
 
-absl::Status AutoEncoder::Measure(const TensorView& x, Sequence sequence, bool restart) {
+absl::Status AutoEncoder::Measure(const TensorView& x, Sequence sequence, bool restart,
+                                  absl::Span<std::byte> payload) {
+  const bool goes_on = since_ > 0 && !restart;
   double least = std::numeric_limits<double>::infinity();
   size_t best = choice_;
-  std::unique_ptr<Encoder> best_encoder;
+  probed_.resize(payload.size());
   for (size_t i = 0; i < codecs_.size(); ++i) {
     if (!IsFor(kCandidates[i], direction())) continue;
-    const bool is_current = encoder_ != nullptr && i == choice_;
-    std::unique_ptr<Encoder> fresh;
-    if (!is_current) fresh = codecs_[i]->NewEncoder(key_);
-    Encoder& encoder = is_current ? *encoder_ : *fresh;
-    coded_.resize(static_cast<size_t>(codecs_[i]->EncodedBytes(x.shape).value()));
-    RUNNEL_RETURN_IF_ERROR(encoder.Encode(x, sequence, restart, absl::MakeSpan(coded_)));
-    RUNNEL_ASSIGN_OR_RETURN(const double error, ErrorOf(i, x));
+    const bool is_current = goes_on && i == choice_;
+    const absl::Span<std::byte> coded =
+        PartOf(i, x.shape, is_current ? payload : absl::MakeSpan(probed_));
+    Encoder& encoder = is_current ? *encoders_[i] : *probes_[i];
+    RUNNEL_RETURN_IF_ERROR(encoder.Encode(x, sequence, !is_current, coded));
+    RUNNEL_ASSIGN_OR_RETURN(const double error, ErrorOf(i, x, coded));
     if (error >= least) continue;
     least = error;
     best = i;
-    best_encoder = std::move(fresh);
-    best_.swap(coded_);
-  }
-  if (best_encoder != nullptr) {
-    previous_ = std::exchange(encoder_, std::move(best_encoder));
-    choice_ = best;
   }
   since_ = 0;
-  return absl::OkStatus();
+  if (goes_on && best == choice_) return absl::OkStatus();
+  choice_ = best;
+  return encoders_[best]->Encode(x, sequence, true, PartOf(best, x.shape, payload));
 }
 
 absl::Status AutoEncoder::Encode(const TensorView& x, Sequence sequence, bool restart,
@@ -141,26 +151,24 @@ absl::Status AutoEncoder::Encode(const TensorView& x, Sequence sequence, bool re
   const auto n = static_cast<size_t>(x.shape.elements());
   if (BestCodecKernels().max_abs_bits(x.f32(), n) >= kInfinityBits)
     return NonFiniteError(x.f32(), n);
-  absl::Span<std::byte> rest = payload.subspan(kChoiceBytes);
+  const absl::Span<std::byte> coded = payload.subspan(kChoiceBytes);
   if (restart || since_ == 0 || since_ == kMeasureEvery) {
-    RUNNEL_RETURN_IF_ERROR(Measure(x, sequence, restart));
-    rest = rest.subspan(std::copy(best_.begin(), best_.end(), rest.begin()) - rest.begin());
+    RUNNEL_RETURN_IF_ERROR(Measure(x, sequence, restart, coded));
   } else {
-    const auto bytes = static_cast<size_t>(codecs_[choice_]->EncodedBytes(x.shape).value());
-    RUNNEL_RETURN_IF_ERROR(encoder_->Encode(x, sequence, restart, rest.first(bytes)));
-    rest = rest.subspan(bytes);
+    RUNNEL_RETURN_IF_ERROR(
+        encoders_[choice_]->Encode(x, sequence, false, PartOf(choice_, x.shape, coded)));
   }
   payload[0] = static_cast<std::byte>(choice_);
-  std::fill(rest.begin(), rest.end(), std::byte{0});
+  const size_t used = PartOf(choice_, x.shape, coded).size();
+  std::fill(coded.begin() + static_cast<std::ptrdiff_t>(used), coded.end(), std::byte{0});
   ++since_;
   return absl::OkStatus();
 }
 
 // Each leaves the gradients of what it did not encode as they are.
 absl::Status AutoEncoder::MaskGradient(absl::Span<float> gradient, Sequence sequence) {
-  for (Encoder* encoder : {encoder_.get(), previous_.get()}) {
-    if (encoder != nullptr && encoder->masks())
-      RUNNEL_RETURN_IF_ERROR(encoder->MaskGradient(gradient, sequence));
+  for (const auto& encoder : encoders_) {
+    if (encoder->masks()) RUNNEL_RETURN_IF_ERROR(encoder->MaskGradient(gradient, sequence));
   }
   return absl::OkStatus();
 }
@@ -169,37 +177,34 @@ std::string AutoEncoder::SaveState() const {
   if (since_ == 0) return "";
   std::string state = {'U', kStateVersion, static_cast<char>(bits_), static_cast<char>(choice_)};
   for (int shift = 0; shift < 32; shift += 8) state.push_back(static_cast<char>(since_ >> shift));
-  return state + encoder_->SaveState();
+  return state + encoders_[choice_]->SaveState();
 }
 
 absl::Status AutoEncoder::RestoreState(absl::string_view state) {
-  if (state.empty()) {
-    since_ = 0;
-    choice_ = 0;
-    encoder_ = nullptr;
-    previous_ = nullptr;
-    return absl::OkStatus();
+  size_t choice = 0;
+  uint32_t since = 0;
+  if (!state.empty()) {
+    const absl::Status refused = absl::InvalidArgumentError(
+        absl::StrCat("auto:", bits_, ": not a state of this encoder (", state.size(), " bytes)"));
+    if (state.size() < kStateHeaderBytes || state[0] != 'U' || state[1] != kStateVersion ||
+        state[2] != bits_) {
+      return refused;
+    }
+    choice = static_cast<unsigned char>(state[3]);
+    since = static_cast<uint32_t>(LoadInt32(reinterpret_cast<const std::byte*>(state.data()) + 4));
+    if (choice >= codecs_.size() || !IsFor(kCandidates[choice], direction()) || since == 0 ||
+        since > kMeasureEvery) {
+      return refused;
+    }
+    const std::unique_ptr<Encoder> heir = codecs_[choice]->NewEncoder(key_);
+    RUNNEL_RETURN_IF_ERROR(heir->RestoreState(state.substr(kStateHeaderBytes)));
   }
-  const absl::Status refused = absl::InvalidArgumentError(
-      absl::StrCat("auto:", bits_, ": not a state of this encoder (", state.size(), " bytes)"));
-  if (state.size() < kStateHeaderBytes || state[0] != 'U' || state[1] != kStateVersion ||
-      state[2] != bits_) {
-    return refused;
-  }
-  const auto choice = static_cast<size_t>(static_cast<unsigned char>(state[3]));
-  const auto since =
-      static_cast<uint32_t>(LoadInt32(reinterpret_cast<const std::byte*>(state.data()) + 4));
-  if (choice >= codecs_.size() || !IsFor(kCandidates[choice], direction()) || since == 0 ||
-      since > kMeasureEvery) {
-    return refused;
-  }
-  std::unique_ptr<Encoder> encoder = codecs_[choice]->NewEncoder(key_);
-  RUNNEL_RETURN_IF_ERROR(encoder->RestoreState(state.substr(kStateHeaderBytes)));
+  // Nothing is in flight.
+  for (const auto& encoder : encoders_) RUNNEL_RETURN_IF_ERROR(encoder->RestoreState(""));
   choice_ = choice;
   since_ = since;
-  encoder_ = std::move(encoder);
-  previous_ = nullptr;
-  return absl::OkStatus();
+  return since == 0 ? absl::OkStatus()
+                    : encoders_[choice]->RestoreState(state.substr(kStateHeaderBytes));
 }
 
 class AutoCodec final : public Codec {

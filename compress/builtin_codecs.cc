@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "compress/ans/tile_ans.h"
 #include "compress/aqsgd.h"
 #include "compress/auto_codec.h"
 #include "compress/codec.h"
@@ -51,6 +52,18 @@ double E4M3Error(Direction, double) { return 6.6e-4; }
 double E5M2Error(Direction, double) { return 2.6e-3; }
 
 int Int(double parameter) { return static_cast<int>(parameter); }
+
+Made MakeTileAns(double bits, const CodecKernels& kernels) {
+  return MakeTileAnsCodec({.bits = Int(bits)}, kernels);
+}
+
+Made MakeHadamardAns(double bits, const CodecKernels& kernels) {
+  return MakeTileAnsCodec({.bits = Int(bits), .rotate = true}, kernels);
+}
+
+Made MakeEdenAns(double bits, const CodecKernels& kernels) {
+  return MakeTileAnsCodec({.bits = Int(bits), .rotate = true, .unbiased = true}, kernels);
+}
 
 Made MakeTile(double bits, const CodecKernels& kernels) {
   return MakeTileCodec({.bits = Int(bits)}, kernels);
@@ -121,6 +134,11 @@ constexpr CodecRow kRows[] = {
      .bits = Bits,
      .relative_error = EdenError,
      .make = MakeEden},
+    {.family = "eden_ans",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = EdenError,
+     .make = MakeEdenAns},
     {.family = "fp16",
      .floats_only = true,
      .bits = [](double) { return 16.0; },
@@ -133,6 +151,11 @@ constexpr CodecRow kRows[] = {
      .bits = Bits,
      .relative_error = HadamardError,
      .make = MakeHadamard},
+    {.family = "hadamard_ans",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = HadamardError,
+     .make = MakeHadamardAns},
     {.family = "hadamard_ef",
      .parameter = kTwoToEight,
      .remembers = true,
@@ -197,6 +220,11 @@ constexpr CodecRow kRows[] = {
      .bits = Bits,
      .relative_error = TileError,
      .make = MakeTile},
+    {.family = "tile_ans",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = TileError,
+     .make = MakeTileAns},
     {.family = "topk",
      .parameter = {Kind::kRatio, 0.001, 0.9},
      .remembers = true,

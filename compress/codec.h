@@ -59,6 +59,10 @@ class Encoder {
   virtual absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
                               absl::Span<std::byte> payload) = 0;
 
+  // How many of the payload's bytes the last Encode needed: those behind them are 0 and need not be
+  // sent. For codecs whose size varies.
+  virtual size_t written() const { return 0; }
+
   // Says which samples the tensor of the next Encode holds, one for each of its rows (the first
   // dimension): their indices in the data set. For codecs that keep samples; no samples: not known.
   virtual void NameSamples(absl::Span<const int64_t> /*samples*/) {}
@@ -117,9 +121,11 @@ class Codec {
   // Every codec takes FP32 tensors. True: it also takes scaled int8 tensors (TensorView::exponent)
   // and loses nothing of them: Encode a view of type kInt8, DecodeScaled.
   virtual bool takes_scaled() const { return false; }
+  // True: a payload may end where the encoder's did (Encoder::written).
+  virtual bool varies() const { return false; }
   // True: encoders are told the samples (Encoder::NameSamples), and NewDecoder decodes.
   virtual bool keeps_samples() const { return false; }
-  // Payload bytes for a tensor of this shape, whatever its type.
+  // Payload bytes for a tensor of this shape, whatever its type; the most if the size varies.
   virtual Bytes EncodedBytes(const Shape& shape) const = 0;
   // Memory that each end takes for what it keeps of a data set of `samples` samples, with tensors of
   // this shape on the link.
@@ -143,7 +149,7 @@ class Codec {
 // Whether a link sends the elements of such a tensor as they are, without the codec: identity and
 // floats that are not FP32.
 bool SendsAsItIs(const Codec& codec, DType type);
-// Payload bytes of a boundary tensor: the codec's, or the elements as they are, and then the values
+// Payload bytes of a boundary tensor, at most if they vary: the codec's, or the elements as they are, and then the values
 // beside the tensor (SidePayloadBytes of number_format.h).
 Bytes PayloadBytes(const Codec& codec, const NumberFormat& format, Direction direction,
                    const Shape& shape);

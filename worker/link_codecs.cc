@@ -145,7 +145,9 @@ absl::Status LinkCodecs::CheckTensor(Direction direction, const Shape& shape, si
 absl::Status LinkCodecs::CheckPayload(Direction direction, const Codec& codec, const Shape& shape,
                                       size_t bytes) const {
   const int64_t needed = PayloadBytes(codec, format_, direction, shape).value();
-  if (static_cast<int64_t>(bytes) == needed) return absl::OkStatus();
+  const auto has = static_cast<int64_t>(bytes);
+  const bool may_be_less = codec.varies() && has >= SidePayloadBytes(format_, shape, direction);
+  if (has == needed || (may_be_less && has < needed)) return absl::OkStatus();
   std::string beside;
   for (const SidePlace& place : SidePlaces(format_, shape, direction))
     absl::StrAppend(&beside, ", ", place.bytes, " of them ", place.value->name);
@@ -154,23 +156,26 @@ absl::Status LinkCodecs::CheckPayload(Direction direction, const Codec& codec, c
                                                  needed, beside));
 }
 
-absl::Status LinkCodecs::Encode(Direction direction, const MicroBatch& place, const Shape& shape,
-                                absl::Span<const std::byte> tensor, absl::Span<std::byte> payload) {
+absl::StatusOr<size_t> LinkCodecs::Encode(Direction direction, const MicroBatch& place,
+                                          const Shape& shape, absl::Span<const std::byte> tensor,
+                                          absl::Span<std::byte> payload) {
   const Codec& codec = *at(direction).sends.InEpoch(place.epoch);
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
+  RUNNEL_ASSIGN_OR_RETURN(const size_t coded,
+                          EncodeElements(codec, direction, place, shape, tensor,
+                                         payload.first(payload.size() - beside)));
   RUNNEL_RETURN_IF_ERROR(CopyBeside(SidePlaces(format_, shape, direction), tensor,
-                                    &SidePlace::memory_offset, payload.last(beside),
+                                    &SidePlace::memory_offset, payload.subspan(coded, beside),
                                     &SidePlace::payload_offset));
-  return EncodeElements(codec, direction, place, shape, tensor,
-                        payload.first(payload.size() - beside));
+  return coded + beside;
 }
 
-absl::Status LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
-                                        const MicroBatch& place, const Shape& shape,
-                                        absl::Span<const std::byte> tensor,
-                                        absl::Span<std::byte> payload) {
+absl::StatusOr<size_t> LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
+                                                  const MicroBatch& place, const Shape& shape,
+                                                  absl::Span<const std::byte> tensor,
+                                                  absl::Span<std::byte> payload) {
   Encoder& encoder = EncoderFor(codec, at(direction));
   if (codec.keeps_samples()) encoder.NameSamples(at(direction).sent_samples.Of(place));
   const DType type = format_.boundary(direction);
@@ -179,7 +184,7 @@ absl::Status LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
   if (IsScaled(type)) x = ScaledView(shape, tensor);
   if (SendsAsItIs(codec, type)) {
     std::copy(x.bytes.begin(), x.bytes.end(), payload.begin());
-    return absl::OkStatus();
+    return payload.size();
   }
   if (type != DType::kFloat32 && !(IsScaled(type) && codec.takes_scaled())) {
     if (x.exponent > kMaxFloatExponent) {
@@ -190,7 +195,8 @@ absl::Status LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
     TypeOf(type).to_float(x.bytes, x.exponent, absl::MakeSpan(floats_));
     x = ViewOf(floats_, shape);
   }
-  return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
+  RUNNEL_RETURN_IF_ERROR(encoder.Encode(x, place.sequence, place.first_in_epoch, payload));
+  return codec.varies() ? encoder.written() : payload.size();
 }
 
 absl::Status LinkCodecs::DecodeFloats(const Codec& codec, Direction direction,

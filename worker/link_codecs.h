@@ -55,10 +55,11 @@ class LinkCodecs {
                                                             const NumberFormat& format = {},
                                                             int64_t dataset_samples = 0);
 
-  // kForward: the activation for the next stage; kBackward: the gradient for the one before. Errors
-  // as Encoder::Encode and SideValue::Check.
-  absl::Status Encode(Direction direction, const MicroBatch& place, const Shape& shape,
-                      absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
+  // kForward: the activation for the next stage; kBackward: the gradient for the one before.
+  // payload: EncodedBytes; the result says how many of them to send. Errors as Encoder::Encode and
+  // SideValue::Check.
+  absl::StatusOr<size_t> Encode(Direction direction, const MicroBatch& place, const Shape& shape,
+                                absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
   // kForward: the activation from the stage before; kBackward: the gradient from the next one.
   // Fills TensorBytes(direction, shape) bytes. Errors as Codec::Decode and SideValue::Check.
   absl::Status Decode(Direction direction, const MicroBatch& place,
@@ -82,7 +83,7 @@ class LinkCodecs {
   int64_t TensorBytes(Direction direction, const Shape& shape) const {
     return BoundaryBytes(format_, shape, direction);
   }
-  // Payload bytes sent in this direction and epoch; 0 where nothing is sent.
+  // Payload bytes sent in this direction and epoch, at most if they vary; 0 where nothing is sent.
   int64_t EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const;
   // The most that is received, in that direction in any epoch; 0 where nothing is.
   int64_t MaxReceivedBytes(Direction direction, const Shape& shape) const;
@@ -127,9 +128,11 @@ class LinkCodecs {
   absl::Status CheckTensor(Direction direction, const Shape& shape, size_t bytes) const;
   absl::Status CheckPayload(Direction direction, const Codec& codec, const Shape& shape,
                             size_t bytes) const;
-  absl::Status EncodeElements(const Codec& codec, Direction direction, const MicroBatch& place,
-                              const Shape& shape, absl::Span<const std::byte> tensor,
-                              absl::Span<std::byte> payload);
+  // Gives the bytes that the codec needed.
+  absl::StatusOr<size_t> EncodeElements(const Codec& codec, Direction direction,
+                                        const MicroBatch& place, const Shape& shape,
+                                        absl::Span<const std::byte> tensor,
+                                        absl::Span<std::byte> payload);
   absl::Status DecodeElements(const Codec& codec, Direction direction, const MicroBatch& place,
                               absl::Span<const std::byte> payload, const Shape& shape,
                               absl::Span<std::byte> tensor);

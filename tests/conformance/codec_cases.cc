@@ -131,6 +131,9 @@ double AutoBound(const Crossing& crossing, size_t e) {
   return CaseOf(family).bound(inner, e);
 }
 
+// What is decoded is what the codec without entropy decodes (tile_ans_test.cc).
+double AnsBound(const Crossing&, size_t) { return kElsewhere; }
+
 constexpr FamilyCase kCases[] = {
     {.family = "amsgrad_mbq", .bound = MbqBound, .fields = Alphas},
     {.family = "aqsgd", .bound = RotatedBound, .draws = true, .loss = 1.5},
@@ -139,8 +142,10 @@ constexpr FamilyCase kCases[] = {
     {.family = "e4m3", .bound = NumberTypeBound<3, -9>, .fields = OneField},
     {.family = "e5m2", .bound = NumberTypeBound<2, -16>, .fields = OneField},
     {.family = "eden", .bound = RotatedBound, .draws = true},
+    {.family = "eden_ans", .bound = AnsBound, .draws = true},
     {.family = "fp16", .bound = NumberTypeBound<10, -24>},
     {.family = "hadamard", .bound = RotatedBound, .draws = true, .loss = 1.5},
+    {.family = "hadamard_ans", .bound = AnsBound, .draws = true, .loss = 1.5},
     {.family = "hadamard_ef", .bound = RotatedBound, .draws = true},
     {.family = "identity", .bound = NoError, .fields = OneField},
     {.family = "int8", .bound = Int8Bound, .fields = OneField},
@@ -150,6 +155,7 @@ constexpr FamilyCase kCases[] = {
     {.family = "mx:fp", .bound = MxBound},
     {.family = "stochastic", .bound = StochasticBound, .fields = OneField, .draws = true},
     {.family = "tile", .bound = TileBound, .draws = true, .loss = 1.5},
+    {.family = "tile_ans", .bound = AnsBound, .draws = true, .loss = 1.5},
     {.family = "topk", .bound = NoError, .fields = OneField, .sparse = true, .loss = 1},
     {.family = "topk8", .bound = Topk8Bound, .fields = TwoFields, .sparse = true, .loss = 1},
     {.family = "uniform", .bound = UniformBound, .fields = OneField},

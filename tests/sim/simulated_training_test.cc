@@ -147,8 +147,9 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, SimulatedTraining,
-                         ::testing::Values("identity", kKeepsSamples, "auto:2", "mbq:2", "eden:2",
-                                           "lowrank:2", "uniform:3", "amsgrad_mbq:2", kScheduled),
+                         ::testing::Values("identity", kKeepsSamples, "auto:2", "tile_ans:4",
+                                           "mbq:2", "eden:2", "lowrank:2", "uniform:3",
+                                           "amsgrad_mbq:2", kScheduled),
                          [](const auto& info) {
                            return info.param == kScheduled
                                       ? "scheduled"
