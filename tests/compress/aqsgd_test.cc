@@ -126,7 +126,9 @@ TEST(Aqsgd, LosesLessInEachEpoch) {
       }
     }
     // From the second epoch on activations change less and less.
-    if (epoch > 1) EXPECT_LT(error / power, 0.6 * before) << "epoch " << epoch;
+    if (epoch > 1) {
+      EXPECT_LT(error / power, 0.6 * before) << "epoch " << epoch;
+    }
     before = error / power;
   }
   EXPECT_LT(before, 0.015 * HadamardError(Direction::kForward, 2));

@@ -161,8 +161,9 @@ TEST(TileAns, BytesAreTheEntropysAndFivePercent) {
         RecordProperty(absl::StrCat(family, bits, direction == Direction::kForward ? "f" : "b"),
                        absl::StrCat(static_cast<double>(coded.written) / needed));
         // After ReLU more than half of the elements are one code.
-        if (key == 0 && direction == Direction::kForward)
+        if (key == 0 && direction == Direction::kForward) {
           EXPECT_LT(static_cast<double>(coded.written), 0.75 * static_cast<double>(plain.written));
+        }
       }
     }
   }
