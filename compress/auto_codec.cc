@@ -124,7 +124,7 @@ absl::StatusOr<double> AutoEncoder::ErrorOf(size_t candidate, const TensorView& 
 absl::Status AutoEncoder::Measure(const TensorView& x, Sequence sequence, bool restart,
                                   absl::Span<std::byte> payload) {
   const bool goes_on = since_ > 0 && !restart;
-  double least = std::numeric_limits<double>::infinity();
+  double least = std::numeric_limits<double>::infinity(), most = 0;
   size_t best = choice_;
   probed_.resize(payload.size());
   for (size_t i = 0; i < codecs_.size(); ++i) {
@@ -135,11 +135,13 @@ absl::Status AutoEncoder::Measure(const TensorView& x, Sequence sequence, bool r
     Encoder& encoder = is_current ? *encoders_[i] : *probes_[i];
     RUNNEL_RETURN_IF_ERROR(encoder.Encode(x, sequence, !is_current, coded));
     RUNNEL_ASSIGN_OR_RETURN(const double error, ErrorOf(i, x, coded));
+    most = std::max(most, error);
     if (error >= least) continue;
     least = error;
     best = i;
   }
-  since_ = 0;
+  // A tensor that all send exactly, of zeros, says nothing of the next one.
+  since_ = most > 0 ? 0 : kMeasureEvery - 1;
   if (goes_on && best == choice_) return absl::OkStatus();
   choice_ = best;
   return encoders_[best]->Encode(x, sequence, true, PartOf(best, x.shape, payload));
@@ -256,7 +258,8 @@ absl::string_view ChosenFamily(absl::Span<const std::byte> payload) {
 double AutoError(Direction direction, double bits) {
   double least = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : kCandidates) {
-    if (IsFor(candidate, direction)) least = std::min(least, candidate.error(direction, bits));
+    // mbq_c errs less only when its levels have settled, which a first tensor does not show.
+    if (candidate.for_gradients) least = std::min(least, candidate.error(direction, bits));
   }
   return least;
 }

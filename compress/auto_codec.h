@@ -3,7 +3,7 @@
 // auto:k   of the codecs of k bits the one that errs least on this boundary's tensors, whatever they
 //          are: after ReLU levels from 0 or over a tile's range, elsewhere a rotation.
 //
-// The sender measures: the first tensor of an epoch and every kMeasureEvery-th one go through all
+// The sender measures: the first tensor of an epoch and every 100th one go through all
 // candidates and back, and the one with the least squared error codes it and the next ones. The choice
 // follows from the sender's own tensors, so that it is part of the encoder's state and needs no
 // message; a run, its resume and its replay choose alike.
