@@ -38,8 +38,8 @@ absl::Status CheckSamples(int bits, const Shape& shape, absl::Span<const int64_t
 
 class AqsgdEncoder final : public Encoder {
  public:
-  AqsgdEncoder(int bits, const Codec& coder, const EncoderKey& key)
-      : bits_(bits), coder_(coder), encoder_(coder.NewEncoder(key)) {}
+  AqsgdEncoder(int bits, std::shared_ptr<const Codec> coder, const EncoderKey& key)
+      : bits_(bits), coder_(std::move(coder)), encoder_(coder_->NewEncoder(key)) {}
 
   void NameSamples(absl::Span<const int64_t> samples) override {
     samples_.assign(samples.begin(), samples.end());
@@ -56,7 +56,7 @@ class AqsgdEncoder final : public Encoder {
   void TakeDifference(const TensorView& x, absl::Span<std::byte> payload);
 
   const int bits_;
-  const Codec& coder_;
+  const std::shared_ptr<const Codec> coder_;
   const std::unique_ptr<Encoder> encoder_;
   std::vector<int64_t> samples_;  // of the tensor that comes next; empty: not known
   SampleMemory memory_;
@@ -77,8 +77,8 @@ void AqsgdEncoder::TakeDifference(const TensorView& x, absl::Span<std::byte> pay
 absl::Status AqsgdEncoder::Encode(const TensorView& x, Sequence sequence, bool restart,
                                   absl::Span<std::byte> payload) {
   const auto marks = static_cast<int64_t>(MarksBytes(x.shape));
-  RUNNEL_RETURN_IF_ERROR(
-      CheckEncodeArguments(x, payload.size(), Bytes(marks + coder_.EncodedBytes(x.shape).value())));
+  RUNNEL_RETURN_IF_ERROR(CheckEncodeArguments(
+      x, payload.size(), Bytes(marks + coder_->EncodedBytes(x.shape).value())));
   const auto n = static_cast<size_t>(x.shape.elements());
   if (BestCodecKernels().max_abs_bits(x.f32(), n) >= kInfinityBits)
     return NonFiniteError(x.f32(), n);
@@ -87,7 +87,8 @@ absl::Status AqsgdEncoder::Encode(const TensorView& x, Sequence sequence, bool r
   const absl::Span<std::byte> coded = payload.subspan(MarksBytes(x.shape));
   RUNNEL_RETURN_IF_ERROR(encoder_->Encode(ViewOf(difference_, x.shape), sequence, restart, coded));
   if (samples_.empty()) return absl::OkStatus();
-  RUNNEL_RETURN_IF_ERROR(coder_.Decode(coded, MutableViewOf(absl::MakeSpan(difference_), x.shape)));
+  RUNNEL_RETURN_IF_ERROR(
+      coder_->Decode(coded, MutableViewOf(absl::MakeSpan(difference_), x.shape)));
   for (size_t i = 0; i < samples_.size(); ++i) {
     if (MarkAt(payload, i) == SampleMemory::kNothing) memory_.Forget(samples_[i]);
     memory_.AddTo(samples_[i], RowOf(difference_.data(), x.shape, i));
@@ -97,7 +98,8 @@ absl::Status AqsgdEncoder::Encode(const TensorView& x, Sequence sequence, bool r
 
 class AqsgdDecoder final : public Decoder {
  public:
-  AqsgdDecoder(int bits, const Codec& coder) : bits_(bits), coder_(coder) {}
+  AqsgdDecoder(int bits, std::shared_ptr<const Codec> coder)
+      : bits_(bits), coder_(std::move(coder)) {}
 
   absl::Status Decode(absl::Span<const std::byte> payload, absl::Span<const int64_t> samples,
                       const MutableTensorView& out) override;
@@ -108,7 +110,7 @@ class AqsgdDecoder final : public Decoder {
 
  private:
   const int bits_;
-  const Codec& coder_;
+  const std::shared_ptr<const Codec> coder_;
   SampleMemory memory_;
 };
 
@@ -116,7 +118,7 @@ absl::Status AqsgdDecoder::Decode(absl::Span<const std::byte> payload,
                                   absl::Span<const int64_t> samples, const MutableTensorView& out) {
   const auto marks = static_cast<int64_t>(MarksBytes(out.shape));
   RUNNEL_RETURN_IF_ERROR(CheckDecodeArguments(
-      payload.size(), Bytes(marks + coder_.EncodedBytes(out.shape).value()), out));
+      payload.size(), Bytes(marks + coder_->EncodedBytes(out.shape).value()), out));
   RUNNEL_RETURN_IF_ERROR(CheckSamples(bits_, out.shape, samples));
   for (size_t i = 0; i < samples.size(); ++i) {
     const uint32_t mark = MarkAt(payload, i);
@@ -126,7 +128,7 @@ absl::Status AqsgdDecoder::Decode(absl::Span<const std::byte> payload,
         absl::StrCat(NameOfBits(bits_), ": sample ", samples[i],
                      " is a difference to something else than what is kept of it"));
   }
-  RUNNEL_RETURN_IF_ERROR(coder_.Decode(payload.subspan(MarksBytes(out.shape)), out));
+  RUNNEL_RETURN_IF_ERROR(coder_->Decode(payload.subspan(MarksBytes(out.shape)), out));
   for (size_t i = 0; i < samples.size(); ++i) {
     if (MarkAt(payload, i) == SampleMemory::kNothing) memory_.Forget(samples[i]);
     memory_.AddTo(samples[i], RowOf(out.f32(), out.shape, i));
@@ -148,17 +150,17 @@ class AqsgdCodec final : public Codec {
     return Bytes(SampleMemory::Bytes(samples, shape.elements() / shape[0]));
   }
   std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const override {
-    return std::make_unique<AqsgdEncoder>(bits_, *coder_, key);
+    return std::make_unique<AqsgdEncoder>(bits_, coder_, key);
   }
   std::unique_ptr<Decoder> NewDecoder() const override {
-    return std::make_unique<AqsgdDecoder>(bits_, *coder_);
+    return std::make_unique<AqsgdDecoder>(bits_, coder_);
   }
   absl::Status Decode(absl::Span<const std::byte> payload,
                       const MutableTensorView& out) const override;
 
  private:
   const int bits_;
-  const std::unique_ptr<const Codec> coder_;
+  const std::shared_ptr<const Codec> coder_;
 };
 
 absl::Status AqsgdCodec::Decode(absl::Span<const std::byte> payload,

@@ -60,7 +60,7 @@ double SquaredError(const float* a, const float* b, size_t n) {
   return lanes[0];
 }
 
-using Codecs = std::vector<std::unique_ptr<const Codec>>;
+using Codecs = std::vector<std::shared_ptr<const Codec>>;
 
 Bytes AutoBytes(const Codecs& codecs, const Shape& shape) {
   int64_t most = 0;
@@ -101,7 +101,7 @@ class AutoEncoder final : public Encoder {
   }
 
   const int bits_;
-  const Codecs& codecs_;
+  const Codecs codecs_;
   const EncoderKey key_;
   size_t choice_ = 0;
   uint32_t since_ = 0;  // tensors since it was made; 0: none was

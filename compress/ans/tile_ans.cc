@@ -87,8 +87,9 @@ void PlanesOfCodes(const uint8_t* codes, size_t width, size_t bits, std::byte* p
 
 class TileAnsEncoder final : public Encoder {
  public:
-  TileAnsEncoder(const TileOptions& options, const Codec& tiles, const EncoderKey& key)
-      : options_(options), tiles_(tiles), encoder_(tiles.NewEncoder(key)) {}
+  TileAnsEncoder(const TileOptions& options, std::shared_ptr<const Codec> tiles,
+                 const EncoderKey& key)
+      : options_(options), tiles_(std::move(tiles)), encoder_(tiles_->NewEncoder(key)) {}
 
   absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
                       absl::Span<std::byte> payload) override;
@@ -101,7 +102,7 @@ class TileAnsEncoder final : public Encoder {
   size_t WriteCoded(const TileParts& parts, absl::Span<std::byte> payload);
 
   const TileOptions options_;
-  const Codec& tiles_;
+  const std::shared_ptr<const Codec> tiles_;
   const std::unique_ptr<Encoder> encoder_;
   size_t written_ = 0;
   std::vector<std::byte> plain_, stream_;
@@ -134,7 +135,7 @@ size_t TileAnsEncoder::WriteCoded(const TileParts& parts, absl::Span<std::byte> 
 
 absl::Status TileAnsEncoder::Encode(const TensorView& x, Sequence sequence, bool restart,
                                     absl::Span<std::byte> payload) {
-  const int64_t plain_bytes = tiles_.EncodedBytes(x.shape).value();
+  const int64_t plain_bytes = tiles_->EncodedBytes(x.shape).value();
   RUNNEL_RETURN_IF_ERROR(CheckEncodeArguments(
       x, payload.size(), Bytes(static_cast<int64_t>(kSizeBytes) + plain_bytes)));
   plain_.resize(static_cast<size_t>(plain_bytes));
@@ -165,7 +166,7 @@ class TileAnsCodec final : public Codec {
     return Bytes(static_cast<int64_t>(kSizeBytes) + tiles_->EncodedBytes(shape).value());
   }
   std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const override {
-    return std::make_unique<TileAnsEncoder>(options_, *tiles_, key);
+    return std::make_unique<TileAnsEncoder>(options_, tiles_, key);
   }
   absl::Status Decode(absl::Span<const std::byte> payload,
                       const MutableTensorView& out) const override;
@@ -179,7 +180,7 @@ class TileAnsCodec final : public Codec {
                          std::vector<std::byte>& plain) const;
 
   const TileOptions options_;
-  const std::unique_ptr<const Codec> tiles_;
+  const std::shared_ptr<const Codec> tiles_;
 };
 
 absl::Status TileAnsCodec::ReadCoded(absl::Span<const std::byte> coded, const Shape& shape,
