@@ -18,7 +18,8 @@ namespace runnel {
 namespace {
 
 constexpr char kStateVersion = 1;
-constexpr size_t kStateHeaderBytes = 8;
+// Tag, tensors since the choice (64 bits), bytes of the chosen encoder's state (32 bits).
+constexpr size_t kStateHeaderBytes = 16;
 constexpr size_t kChoiceBytes = 1;
 constexpr uint32_t kMeasureEvery = 100;
 
@@ -178,8 +179,12 @@ absl::Status AutoEncoder::MaskGradient(absl::Span<float> gradient, Sequence sequ
 std::string AutoEncoder::SaveState() const {
   if (since_ == 0) return "";
   std::string state = {'U', kStateVersion, static_cast<char>(bits_), static_cast<char>(choice_)};
-  for (int shift = 0; shift < 32; shift += 8) state.push_back(static_cast<char>(since_ >> shift));
-  return state + encoders_[choice_]->SaveState();
+  const std::string chosen = encoders_[choice_]->SaveState();
+  for (int shift = 0; shift < 64; shift += 8)
+    state.push_back(static_cast<char>(uint64_t{since_} >> shift));
+  for (int shift = 0; shift < 32; shift += 8)
+    state.push_back(static_cast<char>(chosen.size() >> shift));
+  return state + chosen;
 }
 
 absl::Status AutoEncoder::RestoreState(absl::string_view state) {
@@ -193,7 +198,11 @@ absl::Status AutoEncoder::RestoreState(absl::string_view state) {
       return refused;
     }
     choice = static_cast<unsigned char>(state[3]);
-    since = static_cast<uint32_t>(LoadInt32(reinterpret_cast<const std::byte*>(state.data()) + 4));
+    const auto* fields = reinterpret_cast<const std::byte*>(state.data()) + 4;
+    since = static_cast<uint32_t>(LoadInt32(fields));
+    const auto chosen_bytes = static_cast<uint32_t>(LoadInt32(fields + 8));
+    if (LoadInt32(fields + 4) != 0 || chosen_bytes != state.size() - kStateHeaderBytes)
+      return refused;
     if (choice >= codecs_.size() || !IsFor(kCandidates[choice], direction()) || since == 0 ||
         since > kMeasureEvery) {
       return refused;
