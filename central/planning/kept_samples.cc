@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<int64_t>> KeptByLayer(const KeptSamples& run) {
   return bytes;
 }
 
-absl::Status Refused(const CodecSchedule& codecs, absl::string_view why) {
+absl::Status RefuseCodecs(const CodecSchedule& codecs, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--codec-forward ", codecs.text(), ": ", why));
 }
 
@@ -40,21 +40,22 @@ absl::Status CheckKeptSamples(const KeptSamples& run, const std::string& augment
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, KeptByLayer(run));
   if (bytes.empty()) return absl::OkStatus();
   if (augment != "off") {
-    return Refused(
+    return RefuseCodecs(
         run.codecs,
         absl::StrCat("sends how a sample differs from the epoch before, and --augment ", augment,
                      " makes another one of it: add --augment off, or take eden"));
   }
   if (is_session) {
-    return Refused(run.codecs,
-                   "keeps samples by their places in the data set, which sessions of learning "
-                   "change: take eden");
+    return RefuseCodecs(run.codecs,
+                        "keeps samples by their places in the data set, which sessions of learning "
+                        "change: take eden");
   }
   const int64_t least = *std::min_element(bytes.begin(), bytes.end());
   if (least <= kMostKeptBytes) return absl::OkStatus();
-  return Refused(run.codecs, absl::StrCat("would keep ", MegabytesOf(least), " MB of ", run.samples,
-                                          " samples at each end of a link, at most ",
-                                          MegabytesOf(kMostKeptBytes), " are: take eden"));
+  return RefuseCodecs(run.codecs,
+                      absl::StrCat("would keep ", MegabytesOf(least), " MB of ", run.samples,
+                                   " samples at each end of a link, at most ",
+                                   MegabytesOf(kMostKeptBytes), " are: take eden"));
 }
 
 absl::Status CheckKeptSamples(const Plan& plan, const ModelSpec& model, int64_t samples) {
@@ -64,7 +65,7 @@ absl::Status CheckKeptSamples(const Plan& plan, const ModelSpec& model, int64_t 
                             KeptByLayer({model, codecs, samples}));
     const auto layer = static_cast<size_t>(plan.stages[i].last_layer);
     if (bytes.empty() || bytes[layer] <= kMostKeptBytes) continue;
-    return Refused(
+    return RefuseCodecs(
         codecs, absl::StrCat("would keep ", MegabytesOf(bytes[layer]), " MB of ", samples,
                              " samples at each end of the link after layer ", layer, ", at most ",
                              MegabytesOf(kMostKeptBytes), " are: take eden"));
