@@ -1,5 +1,6 @@
 #include "compress/bit_schedule.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -120,6 +121,21 @@ absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int
       rest += bytes % epochs * part.epochs;
     }
     return Bytes(whole + (rest + epochs - 1) / epochs);
+  });
+}
+
+absl::StatusOr<KeptBytesFn> MostKeptBytes(const CodecSchedule& codecs) {
+  std::vector<std::shared_ptr<const Codec>> keeping;
+  for (const CodecStep& step : codecs.steps()) {
+    RUNNEL_ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(step.codec));
+    if (codec->keeps_samples()) keeping.push_back(std::move(codec));
+  }
+  if (keeping.empty()) return nullptr;
+  return KeptBytesFn([keeping = std::move(keeping)](const Shape& shape, int64_t samples) {
+    int64_t most = 0;
+    for (const auto& codec : keeping)
+      most = std::max(most, codec->KeptBytes(shape, samples).value());
+    return most;
   });
 }
 

@@ -57,4 +57,8 @@ absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int
                                                 const NumberFormat& format = {},
                                                 Direction direction = Direction::kForward);
 
+// The most that Codec::KeptBytes of one of the codecs is; null where none keeps anything.
+// InvalidArgument as MakeCodec.
+absl::StatusOr<KeptBytesFn> MostKeptBytes(const CodecSchedule& codecs);
+
 }  // namespace runnel

@@ -4,6 +4,9 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "compress/ans/tile_ans.h"
+#include "compress/aqsgd.h"
+#include "compress/auto_codec.h"
 #include "compress/codec.h"
 #include "compress/identity.h"
 #include "compress/int8.h"
@@ -50,6 +53,18 @@ double E5M2Error(Direction, double) { return 2.6e-3; }
 
 int Int(double parameter) { return static_cast<int>(parameter); }
 
+Made MakeTileAns(double bits, const CodecKernels& kernels) {
+  return MakeTileAnsCodec({.bits = Int(bits)}, kernels);
+}
+
+Made MakeHadamardAns(double bits, const CodecKernels& kernels) {
+  return MakeTileAnsCodec({.bits = Int(bits), .rotate = true}, kernels);
+}
+
+Made MakeEdenAns(double bits, const CodecKernels& kernels) {
+  return MakeTileAnsCodec({.bits = Int(bits), .rotate = true, .unbiased = true}, kernels);
+}
+
 Made MakeTile(double bits, const CodecKernels& kernels) {
   return MakeTileCodec({.bits = Int(bits)}, kernels);
 }
@@ -75,6 +90,23 @@ constexpr CodecRow kRows[] = {
      .relative_error = OneWayError<AmsgradMbqError>,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeAmsgradMbqCodec(Int(bits), kernels);
+     }},
+    {.family = "aqsgd",
+     .parameter = kTwoToEight,
+     .keeps_samples = true,
+     .bits = Bits,
+     .relative_error = OneWayError<AqsgdError>,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeAqsgdCodec(Int(bits), kernels);
+     }},
+    {.family = "auto",
+     .parameter = kTwoToEight,
+     .remembers = true,
+     .masks = true,
+     .bits = Bits,
+     .relative_error = AutoError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeAutoCodec(Int(bits), kernels);
      }},
     {.family = "bf16",
      .floats_only = true,
@@ -102,6 +134,11 @@ constexpr CodecRow kRows[] = {
      .bits = Bits,
      .relative_error = EdenError,
      .make = MakeEden},
+    {.family = "eden_ans",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = EdenError,
+     .make = MakeEdenAns},
     {.family = "fp16",
      .floats_only = true,
      .bits = [](double) { return 16.0; },
@@ -114,6 +151,11 @@ constexpr CodecRow kRows[] = {
      .bits = Bits,
      .relative_error = HadamardError,
      .make = MakeHadamard},
+    {.family = "hadamard_ans",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = HadamardError,
+     .make = MakeHadamardAns},
     {.family = "hadamard_ef",
      .parameter = kTwoToEight,
      .remembers = true,
@@ -178,6 +220,11 @@ constexpr CodecRow kRows[] = {
      .bits = Bits,
      .relative_error = TileError,
      .make = MakeTile},
+    {.family = "tile_ans",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = TileError,
+     .make = MakeTileAns},
     {.family = "topk",
      .parameter = {Kind::kRatio, 0.001, 0.9},
      .remembers = true,
@@ -250,6 +297,11 @@ absl::Status CheckCodecFits(const CodecId& codec, const NumberFormat& format, Di
     return refused(
         " adds the error of one tensor to the next, which holds other samples' activations: it is "
         "for --codec-backward; forward take hadamard or eden");
+  }
+  if (row->keeps_samples && direction == Direction::kBackward) {
+    return refused(
+        " sends what changed in a sample's activations since the epoch before: it is for "
+        "--codec-forward; backward take hadamard or eden");
   }
   if (row->floats_only && format.integer_boundaries()) {
     return refused(absl::StrCat(" is for floating-point recipes, and this one's boundaries are ",

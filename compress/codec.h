@@ -5,7 +5,8 @@
 // A codec is prepared once from its name and parameters ("mbq:2", "stochastic:8", "identity",
 // "int8"). Its size is known before anything is encoded. An encoder may have state; it is a
 // function of the state at the last barrier and the tensors since. A decoder has none: a payload
-// carries all that decoding needs. Encoded bytes and decoded values are the same on every
+// carries all that decoding needs. The exception are codecs that keep samples (aqsgd.h): their
+// decoders too have a state, the encoder's. Encoded bytes and decoded values are the same on every
 // instruction set and for any number of calls in between.
 
 #include <cstdint>
@@ -58,6 +59,14 @@ class Encoder {
   virtual absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
                               absl::Span<std::byte> payload) = 0;
 
+  // How many of the payload's bytes the last Encode needed: those behind them are 0 and need not be
+  // sent. For codecs whose size varies.
+  virtual size_t written() const { return 0; }
+
+  // Says which samples the tensor of the next Encode holds, one for each of its rows (the first
+  // dimension): their indices in the data set. For codecs that keep samples; no samples: not known.
+  virtual void NameSamples(absl::Span<const int64_t> /*samples*/) {}
+
   // True: Learn is to be called.
   virtual bool learns() const { return false; }
   // Tells the encoder the gradient of the loss with respect to the decoded tensor of micro-batch
@@ -87,6 +96,21 @@ class Encoder {
   virtual absl::Status RestoreState(absl::string_view state) = 0;
 };
 
+// The receiving end of a codec that keeps samples (CodecRow::keeps_samples). Not thread-safe; calls
+// come in the order of the encoder's.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // As Codec::Decode of a tensor with these samples, whose names the encoder got. InvalidArgument
+  // also if the payload builds on something else than what is kept here; nothing changes then.
+  virtual absl::Status Decode(absl::Span<const std::byte> payload,
+                              absl::Span<const int64_t> samples, const MutableTensorView& out) = 0;
+  // As Encoder's. At a barrier both ends have the same bytes, and each takes the other's.
+  virtual std::string SaveState() const = 0;
+  virtual absl::Status RestoreState(absl::string_view state) = 0;
+};
+
 // Immutable; any thread.
 class Codec {
  public:
@@ -97,9 +121,18 @@ class Codec {
   // Every codec takes FP32 tensors. True: it also takes scaled int8 tensors (TensorView::exponent)
   // and loses nothing of them: Encode a view of type kInt8, DecodeScaled.
   virtual bool takes_scaled() const { return false; }
-  // Payload bytes for a tensor of this shape, whatever its type.
+  // True: a payload may end where the encoder's did (Encoder::written).
+  virtual bool varies() const { return false; }
+  // True: encoders are told the samples (Encoder::NameSamples), and NewDecoder decodes.
+  virtual bool keeps_samples() const { return false; }
+  // Payload bytes for a tensor of this shape, whatever its type; the most if the size varies.
   virtual Bytes EncodedBytes(const Shape& shape) const = 0;
+  // Memory that each end takes for what it keeps of a data set of `samples` samples, with tensors of
+  // this shape on the link.
+  virtual Bytes KeptBytes(const Shape& /*shape*/, int64_t /*samples*/) const { return Bytes(0); }
   virtual std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const = 0;
+  // Null: decoding has no state, Decode does it. The codec outlives it.
+  virtual std::unique_ptr<Decoder> NewDecoder() const { return nullptr; }
   // Fills `out` (FP32, shape agreed for the generation). InvalidArgument if the payload's size is
   // not EncodedBytes(out.shape) or its contents are impossible (a NaN or infinite alpha or scale);
   // `out` is then unspecified. `payload` needs no alignment.
@@ -116,7 +149,7 @@ class Codec {
 // Whether a link sends the elements of such a tensor as they are, without the codec: identity and
 // floats that are not FP32.
 bool SendsAsItIs(const Codec& codec, DType type);
-// Payload bytes of a boundary tensor: the codec's, or the elements as they are, and then the values
+// Payload bytes of a boundary tensor, at most if they vary: the codec's, or the elements as they are, and then the values
 // beside the tensor (SidePayloadBytes of number_format.h).
 Bytes PayloadBytes(const Codec& codec, const NumberFormat& format, Direction direction,
                    const Shape& shape);
@@ -128,8 +161,10 @@ struct CodecRow {
   // Loses nothing of the tensors that it is for: FP32, or scaled int8 if takes_scaled.
   bool lossless = false;
   bool takes_scaled = false;  // Codec::takes_scaled
-  // Whether an encoder's payload depends on earlier tensors.
+  // Whether an encoder's payload depends on the tensors before.
   bool remembers = false;
+  // Codec::keeps_samples: for activations, of a data set whose samples are the same in every epoch.
+  bool keeps_samples = false;
   // Its encoders learn from the loss (Encoder::Learn): for FP32 activations only.
   bool learns = false;
   // Its encoders mask the gradients of FP32 activations (Encoder::MaskGradient).

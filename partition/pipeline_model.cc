@@ -139,6 +139,7 @@ StageHold HoldOf(const PipelineModel& model, const StageEnds& ends) {
   const auto add_frames = [&](int codec, int layer) {
     if (codec < 0) return;
     hold.frame_bytes += model.codecs[codec].down_bytes[layer];
+    hold.kept_bytes += model.codecs[codec].KeptBytes(layer);
     if (layer >= model.frozen_front) hold.frame_bytes += model.codecs[codec].up_bytes[layer];
   };
   add_frames(ends.codec_above, above);
@@ -163,7 +164,7 @@ int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, cons
   const bool has_neighbour = hold.frame_bytes > 0;
   return hold.layers.state_bytes + (has_neighbour ? hold.layers.copy_bytes : 0) +
          versions * hold.layers.version_bytes + stashes * hold.layers.stash_bytes +
-         kept * hold.input_bytes + order.cap * hold.frame_bytes;
+         kept * hold.input_bytes + order.cap * hold.frame_bytes + hold.kept_bytes;
 }
 
 bool FitsMemory(const PipelineModel& model, const Placement& placement) {

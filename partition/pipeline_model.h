@@ -45,6 +45,8 @@ struct CodecCost {
   // Bytes of a frame with a layer's output, by layer, header included.
   std::vector<int64_t> down_bytes;
   std::vector<int64_t> up_bytes;
+  // What each end keeps of the samples, by layer, with the copies of barriers; empty: nothing.
+  std::vector<int64_t> kept_bytes = {};
   // Whether coding takes time at all.
   bool forward_works = false;
   bool backward_works = false;
@@ -52,6 +54,10 @@ struct CodecCost {
   // have anyway, and how many of its directions lose something: 0 to 2.
   double noise = 0;
   int lossy_directions = 0;
+
+  int64_t KeptBytes(int layer) const {
+    return kept_bytes.empty() ? 0 : kept_bytes[static_cast<size_t>(layer)];
+  }
 };
 
 // Processor seconds of an end for a frame and its acknowledgement, and for each byte of it.
@@ -209,6 +215,7 @@ struct StageHold {
   LayerMemory layers;
   int64_t input_bytes = 0;
   int64_t frame_bytes = 0;
+  int64_t kept_bytes = 0;  // CodecCost::kept_bytes of its links
 };
 StageHold HoldOf(const PipelineModel& model, const StageEnds& ends);
 

@@ -234,6 +234,9 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     for (const LayerInfo& info : infos) {
       cost.down_bytes.push_back(choice.encoded_forward(info.output).value() + kFrameHeaderBytes);
       cost.up_bytes.push_back(choice.encoded_backward(info.output).value() + kFrameHeaderBytes);
+      if (!choice.kept) continue;
+      cost.kept_bytes.push_back((1 + request.state_copies) *
+                                choice.kept(info.output, request.dataset_samples));
     }
   }
   return model;

@@ -29,6 +29,7 @@ struct CodecChoice {
   EncodedBytesFn encoded_backward;
   double noise = 0;  // this and the next one: CodecCost
   int lossy_directions = 0;
+  KeptBytesFn kept = nullptr;  // what each end keeps of samples
 };
 
 // model, policy and schedule are borrowed for the call.
@@ -40,6 +41,7 @@ struct PlanRequest {
   NumberFormat format = {};       // number format of the recipe: decides memory
   int64_t micro_batches = 1;      // M, micro-batches a step
   int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
+  int64_t dataset_samples = 0;    // of which links' ends keep something (CodecChoice::kept)
   CodecChoice codecs;             // its sizes may be null if the policy is not costed
   LinkSpeed link_speed;           // speed of every link, each way
   // Speeds by position in `devices`, [from][to], with the media that directions share, in place of

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/quantize.h"
+#include "proto/base/training/epoch_order.h"
 
 namespace runnel {
 
@@ -37,7 +38,32 @@ absl::Status CopyBeside(const std::vector<SidePlace>& places, absl::Span<const s
   return absl::OkStatus();
 }
 
+// Whether what a codec of this name kept is of use to `codec`: its own, and of each sample also what
+// another number of bits has made.
+bool GoesOnFrom(const Codec& codec, absl::string_view name) {
+  if (codec.name() == name) return true;
+  const auto family = [](absl::string_view text) { return text.substr(0, text.rfind(':')); };
+  return codec.keeps_samples() && family(codec.name()) == family(name);
+}
+
 }  // namespace
+
+absl::Span<const int64_t> SampleNames::Of(const MicroBatch& place) {
+  if (samples_ == 0) return {};
+  if (place.epoch != epoch_) {
+    order_ = EpochPermutation(samples_, run_seed_, place.epoch);
+    epoch_ = place.epoch;
+  }
+  return absl::MakeConstSpan(order_).subspan(static_cast<size_t>(place.first_sample),
+                                             static_cast<size_t>(place.samples));
+}
+
+const Codec* LinkCodecs::HeirOf(const EncoderState& state, const Codecs& codecs) {
+  for (const auto& codec : codecs.made) {
+    if (GoesOnFrom(*codec, state.codec)) return codec.get();
+  }
+  return nullptr;
+}
 
 absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const CodecSchedule& schedule,
                                                     Direction direction) const {
@@ -57,9 +83,11 @@ absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const CodecSchedule& schedul
 
 absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan, int stage,
                                                                uint64_t run_seed,
-                                                               const NumberFormat& format) {
+                                                               const NumberFormat& format,
+                                                               int64_t dataset_samples) {
   auto codecs = std::make_unique<LinkCodecs>();
   codecs->format_ = format;
+  codecs->dataset_samples_ = dataset_samples;
   const StagePlan& here = plan.stages[stage];
   Ends& forward = codecs->at(Direction::kForward);
   Ends& backward = codecs->at(Direction::kBackward);
@@ -67,6 +95,7 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
                  here.cap};
   backward.key = {run_seed, RandomPurpose::kCodecBackward,
                   static_cast<uint64_t>(here.first_layer - 1), here.cap};
+  forward.sent_samples = forward.received_samples = {dataset_samples, run_seed};
   if (stage + 1 < static_cast<int>(plan.stages.size())) {
     RUNNEL_ASSIGN_OR_RETURN(forward.sends,
                             codecs->Make(plan.links[stage].codec_forward, Direction::kForward));
@@ -85,12 +114,25 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
   return codecs;
 }
 
-Encoder& LinkCodecs::EncoderFor(const Codec& codec, Ends& ends) {
-  if (ends.encoder == nullptr || ends.encoder_of->name() != codec.name()) {
-    ends.encoder = codec.NewEncoder(ends.key);
-    ends.encoder_of = &codec;
+template <typename Coder, typename MakeFn>
+void LinkCodecs::MakeCoder(const Codec& codec, Used<Coder>& used, MakeFn make) {
+  if (used.coder != nullptr && used.made_by->name() == codec.name()) return;
+  std::unique_ptr<Coder> made = make();
+  if (used.coder != nullptr && GoesOnFrom(codec, used.made_by->name())) {
+    // What one has saved, an heir takes.
+    if (!made->RestoreState(used.coder->SaveState()).ok()) made = make();
   }
-  return *ends.encoder;
+  used = {std::move(made), &codec};
+}
+
+Encoder& LinkCodecs::EncoderFor(const Codec& codec, Ends& ends) {
+  MakeCoder(codec, ends.encoder, [&] { return codec.NewEncoder(ends.key); });
+  return *ends.encoder.coder;
+}
+
+Decoder& LinkCodecs::DecoderFor(const Codec& codec, Ends& ends) {
+  MakeCoder(codec, ends.decoder, [&] { return codec.NewDecoder(); });
+  return *ends.decoder.coder;
 }
 
 absl::Status LinkCodecs::CheckTensor(Direction direction, const Shape& shape, size_t bytes) const {
@@ -103,7 +145,9 @@ absl::Status LinkCodecs::CheckTensor(Direction direction, const Shape& shape, si
 absl::Status LinkCodecs::CheckPayload(Direction direction, const Codec& codec, const Shape& shape,
                                       size_t bytes) const {
   const int64_t needed = PayloadBytes(codec, format_, direction, shape).value();
-  if (static_cast<int64_t>(bytes) == needed) return absl::OkStatus();
+  const auto has = static_cast<int64_t>(bytes);
+  const bool may_be_less = codec.varies() && has >= SidePayloadBytes(format_, shape, direction);
+  if (has == needed || (may_be_less && has < needed)) return absl::OkStatus();
   std::string beside;
   for (const SidePlace& place : SidePlaces(format_, shape, direction))
     absl::StrAppend(&beside, ", ", place.bytes, " of them ", place.value->name);
@@ -112,31 +156,35 @@ absl::Status LinkCodecs::CheckPayload(Direction direction, const Codec& codec, c
                                                  needed, beside));
 }
 
-absl::Status LinkCodecs::Encode(Direction direction, const MicroBatch& place, const Shape& shape,
-                                absl::Span<const std::byte> tensor, absl::Span<std::byte> payload) {
+absl::StatusOr<size_t> LinkCodecs::Encode(Direction direction, const MicroBatch& place,
+                                          const Shape& shape, absl::Span<const std::byte> tensor,
+                                          absl::Span<std::byte> payload) {
   const Codec& codec = *at(direction).sends.InEpoch(place.epoch);
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
+  RUNNEL_ASSIGN_OR_RETURN(const size_t coded,
+                          EncodeElements(codec, direction, place, shape, tensor,
+                                         payload.first(payload.size() - beside)));
   RUNNEL_RETURN_IF_ERROR(CopyBeside(SidePlaces(format_, shape, direction), tensor,
-                                    &SidePlace::memory_offset, payload.last(beside),
+                                    &SidePlace::memory_offset, payload.subspan(coded, beside),
                                     &SidePlace::payload_offset));
-  return EncodeElements(codec, direction, place, shape, tensor,
-                        payload.first(payload.size() - beside));
+  return coded + beside;
 }
 
-absl::Status LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
-                                        const MicroBatch& place, const Shape& shape,
-                                        absl::Span<const std::byte> tensor,
-                                        absl::Span<std::byte> payload) {
+absl::StatusOr<size_t> LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
+                                                  const MicroBatch& place, const Shape& shape,
+                                                  absl::Span<const std::byte> tensor,
+                                                  absl::Span<std::byte> payload) {
   Encoder& encoder = EncoderFor(codec, at(direction));
+  if (codec.keeps_samples()) encoder.NameSamples(at(direction).sent_samples.Of(place));
   const DType type = format_.boundary(direction);
   TensorView x{type, shape, Layout::kRowMajor, 0,
                tensor.first(static_cast<size_t>(ValueBytes(type, shape)))};
   if (IsScaled(type)) x = ScaledView(shape, tensor);
   if (SendsAsItIs(codec, type)) {
     std::copy(x.bytes.begin(), x.bytes.end(), payload.begin());
-    return absl::OkStatus();
+    return payload.size();
   }
   if (type != DType::kFloat32 && !(IsScaled(type) && codec.takes_scaled())) {
     if (x.exponent > kMaxFloatExponent) {
@@ -147,25 +195,39 @@ absl::Status LinkCodecs::EncodeElements(const Codec& codec, Direction direction,
     TypeOf(type).to_float(x.bytes, x.exponent, absl::MakeSpan(floats_));
     x = ViewOf(floats_, shape);
   }
-  return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
+  RUNNEL_RETURN_IF_ERROR(encoder.Encode(x, place.sequence, place.first_in_epoch, payload));
+  return codec.varies() ? encoder.written() : payload.size();
 }
 
-absl::Status LinkCodecs::DecodeElements(const Codec& codec, DType type,
+absl::Status LinkCodecs::DecodeFloats(const Codec& codec, Direction direction,
+                                      const MicroBatch& place, absl::Span<const std::byte> payload,
+                                      const MutableTensorView& out) {
+  if (!codec.keeps_samples() || dataset_samples_ == 0) return codec.Decode(payload, out);
+  Ends& ends = at(direction);
+  return DecoderFor(codec, ends).Decode(payload, ends.received_samples.Of(place), out);
+}
+
+absl::Status LinkCodecs::DecodeElements(const Codec& codec, Direction direction,
+                                        const MicroBatch& place,
                                         absl::Span<const std::byte> payload, const Shape& shape,
                                         absl::Span<std::byte> tensor) {
+  const DType type = format_.boundary(direction);
   const auto elements = static_cast<size_t>(shape.elements());
   int32_t exponent = 0;
   if (SendsAsItIs(codec, type)) {
     std::copy(payload.begin(), payload.end(), tensor.begin());
     return absl::OkStatus();
   }
-  if (type == DType::kFloat32)
-    return codec.Decode(payload, {type, shape, Layout::kRowMajor, 0, tensor.first(4 * elements)});
+  if (type == DType::kFloat32) {
+    return DecodeFloats(codec, direction, place, payload,
+                        {type, shape, Layout::kRowMajor, 0, tensor.first(4 * elements)});
+  }
   if (IsScaled(type) && codec.takes_scaled()) {
     RUNNEL_ASSIGN_OR_RETURN(exponent, codec.DecodeScaled(payload, shape, tensor.first(elements)));
   } else {
     floats_.resize(elements);
-    RUNNEL_RETURN_IF_ERROR(codec.Decode(payload, MutableViewOf(absl::MakeSpan(floats_), shape)));
+    RUNNEL_RETURN_IF_ERROR(DecodeFloats(codec, direction, place, payload,
+                                        MutableViewOf(absl::MakeSpan(floats_), shape)));
     exponent = TypeOf(type).from_float(floats_, tensor);
   }
   if (IsScaled(type)) FinishScaled(shape, exponent, tensor);
@@ -180,12 +242,12 @@ absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const DType type = format_.boundary(direction);
   const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
-  RUNNEL_RETURN_IF_ERROR(
-      DecodeElements(codec, type, payload.first(payload.size() - beside), shape, tensor));
+  RUNNEL_RETURN_IF_ERROR(DecodeElements(codec, direction, place,
+                                        payload.first(payload.size() - beside), shape, tensor));
   RUNNEL_RETURN_IF_ERROR(CopyBeside(SidePlaces(format_, shape, direction), payload.last(beside),
                                     &SidePlace::payload_offset, tensor, &SidePlace::memory_offset));
   // A gradient is the loss's with respect to the next stage's decoded input.
-  Encoder* sender = at(Direction::kForward).encoder.get();
+  Encoder* sender = at(Direction::kForward).encoder.coder.get();
   const bool is_heard = sender != nullptr && (sender->learns() || sender->masks());
   if (direction == Direction::kForward || IsScaled(type) || !is_heard) return absl::OkStatus();
   absl::Span<float> gradient(reinterpret_cast<float*>(tensor.data()),
@@ -271,25 +333,39 @@ int64_t LinkCodecs::MaxReceivedBytes(Direction direction, const Shape& shape) co
 
 std::vector<EncoderState> LinkCodecs::SaveStates() const {
   std::vector<EncoderState> states;
+  const auto save = [&states](int boundary, Direction direction, const Codecs& codecs,
+                              const auto& used) {
+    const bool fresh = used.coder == nullptr;
+    const Codec& codec = fresh ? *codecs.made.front() : *used.made_by;
+    states.push_back({boundary, direction, codec.name(), fresh ? "" : used.coder->SaveState()});
+  };
   for (Direction direction : kDirections) {
     const Ends& ends = at(direction);
-    if (ends.sends.made.empty()) continue;
-    const bool fresh = ends.encoder == nullptr;
-    const Codec& codec = fresh ? *ends.sends.made.front() : *ends.encoder_of;
-    states.push_back({static_cast<int>(ends.key.boundary), direction, codec.name(),
-                      fresh ? "" : ends.encoder->SaveState()});
+    if (!ends.sends.made.empty())
+      save(static_cast<int>(ends.key.boundary), direction, ends.sends, ends.encoder);
+    if (KeepsSamples(ends.receives)) save(boundary_above(), direction, ends.receives, ends.decoder);
   }
   return states;
+}
+
+bool LinkCodecs::KeepsSamples(const Codecs& codecs) const {
+  return dataset_samples_ > 0 &&
+         std::any_of(codecs.made.begin(), codecs.made.end(),
+                     [](const auto& codec) { return codec->keeps_samples(); });
 }
 
 absl::Status LinkCodecs::RestoreStates(const std::vector<EncoderState>& states) {
   for (const EncoderState& state : states) {
     Ends& ends = at(state.direction);
-    if (static_cast<int>(ends.key.boundary) != state.boundary) continue;
-    for (const auto& codec : ends.sends.made) {
-      if (codec->name() != state.codec) continue;
-      RUNNEL_RETURN_IF_ERROR(EncoderFor(*codec, ends).RestoreState(state.state));
-      break;
+    if (static_cast<int>(ends.key.boundary) == state.boundary) {
+      if (const Codec* codec = HeirOf(state, ends.sends); codec != nullptr)
+        RUNNEL_RETURN_IF_ERROR(EncoderFor(*codec, ends).RestoreState(state.state));
+    }
+    if (state.direction == Direction::kForward && boundary_above() == state.boundary &&
+        KeepsSamples(ends.receives)) {
+      const Codec* codec = HeirOf(state, ends.receives);
+      if (codec != nullptr && codec->keeps_samples())
+        RUNNEL_RETURN_IF_ERROR(DecoderFor(*codec, ends).RestoreState(state.state));
     }
   }
   return absl::OkStatus();
@@ -297,19 +373,23 @@ absl::Status LinkCodecs::RestoreStates(const std::vector<EncoderState>& states) 
 
 absl::Status LinkCodecs::BeginDryRun() {
   for (Ends& ends : ends_) {
-    ends.kept_encoder = std::move(ends.encoder);
-    ends.kept_encoder_of = ends.encoder_of;
-    if (ends.kept_encoder == nullptr) continue;
-    ends.encoder = ends.encoder_of->NewEncoder(ends.key);
-    RUNNEL_RETURN_IF_ERROR(ends.encoder->RestoreState(ends.kept_encoder->SaveState()));
+    ends.kept_encoder = std::exchange(ends.encoder, {});
+    ends.kept_decoder = std::exchange(ends.decoder, {});
+    const auto copy = [](const auto& kept, auto& coder) {
+      return coder.RestoreState(kept.coder->SaveState());
+    };
+    if (const auto& kept = ends.kept_encoder; kept.coder != nullptr)
+      RUNNEL_RETURN_IF_ERROR(copy(kept, EncoderFor(*kept.made_by, ends)));
+    if (const auto& kept = ends.kept_decoder; kept.coder != nullptr)
+      RUNNEL_RETURN_IF_ERROR(copy(kept, DecoderFor(*kept.made_by, ends)));
   }
   return absl::OkStatus();
 }
 
 void LinkCodecs::EndDryRun() {
   for (Ends& ends : ends_) {
-    ends.encoder = std::move(ends.kept_encoder);
-    ends.encoder_of = std::exchange(ends.kept_encoder_of, nullptr);
+    ends.encoder = std::exchange(ends.kept_encoder, {});
+    ends.decoder = std::exchange(ends.kept_decoder, {});
   }
 }
 

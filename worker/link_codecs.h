@@ -9,6 +9,9 @@
 // other codec gets the values in FP32, which is exact, and what it decodes is rounded to the
 // boundary's type again (NumberType::from_float), on all machines alike. Values that stand behind a
 // tensor (SidePlaces) follow the codec's bytes in its payload; each is checked on both ends.
+//
+// Of a codec that keeps samples both ends have a state. They are the same bytes at a barrier, so that
+// both are saved as the encoder's, and the encoder's is for both.
 
 #include <cstdint>
 #include <memory>
@@ -26,19 +29,37 @@
 
 namespace runnel {
 
+// Names the samples of micro-batches by their indices in the data set.
+class SampleNames {
+ public:
+  // samples: of the data set; 0: they have no names.
+  SampleNames(int64_t samples, uint64_t run_seed) : samples_(samples), run_seed_(run_seed) {}
+
+  absl::Span<const int64_t> Of(const MicroBatch& place);
+
+ private:
+  int64_t samples_;
+  uint64_t run_seed_;
+  int64_t epoch_ = -1;  // of order_
+  std::vector<int64_t> order_;
+};
+
 // One lane owns it; SaveStates and RestoreStates only while the lane is empty.
 class LinkCodecs {
  public:
   // InvalidArgument: a codec of the plan is not known here, is identity although the boundary is
-  // scaled (central says int8 then), or does not fit (CheckCodecFits).
+  // scaled (central says int8 then), or does not fit (CheckCodecFits). dataset_samples: of the data
+  // set that is trained on; 0: codecs keep nothing of its samples.
   static absl::StatusOr<std::unique_ptr<LinkCodecs>> Create(const Plan& plan, int stage,
                                                             uint64_t run_seed,
-                                                            const NumberFormat& format = {});
+                                                            const NumberFormat& format = {},
+                                                            int64_t dataset_samples = 0);
 
-  // kForward: the activation for the next stage; kBackward: the gradient for the one before. Errors
-  // as Encoder::Encode and SideValue::Check.
-  absl::Status Encode(Direction direction, const MicroBatch& place, const Shape& shape,
-                      absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
+  // kForward: the activation for the next stage; kBackward: the gradient for the one before.
+  // payload: EncodedBytes; the result says how many of them to send. Errors as Encoder::Encode and
+  // SideValue::Check.
+  absl::StatusOr<size_t> Encode(Direction direction, const MicroBatch& place, const Shape& shape,
+                                absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
   // kForward: the activation from the stage before; kBackward: the gradient from the next one.
   // Fills TensorBytes(direction, shape) bytes. Errors as Codec::Decode and SideValue::Check.
   absl::Status Decode(Direction direction, const MicroBatch& place,
@@ -53,8 +74,8 @@ class LinkCodecs {
                                            BufferPool& pool) const;
   int64_t EvaluationBytes(const Shape& shape) const;
 
-  // In between the encoders are copies of those that trained, which come back at the end as they
-  // were. While the lane is empty. Errors as RestoreStates.
+  // In between encoders and decoders are copies of those that trained, which come back at the end as
+  // they were. While the lane is empty. Errors as RestoreStates.
   absl::Status BeginDryRun();
   void EndDryRun();
 
@@ -62,13 +83,13 @@ class LinkCodecs {
   int64_t TensorBytes(Direction direction, const Shape& shape) const {
     return BoundaryBytes(format_, shape, direction);
   }
-  // Payload bytes sent in this direction and epoch; 0 where nothing is sent.
+  // Payload bytes sent in this direction and epoch, at most if they vary; 0 where nothing is sent.
   int64_t EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const;
   // The most that is received, in that direction in any epoch; 0 where nothing is.
   int64_t MaxReceivedBytes(Direction direction, const Shape& shape) const;
 
   std::vector<EncoderState> SaveStates() const;
-  // Takes the states that belong here; an encoder without one starts anew. InvalidArgument for a
+  // Takes the states that belong here; an end without one starts anew. InvalidArgument for a
   // broken one.
   absl::Status RestoreStates(const std::vector<EncoderState>& states);
 
@@ -83,32 +104,55 @@ class LinkCodecs {
       return made.empty() ? nullptr : made[schedule.StepIn(epoch)].get();
     }
   };
+  // The encoder or decoder of the last micro-batch, or a restored one; null: none yet.
+  template <typename Coder>
+  struct Used {
+    std::unique_ptr<Coder> coder;
+    const Codec* made_by = nullptr;
+  };
   // Both codec ends of one direction: what this stage sends and receives.
   struct Ends {
     EncoderKey key;
     Codecs sends;
-    // Encoder of the last micro-batch, or a restored one; null: none yet. encoder_of made it.
-    std::unique_ptr<Encoder> encoder;
-    const Codec* encoder_of = nullptr;
+    Used<Encoder> encoder;
     Codecs receives;
-    // In a dry run: the encoder of training.
-    std::unique_ptr<Encoder> kept_encoder;
-    const Codec* kept_encoder_of = nullptr;
+    Used<Decoder> decoder;  // of codecs that keep samples
+    // In a dry run: those of training.
+    Used<Encoder> kept_encoder;
+    Used<Decoder> kept_decoder;
+    SampleNames sent_samples = {0, 0};
+    SampleNames received_samples = {0, 0};
   };
   Ends& at(Direction direction) { return ends_[static_cast<int>(direction)]; }
   const Ends& at(Direction direction) const { return ends_[static_cast<int>(direction)]; }
   absl::Status CheckTensor(Direction direction, const Shape& shape, size_t bytes) const;
   absl::Status CheckPayload(Direction direction, const Codec& codec, const Shape& shape,
                             size_t bytes) const;
-  absl::Status EncodeElements(const Codec& codec, Direction direction, const MicroBatch& place,
-                              const Shape& shape, absl::Span<const std::byte> tensor,
-                              absl::Span<std::byte> payload);
-  absl::Status DecodeElements(const Codec& codec, DType type, absl::Span<const std::byte> payload,
-                              const Shape& shape, absl::Span<std::byte> tensor);
+  // Gives the bytes that the codec needed.
+  absl::StatusOr<size_t> EncodeElements(const Codec& codec, Direction direction,
+                                        const MicroBatch& place, const Shape& shape,
+                                        absl::Span<const std::byte> tensor,
+                                        absl::Span<std::byte> payload);
+  absl::Status DecodeElements(const Codec& codec, Direction direction, const MicroBatch& place,
+                              absl::Span<const std::byte> payload, const Shape& shape,
+                              absl::Span<std::byte> tensor);
+  // Values in FP32.
+  absl::Status DecodeFloats(const Codec& codec, Direction direction, const MicroBatch& place,
+                            absl::Span<const std::byte> payload, const MutableTensorView& out);
   absl::StatusOr<Codecs> Make(const CodecSchedule& schedule, Direction direction) const;
+  // Makes `used` a coder of this codec, which goes on from what another one kept if it can.
+  template <typename Coder, typename MakeFn>
+  static void MakeCoder(const Codec& codec, Used<Coder>& used, MakeFn make);
+  // The codec that goes on from the state; null: none.
+  static const Codec* HeirOf(const EncoderState& state, const Codecs& codecs);
+  bool KeepsSamples(const Codecs& codecs) const;
   static Encoder& EncoderFor(const Codec& codec, Ends& ends);
+  static Decoder& DecoderFor(const Codec& codec, Ends& ends);
+  // The layer before the boundary from which activations come.
+  int boundary_above() const { return static_cast<int>(at(Direction::kBackward).key.boundary); }
 
   NumberFormat format_;
+  int64_t dataset_samples_ = 0;
   Ends ends_[2];
   std::unique_ptr<const Codec> evaluation_;  // null: floats
   std::vector<float> floats_;                // a tensor of another type on its way through a codec

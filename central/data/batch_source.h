@@ -10,15 +10,9 @@
 #include "central/data/augmentation.h"
 #include "central/data/dataset.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/epoch_order.h"
 
 namespace runnel {
-
-// The order of an epoch's samples: Fisher-Yates with the draws of CounterRandom(run_seed, kShuffle,
-// session, epoch), so that any micro-batch can be filled again without what came before it (resume,
-// replay).
-// session: of learning that goes on (Dataset::session).
-std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_t epoch,
-                                      int64_t session = 0);
 
 // Borrows the data set. Keeps the permutation of the epoch last asked for; one thread at a time.
 class BatchSource {

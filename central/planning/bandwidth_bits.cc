@@ -226,6 +226,7 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
                           MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward,
                           MeanEncodedBytes(choice.backward, epochs, format, Direction::kBackward));
+  RUNNEL_ASSIGN_OR_RETURN(choice.kept, MostKeptBytes(choice.forward));
   return choice;
 }
 

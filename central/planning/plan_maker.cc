@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "central/planning/kept_samples.h"
 #include "central/planning/memory_check.h"
 #include "partition/plan_builder.h"
 #include "predictor/cost/measured_cost.h"
@@ -146,6 +147,7 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   for (int device : devices) request.devices.push_back(DeviceId(device));
   request.micro_batches = inputs_.micro_batches;
   request.micro_batch_size = inputs_.micro_batch_size;
+  request.dataset_samples = inputs_.dataset_samples;
   RUNNEL_ASSIGN_OR_RETURN(request.codecs, MakeCodecChoice({codecs.forward, codecs.backward},
                                                           codecs.bits.epochs, request.format));
   request.link_speeds = SpeedsBetween(devices, cluster.rates);
@@ -188,6 +190,8 @@ absl::StatusOr<Plan> PlanMaker::FittingPlanFor(const PlanRequest& request,
                                                const std::vector<int>& devices,
                                                const MeasuredCluster& cluster) const {
   absl::StatusOr<Plan> plan = AnyPlanFor(request, devices, cluster);
+  if (plan.ok())
+    RUNNEL_RETURN_IF_ERROR(CheckKeptSamples(*plan, inputs_.model, inputs_.dataset_samples));
   if (cluster.memory.empty()) return plan;
   if (absl::IsResourceExhausted(plan.status())) return NoRoomError(request, cluster.memory);
   RUNNEL_RETURN_IF_ERROR(plan.status());

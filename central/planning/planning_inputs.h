@@ -61,6 +61,7 @@ struct PlanningInputs {
   const ScheduleRow* schedule = nullptr;
   NumberFormat format = {};        // number format of the recipe
   std::vector<int64_t> caps = {};  // by stage; empty: the schedule's
+  int64_t dataset_samples = 0;     // of the data set
   int64_t batch_size = 1;          // samples of an optimizer step
   int64_t micro_batches = 1;       // micro-batches of an optimizer step
   int64_t micro_batch_size = 1;    // samples of the largest

@@ -92,6 +92,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.schedule = setup.schedule;
   inputs.format = setup.format;
   inputs.caps = setup.settings.caps;
+  inputs.dataset_samples = setup.training.dataset_samples;
   inputs.batch_size = setup.training.batch_size;
   inputs.micro_batches = setup.training.micro_batches;
   inputs.micro_batch_size = batching.MicroBatchSizes().front();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "central/data/class_filter.h"
 #include "central/data/validation_split.h"
+#include "central/planning/kept_samples.h"
 #include "central/run/own_model.h"
 #include "central/run/rule_checks.h"
 #include "central/run/small_batches.h"
@@ -341,6 +342,13 @@ absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {
   }
   run.setup.data_text = DescriptionText(run.data.train->Describe());
   RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(run.data.train->size(), run.setup));
+  const Dataset& train = *run.data.train;
+  const bool is_session = train.session() > 0 || train.new_samples() > 0;
+  const RunSettings& resolved = run.setup.settings;
+  if (!run.setup.plain_loop) {
+    RUNNEL_RETURN_IF_ERROR(CheckKeptSamples({run.setup.model, resolved.codec_forward, train.size()},
+                                            resolved.training.augment, is_session));
+  }
   return run;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/display/chrome_trace.h"
+#include "central/planning/kept_samples.h"
 #include "central/planning/planner.h"
 #include "central/planning/rules/gate_counts.h"
 #include "central/run/coordinator_options.h"
@@ -37,7 +38,8 @@ std::string OwnPort(const std::string& listens) {
 }
 
 // Largest state that a worker may hand over: all layers, encoders that keep a value for each
-// element of a boundary, and some room for names.
+// element of a boundary, what both ends keep of samples (of whatever boundary), and some room for
+// names.
 int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_bytes) {
   constexpr int64_t kRoom = int64_t{1} << 20;
   constexpr int64_t kEncoderBytes = 2 * sizeof(float);  // both directions
@@ -48,6 +50,9 @@ int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_b
   for (const LayerInfo& layer : *layers) {
     if (!layer.op_outputs.empty()) bytes += layer.op_outputs.back().elements() * kEncoderBytes;
   }
+  const auto kept =
+      KeptStateBytes({setup.model, setup.settings.codec_forward, setup.training.dataset_samples});
+  if (kept.ok()) bytes += 2 * *kept;
   return bytes;
 }
 

@@ -14,7 +14,7 @@ bool IsNoWorse(const SearchTables::Link& a, const SearchTables::Link& b) {
          a.sender_codec <= b.sender_codec && a.receiver_codec <= b.receiver_codec &&
          a.sender_codes <= b.sender_codes && a.receiver_codes <= b.receiver_codes &&
          a.sender_takes <= b.sender_takes && a.receiver_takes <= b.receiver_takes &&
-         a.frame_bytes <= b.frame_bytes;
+         a.frame_bytes <= b.frame_bytes && a.kept_bytes <= b.kept_bytes;
 }
 
 SearchTables::Link LinkWith(const PipelineModel& model, int codec, int layer, int from, int to) {
@@ -31,7 +31,8 @@ SearchTables::Link LinkWith(const PipelineModel& model, int codec, int layer, in
           down.sender_takes + up.receiver_takes,
           down.receiver_takes + up.sender_takes,
           model.codecs[codec].down_bytes[layer] +
-              (layer < model.frozen_front ? 0 : model.codecs[codec].up_bytes[layer])};
+              (layer < model.frozen_front ? 0 : model.codecs[codec].up_bytes[layer]),
+          model.codecs[codec].KeptBytes(layer)};
 }
 
 }  // namespace
@@ -101,6 +102,8 @@ StageHold SearchTables::Hold(int first, int last, const Link* above, const Link*
   hold.input_bytes = first == 0 ? model_.input_bytes : model_.raw_bytes[ends_[first - 1]];
   hold.frame_bytes =
       (above != nullptr ? above->frame_bytes : 0) + (below != nullptr ? below->frame_bytes : 0);
+  hold.kept_bytes =
+      (above != nullptr ? above->kept_bytes : 0) + (below != nullptr ? below->kept_bytes : 0);
   return hold;
 }
 

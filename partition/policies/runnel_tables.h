@@ -42,6 +42,7 @@ class SearchTables {
     double sender_takes = 0;
     double receiver_takes = 0;
     int64_t frame_bytes = 0;
+    int64_t kept_bytes = 0;
   };
   // By block, the pairs of codecs that no other pair beats in everything.
   using Links = std::vector<std::vector<Link>>;

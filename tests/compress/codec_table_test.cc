@@ -62,7 +62,7 @@ TEST(CodecTable, SaysForWhichTensorsACodecIs) {
                 !row.feeds_back && !(is_integer && (row.learns || row.floats_only)))
           << codec.text();
       EXPECT_EQ(refusal(codec.text(), format, Direction::kBackward).empty(),
-                !row.learns && !(is_integer && row.floats_only))
+                !row.learns && !row.keeps_samples && !(is_integer && row.floats_only))
           << codec.text();
     }
   }
@@ -71,6 +71,8 @@ TEST(CodecTable, SaysForWhichTensorsACodecIs) {
   EXPECT_THAT(refusal("hadamard_ef:2", floats, Direction::kForward),
               HasSubstr("it is for --codec-backward; forward take hadamard or eden"));
   EXPECT_THAT(refusal("topk:0.1", integers, Direction::kForward), HasSubstr("--codec-backward"));
+  EXPECT_THAT(refusal("aqsgd:2", floats, Direction::kBackward),
+              HasSubstr("it is for --codec-forward; backward take hadamard or eden"));
   EXPECT_THAT(refusal("zip:1", floats, Direction::kForward), HasSubstr("is not among"));
 }
 

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "compress/auto_codec.h"
+
 namespace runnel::codec_conformance {
 namespace {
 
@@ -56,7 +58,9 @@ double MbqBound(const Crossing& crossing, size_t e) {
 }
 
 double TileStep(const Crossing& crossing, size_t e) {
-  const size_t tile = TilesAt(crossing.codec.family) + e / 256 * (4 + 32 * crossing.bits());
+  const bool has_marks = crossing.codec.family == "aqsgd";
+  const size_t marks = has_marks ? 4 * static_cast<size_t>(crossing.shape[0]) : 0;
+  const size_t tile = marks + TilesAt(crossing.codec.family) + e / 256 * (4 + 32 * crossing.bits());
   uint32_t step = 0;
   std::memcpy(&step, crossing.payload.data() + tile, 4);
   step &= 0xFFFF0000u;
@@ -119,14 +123,29 @@ double LowrankBound(const Crossing& crossing, size_t) {
   return square > 0x1p200 ? kElsewhere : std::sqrt(square) * (1 + 1e-6) + 1e-40;
 }
 
+// That of the candidate.
+double AutoBound(const Crossing& crossing, size_t e) {
+  const std::string family(ChosenFamily(crossing.payload));
+  const Payload rest(crossing.payload.begin() + 1, crossing.payload.end());
+  const Crossing inner = {{family, crossing.codec.parameter}, crossing.x, crossing.shape, rest};
+  return CaseOf(family).bound(inner, e);
+}
+
+// What is decoded is what the codec without entropy decodes (tile_ans_test.cc).
+double AnsBound(const Crossing&, size_t) { return kElsewhere; }
+
 constexpr FamilyCase kCases[] = {
     {.family = "amsgrad_mbq", .bound = MbqBound, .fields = Alphas},
+    {.family = "aqsgd", .bound = RotatedBound, .draws = true, .loss = 1.5},
+    {.family = "auto", .bound = AutoBound, .draws = true},
     {.family = "bf16", .bound = NumberTypeBound<7, -133>},
     {.family = "e4m3", .bound = NumberTypeBound<3, -9>, .fields = OneField},
     {.family = "e5m2", .bound = NumberTypeBound<2, -16>, .fields = OneField},
     {.family = "eden", .bound = RotatedBound, .draws = true},
+    {.family = "eden_ans", .bound = AnsBound, .draws = true},
     {.family = "fp16", .bound = NumberTypeBound<10, -24>},
     {.family = "hadamard", .bound = RotatedBound, .draws = true, .loss = 1.5},
+    {.family = "hadamard_ans", .bound = AnsBound, .draws = true, .loss = 1.5},
     {.family = "hadamard_ef", .bound = RotatedBound, .draws = true},
     {.family = "identity", .bound = NoError, .fields = OneField},
     {.family = "int8", .bound = Int8Bound, .fields = OneField},
@@ -136,6 +155,7 @@ constexpr FamilyCase kCases[] = {
     {.family = "mx:fp", .bound = MxBound},
     {.family = "stochastic", .bound = StochasticBound, .fields = OneField, .draws = true},
     {.family = "tile", .bound = TileBound, .draws = true, .loss = 1.5},
+    {.family = "tile_ans", .bound = AnsBound, .draws = true, .loss = 1.5},
     {.family = "topk", .bound = NoError, .fields = OneField, .sparse = true, .loss = 1},
     {.family = "topk8", .bound = Topk8Bound, .fields = TwoFields, .sparse = true, .loss = 1},
     {.family = "uniform", .bound = UniformBound, .fields = OneField},

@@ -102,6 +102,59 @@ TEST(CodecFuzz, DecodersSurviveAnyBytes) {
   }
 }
 
+// Decoders with a state: whatever arrives, what is kept stays what an encoder can go on from, and
+// after a refusal it is what it was.
+TEST(CodecFuzz, DecodersThatKeepSamplesSurviveAnyBytes) {
+  const uint64_t seed = FromEnvironment("RUNNEL_FUZZ_SEED", 1);
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  Draws draws(seed + 2);
+  const Shape shape = {3, 40};
+  int families = 0;
+  for (const std::string& name : ExampleCodecNames()) {
+    const auto codec = MakeCodec(name).value();
+    if (!codec->keeps_samples()) continue;
+    ++families;
+    const auto encoder = codec->NewEncoder({});
+    const auto decoder = codec->NewDecoder();
+    std::vector<float> out(120);
+    const MutableTensorView view = MutableViewOf(absl::MakeSpan(out), shape);
+    for (int round = 0; round < 1000; ++round) {
+      const int64_t first = draws.Below(4);
+      const std::vector<int64_t> samples = {first, first + 1, first + 2};
+      std::vector<std::byte> payload = RandomPayload(*codec, shape, draws);
+      if (draws.Below(2) == 0) {
+        // As the encoder would go on from here.
+        ASSERT_TRUE(encoder->RestoreState(decoder->SaveState()).ok());
+        encoder->NameSamples(samples);
+        payload.resize(codec->EncodedBytes(shape).value());
+        const std::vector<float> x = NormalTensor(120, draws.Bits());
+        ASSERT_TRUE(
+            encoder->Encode(ViewOf(x, shape), Sequence(round), false, absl::MakeSpan(payload))
+                .ok());
+        if (draws.Below(2) == 0) payload[draws.Below(12)] ^= std::byte{4};  // a mark
+      }
+      const std::string before = decoder->SaveState();
+      const absl::Status status = decoder->Decode(payload, samples, view);
+      if (!status.ok()) {
+        ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+        ASSERT_EQ(decoder->SaveState(), before);
+        continue;
+      }
+      for (const float value : out) ASSERT_TRUE(std::isfinite(value)) << name << round;
+    }
+    std::string state = decoder->SaveState();
+    for (int round = 0; round < 1000; ++round) {
+      std::string changed = state;
+      for (uint32_t i = 0; i <= draws.Below(6); ++i)
+        changed[draws.Below(static_cast<uint32_t>(state.size()))] = static_cast<char>(draws.Bits());
+      if (draws.Below(4) == 0) changed.resize(draws.Below(static_cast<uint32_t>(state.size())));
+      const bool is_state = decoder->RestoreState(changed).ok();
+      ASSERT_TRUE(!is_state || decoder->SaveState() == changed);
+    }
+  }
+  EXPECT_GT(families, 0);
+}
+
 TEST(CodecFuzz, EncodersSurviveAnyState) {
   const uint64_t seed = FromEnvironment("RUNNEL_FUZZ_SEED", 1);
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));

@@ -325,11 +325,12 @@ class Simulation {
           options_.output_shape(effect.direction == Direction::kForward ? i : i - 1, place.samples);
       Payload payload = pool_.Allocate(static_cast<size_t>(
           options_.codecs[i]->EncodedBytes(effect.direction, place.epoch, shape)));
-      const absl::Status status = options_.codecs[i]->Encode(
+      const absl::StatusOr<size_t> bytes = options_.codecs[i]->Encode(
           effect.direction, place, shape, effect.tensor.bytes(), payload.mutable_bytes());
-      Pump(i, status.ok() ? stages_[i].runtime->Encoded(effect.direction, place.sequence,
-                                                        place.samples, std::move(payload))
-                          : status);
+      if (!bytes.ok()) return Pump(i, bytes.status());
+      payload = Payload::CopyOf(payload.bytes().first(*bytes));
+      Pump(i, stages_[i].runtime->Encoded(effect.direction, place.sequence, place.samples,
+                                          std::move(payload)));
     });
   }
 

@@ -22,6 +22,7 @@ class SimulatedTraining : public ::testing::TestWithParam<std::string> {};
 // Bits that change while micro-batches of the epoch before are still in flight: 5 is no multiple of
 // an epoch's steps.
 constexpr char kScheduled[] = "0:mbq:2,1:mbq:3,2:identity";
+constexpr char kKeepsSamples[] = "aqsgd:2";
 
 std::string Backward(const std::string& forward) {
   if (forward == kScheduled) return "0:stochastic:8,2:stochastic:4";
@@ -55,7 +56,9 @@ class Stages {
       executors_.push_back(StageExecutor::Create(stage, backend_, pool_).value());
       const ModelState state = Slice(cut_, stage.first_layer, stage.last_layer);
       EXPECT_TRUE(executors_.back()->ImportState(state).ok());
-      codecs_.push_back(LinkCodecs::Create(replay_.plan, i, replay_.training.seed).value());
+      codecs_.push_back(LinkCodecs::Create(replay_.plan, i, replay_.training.seed, {},
+                                           replay_.training.dataset_samples)
+                            .value());
       EXPECT_TRUE(codecs_.back()->RestoreStates(state.encoders).ok());
       options_->compute.push_back(executors_.back().get());
       options_->codecs.push_back(codecs_.back().get());
@@ -92,7 +95,8 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
   replay.plan.generation = Generation(1);
   for (int i = 0; i < 3; ++i)
     replay.plan.stages.push_back({{Seat{DeviceId(i)}}, 2 * i, 2 * i + 1, 5 - 2 * i});
-  if (GetParam() == kScheduled) replay.training.dataset_samples = 16;  // epochs of four steps
+  const bool is_about_epochs = GetParam() == kScheduled || GetParam() == kKeepsSamples;
+  if (is_about_epochs) replay.training.dataset_samples = 16;  // epochs of four steps
   replay.plan.links.assign(2, {Codecs(GetParam()), Codecs(Backward(GetParam()))});
   replay.barriers = {5, 12};
   replay.state = InitialState(replay.model, replay.training.seed).value();
@@ -143,7 +147,8 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, SimulatedTraining,
-                         ::testing::Values("identity", "mbq:2", "eden:2", "lowrank:2", "uniform:3",
+                         ::testing::Values("identity", kKeepsSamples, "auto:2", "tile_ans:4",
+                                           "mbq:2", "eden:2", "lowrank:2", "uniform:3",
                                            "amsgrad_mbq:2", kScheduled),
                          [](const auto& info) {
                            return info.param == kScheduled

@@ -72,9 +72,10 @@ absl::StatusOr<Payload> Cross(const std::string& codec, Direction direction, con
   const auto bytes = sender->EncodedBytes(direction, 0, kShape);
   EXPECT_EQ(bytes, receiver->MaxReceivedBytes(direction, kShape));
   Payload payload = pool.Allocate(static_cast<size_t>(bytes));
-  const absl::Status encoded =
+  const auto encoded =
       sender->Encode(direction, At(4, 0, true), kShape, tensor.bytes(), payload.mutable_bytes());
-  if (!encoded.ok()) return encoded;
+  if (!encoded.ok()) return encoded.status();
+  EXPECT_EQ(static_cast<int64_t>(*encoded), bytes);
   Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(direction, kShape)));
   std::memset(out.mutable_bytes().data(), 0x77, out.size());
   const absl::Status decoded =
@@ -251,11 +252,11 @@ std::vector<std::byte> Sent(LinkCodecs& codecs, Direction direction, int64_t seq
   const std::vector<float> values = Values(sequence);
   std::vector<std::byte> payload(
       static_cast<size_t>(codecs.EncodedBytes(direction, place.epoch, kShape)));
-  const absl::Status status =
+  const auto sent =
       codecs.Encode(direction, place, kShape,
                     {reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()},
                     absl::MakeSpan(payload));
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(sent.ok()) << sent.status();
   return payload;
 }
 
@@ -353,9 +354,9 @@ TEST(LinkCodecs, ClippedActivationsTakeNoPushFurtherOut) {
   };
   for (int64_t sequence = 0; sequence < 30; ++sequence) {
     if (sequence == 29) x[17] = 40;
-    const absl::Status encoded = (*sender)->Encode(Direction::kForward, At(sequence, 0, false),
-                                                   kShape, bytes_of(x), absl::MakeSpan(payload));
-    ASSERT_TRUE(encoded.ok()) << encoded;
+    const auto encoded = (*sender)->Encode(Direction::kForward, At(sequence, 0, false), kShape,
+                                           bytes_of(x), absl::MakeSpan(payload));
+    ASSERT_TRUE(encoded.ok()) << encoded.status();
   }
   std::vector<float> returned(x.size(), -1.0f), gradient(x.size());
   const absl::Status decoded = (*sender)->Decode(Direction::kBackward, At(29, 0, false),

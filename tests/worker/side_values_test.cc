@@ -82,8 +82,10 @@ class Link {
   }
   absl::StatusOr<Payload> Send(Direction direction, const Payload& tensor) {
     Payload payload = pool_.Allocate(payload_bytes(direction));
-    RUNNEL_RETURN_IF_ERROR(sender(direction).Encode(direction, place_, kShape, tensor.bytes(),
-                                                    payload.mutable_bytes()));
+    const absl::StatusOr<size_t> sent = sender(direction).Encode(
+        direction, place_, kShape, tensor.bytes(), payload.mutable_bytes());
+    if (!sent.ok()) return sent.status();
+    EXPECT_EQ(*sent, payload.size());
     return payload;
   }
   absl::StatusOr<Payload> Receive(Direction direction, absl::Span<const std::byte> payload) {

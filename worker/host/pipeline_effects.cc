@@ -188,9 +188,13 @@ absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
       WithinMemory("it encoded a tensor", [&]() -> absl::StatusOr<Payload> {
         Payload payload = environment_.pool->Allocate(
             static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
-        RUNNEL_RETURN_IF_ERROR(codecs_->Encode(effect.direction, place, shape,
-                                               effect.tensor.bytes(), payload.mutable_bytes()));
-        return payload;
+        RUNNEL_ASSIGN_OR_RETURN(const size_t bytes,
+                                codecs_->Encode(effect.direction, place, shape,
+                                                effect.tensor.bytes(), payload.mutable_bytes()));
+        if (bytes == payload.size()) return payload;
+        Payload shorter = environment_.pool->Allocate(bytes);
+        std::copy_n(payload.bytes().begin(), bytes, shorter.mutable_bytes().begin());
+        return shorter;
       });
   const DType boundary = engine_->numbers().boundary(effect.direction);
   if (!encoded.ok() && !HasNumbers(boundary, shape, effect.tensor))

@@ -40,7 +40,8 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       replication_(std::make_unique<StageReplication>(StageReplicationOptions{
           stage.plan, stage.stage, stage.model, stage.training.batch_size, engine_->numbers(),
           environment.loop, environment.pool, environment.replicas,
-          [this](const Replicated& replicated) { events_.on_replicated(replicated); }})),
+          [this](const Replicated& replicated) { events_.on_replicated(replicated); },
+          stage.training.dataset_samples})),
       lanes_(environment.loop, environment.spans, environment.make_lane,
              !environment.shares_processor) {}
 

@@ -11,12 +11,6 @@
 namespace runnel {
 namespace {
 
-// The layer whose stage has this encoder: of activations the one before the boundary, of gradients
-// the one behind it.
-int LayerOf(const EncoderState& encoder) {
-  return encoder.direction == Direction::kForward ? encoder.boundary : encoder.boundary + 1;
-}
-
 absl::Status Damaged(const ReplicaId& id, const std::string& what) {
   return absl::DataLossError(absl::StrCat("the copy of ", what, " at micro-batch ",
                                           id.sequence.value(), " of plan ", id.generation.value(),
@@ -86,7 +80,10 @@ absl::StatusOr<ModelState> ReplicaCopies::LayersOf(const LayerRange& layers) con
     std::move(part.layers.begin(), part.layers.end(), std::back_inserter(found.layers));
     if (SumOf(state.encoders) != sums.encoders) return Damaged(id_, "encoders");
     for (const EncoderState& encoder : state.encoders) {
-      if (is_wanted(LayerOf(encoder))) found.encoders.push_back(encoder);
+      // Gradients are encoded behind the boundary; what is kept of activations, on both sides of it.
+      const bool is_before =
+          encoder.direction == Direction::kForward && is_wanted(encoder.boundary);
+      if (is_before || is_wanted(encoder.boundary + 1)) found.encoders.push_back(encoder);
     }
   }
   // Stages have no layer in common.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compress/bit_schedule.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -14,17 +15,24 @@ namespace {
 constexpr int64_t kMostQueuedBytes = 4 << 10;
 constexpr int64_t kLookAgainNs = 5'000'000;
 
-// Encoders that keep values for each element of a boundary, and some room for names.
-absl::StatusOr<int64_t> MaxEncoderBytes(const ModelSpec& model, const StagePlan& range,
-                                        int64_t batch_size) {
+// Encoders that keep values for each element of a boundary or of each sample, and some room for
+// names.
+absl::StatusOr<int64_t> MaxEncoderBytes(const StageReplicationOptions& options, size_t stage) {
   constexpr int64_t kRoom = int64_t{1} << 20;
   constexpr int64_t kBytes = 2 * sizeof(float);
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> layers, InferShapes(model, batch_size));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> layers,
+                          InferShapes(options.model, options.batch_size));
   int64_t bytes = kRoom;
-  for (const int layer : {range.first_layer - 1, range.last_layer}) {
-    if (layer >= 0)
-      bytes += layers[static_cast<size_t>(layer)].op_outputs.back().elements() * kBytes;
-  }
+  const auto add_link = [&](size_t link) -> absl::Status {
+    const auto layer = static_cast<size_t>(options.plan.stages[link].last_layer);
+    bytes += layers[layer].op_outputs.back().elements() * kBytes;
+    RUNNEL_ASSIGN_OR_RETURN(const KeptBytesFn kept,
+                            MostKeptBytes(options.plan.links[link].codec_forward));
+    if (kept) bytes += kept(layers[layer].output, options.dataset_samples);
+    return absl::OkStatus();
+  };
+  if (stage > 0) RUNNEL_RETURN_IF_ERROR(add_link(stage - 1));
+  if (stage < options.plan.links.size()) RUNNEL_RETURN_IF_ERROR(add_link(stage));
   return bytes;
 }
 
@@ -102,7 +110,7 @@ void StageReplication::Pump(Side side) {
 absl::StatusOr<ReplicaReader> StageReplication::ReaderFor(int stage) const {
   const StagePlan& range = options_.plan.stages[static_cast<size_t>(stage)];
   RUNNEL_ASSIGN_OR_RETURN(const int64_t max_encoder_bytes,
-                          MaxEncoderBytes(options_.model, range, options_.batch_size));
+                          MaxEncoderBytes(options_, static_cast<size_t>(stage)));
   return ReplicaReader::Create(options_.model, range.first_layer, range.last_layer, options_.format,
                                max_encoder_bytes);
 }

@@ -35,6 +35,7 @@ struct StageReplicationOptions {
   ReplicaStore* store = nullptr;
   // The neighbours have the own copy, or this stage has that of one further away.
   std::function<void(const Replicated&)> on_replicated;
+  int64_t dataset_samples = 0;  // of which ends of links may keep something
 };
 
 class StageReplication {

@@ -220,11 +220,12 @@ ModelState Slice(const ModelState& state, int first_layer, int last_layer) {
     if (layer.layer >= first_layer && layer.layer <= last_layer) part.layers.push_back(layer);
   }
   for (const EncoderState& encoder : state.encoders) {
-    // A stage encodes activations after its last layer and gradients before its first one.
-    const bool forward = encoder.direction == Direction::kForward;
-    if (encoder.boundary == (forward ? last_layer : first_layer - 1)) {
+    // A stage encodes activations after its last layer and gradients before its first one, and may
+    // need the state of what it decodes there (EncoderState).
+    const bool above = encoder.boundary == first_layer - 1;
+    const bool below = encoder.boundary == last_layer;
+    if (above || (below && encoder.direction == Direction::kForward))
       part.encoders.push_back(encoder);
-    }
   }
   return part;
 }

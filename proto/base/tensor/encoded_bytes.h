@@ -14,6 +14,10 @@ namespace runnel {
 // counted.
 using EncodedBytesFn = std::function<Bytes(const Shape& shape)>;
 
+// Bytes that each end of a link keeps of a data set of `samples` samples, whose tensors on the link
+// have this shape. Null: nothing.
+using KeptBytesFn = std::function<int64_t(const Shape& shape, int64_t samples)>;
+
 // Bytes of a data frame's fixed header (proto/transport/link/frame.h).
 inline constexpr int64_t kFrameHeaderBytes = 64;
 

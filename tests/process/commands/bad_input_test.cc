@@ -53,6 +53,11 @@ TEST(BadInput, NamesAndNumbers) {
                 "--codec-forward mx:fp8: codec mx:fp8 is for floating-point recipes");
   ExpectRefused({"train", "--model", "mlp", "--batch-size", "2", "--codec-backward", "lowrank:4"},
                 "--codec-backward lowrank:4: codec lowrank:4 is beyond every boundary of mlp");
+  ExpectRefused({"train", "--codec-backward", "aqsgd:2"}, "it is for --codec-forward; ");
+  ExpectRefused({"train", "--model", "har_cnn", "--dataset", "synthetic_har", "--augment", "shift",
+                 "--codec-forward", "aqsgd:2"},
+                "--codec-forward aqsgd:2: sends how a sample differs from the epoch before, and "
+                "--augment shift makes another one of it: add --augment off");
   ExpectRefused({"train", "--codec-forward", "lowrank:65"}, "lowrank:1..64");
   ExpectRefused({"train", "--codec-forward", "lowrank:4", "--bits", "4/8"}, "no number of bits");
   ExpectRefused({"train", "--bits", "2"}, "--bits 2: ");

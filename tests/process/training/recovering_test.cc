@@ -187,6 +187,26 @@ TEST(RecoveringAsync, EqualsTheReplayOfItsJournal) {
   }
 }
 
+// What the lost worker kept of the samples is in the copies of its state; of the boundary that stays
+// both ends go on from it, whoever they are now. Epochs of six steps.
+TEST(RecoveringAsync, KeptSamplesAreRecovered) {
+  const Words run = {"train",           "--quick", "--model",           "lenet",
+                     "--local-workers", "3",       "--eval-every",      "-1",
+                     "--batch-size",    "1000",    "--epochs",          "4",
+                     "--barrier-every", "2",       "--replicate-every", "1",
+                     "--codec-forward", "aqsgd:2", "--codec-backward",  "stochastic:8"};
+  for (const char* lost : {"local-000", "local-001", "local-002"}) {
+    ScratchDir dir;
+    const std::string journal = dir / "j";
+    const json summary = RunAndKill(With(run, kDigits), journal, [&](const Process& central) {
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", 5)) << central.err();
+      ASSERT_TRUE(KillWorker(central, lost));
+    });
+    EXPECT_EQ(summary["recoveries"].size(), 1u) << lost;
+    ExpectReplays(journal);
+  }
+}
+
 // Those that live; between the last one's end and its next start there is none.
 std::vector<pid_t> AwaitWorkers(const Process& central) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -237,6 +237,39 @@ TEST(Training, BitsByEpochSurviveStopResumeAndReplay) {
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
 }
 
+// What both ends of a link keep of each sample is in check-points, and the journal replays to it: steps
+// 11 to 18 are the end of the second epoch and the third one.
+TEST(Training, KeptSamplesSurviveStopResumeAndReplay) {
+  ScratchDir dir;
+  const Words run = {"train",
+                     "--model",
+                     "har_cnn",
+                     "--dataset",
+                     "synthetic_har",
+                     "--augment",
+                     "off",
+                     "--local-workers",
+                     "3",
+                     "--policy",
+                     "uniform",
+                     "--batch-size",
+                     "400",
+                     "--epochs",
+                     "3",
+                     "--barrier-every",
+                     "5",
+                     "--codec-forward",
+                     "0:aqsgd:2,2:aqsgd:3",
+                     "--codec-backward",
+                     "eden:4"};
+  const json whole = RunCentral(With(run, {"--journal", dir / "j"}));
+  ASSERT_EQ(whole["steps"], 18);
+  RunCentral(With(run, {"--max-batches", "11", "--checkpoint-dir", dir / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "18"}),
+            whole["weights_sha256"]);
+  EXPECT_EQ(Weights({"replay", "--journal", dir / "j"}), whole["weights_sha256"]);
+}
+
 // With codecs too the values cross in the order of sync_1f1b, so the weights are the same.
 TEST(Training, ZbH1WithCodecsEqualsSync1F1BResumesAndReplays) {
   ScratchDir dir;

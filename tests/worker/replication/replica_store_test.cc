@@ -47,6 +47,8 @@ TEST(ReplicaStore, GivesLayersAndTheEncodersOfWhatTheySend) {
   AddOwn(store, At(40), State(2, 3, "o"));
   AddUpstream(store, At(40), State(0, 1, "u"));
   EXPECT_EQ(MarksOf(store, At(40), 0, 5), "0u 1u 2o 3o f1u b-1u f3o b1o ");
+  // The receiver's side of a boundary too, which may keep the same.
+  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2o f1u b1o ");
   // Not the last layer: what goes down from there is another's.
   EXPECT_EQ(MarksOf(store, At(40), 1, 2), "1u 2o f1u b1o ");
   EXPECT_EQ(MarksOf(store, At(80), 0, 5), "");
@@ -88,11 +90,11 @@ TEST(ReplicaStore, KeepsTheCommittedBarrierAndOneAfterIt) {
   AddUpstream(store, At(40), State(0, 1, "a"));
   store.Commit(At(40));
   AddOwn(store, At(80), State(2, 3, "b"));
-  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
+  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a f1a b1a ");
   // Never committed; the next one takes its place.
   AddOwn(store, At(120), State(2, 3, "c"));
   EXPECT_EQ(MarksOf(store, At(80), 2, 2), "");
-  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
+  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a f1a b1a ");
   store.Commit(At(120));
   EXPECT_EQ(MarksOf(store, At(40), 0, 5), "");
   EXPECT_EQ(MarksOf(store, At(120), 2, 2), "2c b1c ");

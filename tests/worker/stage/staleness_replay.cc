@@ -12,6 +12,7 @@
 #include "proto/base/plan/next_action.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/epoch_order.h"
 #include "proto/base/training/rates/rate.h"
 #include "tests/kernels/stage_harness.h"
 
@@ -38,12 +39,14 @@ struct SendingEnd {
   EncoderKey key;
   std::unique_ptr<const Codec> codec;
   std::unique_ptr<Encoder> encoder;
+  std::unique_ptr<Decoder> decoder;  // where the codec keeps samples
 
   absl::Status Enter(int64_t epoch) {
     const CodecId& id = codecs->steps()[codecs->StepIn(epoch)].codec;
     if (codec != nullptr && codec->name() == id.text()) return absl::OkStatus();
     RUNNEL_ASSIGN_OR_RETURN(codec, MakeCodec(id));
     encoder = codec->NewEncoder(key);
+    decoder = codec->NewDecoder();
     return absl::OkStatus();
   }
 };
@@ -223,11 +226,20 @@ class Replay {
                                const MicroBatch& place) {
     RUNNEL_RETURN_IF_ERROR(end.Enter(place.epoch));
     std::vector<std::byte> payload(static_cast<size_t>(end.codec->EncodedBytes(shape).value()));
+    std::vector<int64_t> samples;
+    if (end.decoder != nullptr) {
+      const std::vector<int64_t> order =
+          EpochPermutation(options_.training.dataset_samples, options_.training.seed, place.epoch);
+      const auto first = order.begin() + place.first_sample;
+      samples.assign(first, first + place.samples);
+      end.encoder->NameSamples(samples);
+    }
     RUNNEL_RETURN_IF_ERROR(end.encoder->Encode(ViewOf(values, shape), place.sequence,
                                                place.first_in_epoch, absl::MakeSpan(payload)));
     Floats decoded(values.size());
-    RUNNEL_RETURN_IF_ERROR(
-        end.codec->Decode(payload, MutableViewOf(absl::MakeSpan(decoded), shape)));
+    const MutableTensorView out = MutableViewOf(absl::MakeSpan(decoded), shape);
+    RUNNEL_RETURN_IF_ERROR(end.decoder != nullptr ? end.decoder->Decode(payload, samples, out)
+                                                  : end.codec->Decode(payload, out));
     return decoded;
   }
 

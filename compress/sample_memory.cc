@@ -1,0 +1,133 @@
+#include "compress/sample_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "compress/codec_checks.h"
+#include "compress/kernels/tile_kernels.h"
+
+namespace runnel {
+namespace {
+
+constexpr absl::string_view kTag("S\x01\0\0", 4);
+constexpr size_t kRowHeaderBytes = 8;
+// A row's place in the map, and the allocator's part of both.
+constexpr int64_t kRowOverheadBytes = 112;
+
+float FromBFloat16(uint16_t value) { return std::bit_cast<float>(uint32_t{value} << 16); }
+
+// To the nearest, ties to even. |value| <= kMaxTileMagnitude.
+uint16_t ToBFloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+
+// Four sums side by side, so that multiplications need not wait for one another.
+uint32_t MarkOfValues(absl::Span<const uint16_t> values) {
+  constexpr size_t kLanes = 4, kStride = 2 * kLanes;
+  constexpr uint32_t kFactor = 0x9E3779B1u;
+  uint32_t lanes[kLanes] = {1, 2, 3, 4};
+  size_t e = 0;
+  for (; e + kStride <= values.size(); e += kStride) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const uint32_t word = values[e + 2 * lane] | uint32_t{values[e + 2 * lane + 1]} << 16;
+      lanes[lane] = std::rotl((lanes[lane] ^ word) * kFactor, 15);
+    }
+  }
+  auto mark = static_cast<uint32_t>(values.size());
+  for (const uint32_t lane : lanes) mark = std::rotl((mark ^ lane) * kFactor, 15);
+  for (; e < values.size(); ++e) mark = std::rotl((mark ^ values[e]) * kFactor, 15);
+  return mark == SampleMemory::kNothing ? 1 : mark;
+}
+
+uint32_t WordAt(absl::string_view state, size_t at) {
+  return static_cast<uint32_t>(LoadInt32(reinterpret_cast<const std::byte*>(state.data()) + at));
+}
+
+void PutWord(uint32_t word, std::string& to) {
+  for (int shift = 0; shift < 32; shift += 8) to.push_back(static_cast<char>(word >> shift));
+}
+
+}  // namespace
+
+uint32_t SampleMemory::MarkOf(int64_t sample, size_t elements) const {
+  const auto row = rows_.find(sample);
+  return row == rows_.end() || row->second.values.size() != elements ? kNothing : row->second.mark;
+}
+
+void SampleMemory::Subtract(int64_t sample, absl::Span<float> values) const {
+  const std::vector<uint16_t>& kept = rows_.at(sample).values;
+  for (size_t e = 0; e < values.size(); ++e) values[e] -= FromBFloat16(kept[e]);
+}
+
+void SampleMemory::AddTo(int64_t sample, absl::Span<float> values) {
+  Row& row = rows_[sample];
+  if (row.values.size() != values.size()) row.values.assign(values.size(), 0);
+  for (size_t e = 0; e < values.size(); ++e) {
+    values[e] =
+        std::clamp(values[e] + FromBFloat16(row.values[e]), -kMaxTileMagnitude, kMaxTileMagnitude);
+    row.values[e] = ToBFloat16(values[e]);
+  }
+  row.mark = MarkOfValues(row.values);
+}
+
+std::string SampleMemory::Save() const {
+  std::string state;
+  if (rows_.empty()) return state;
+  size_t bytes = kTag.size();
+  for (const auto& [sample, row] : rows_) bytes += kRowHeaderBytes + 2 * row.values.size();
+  state.reserve(bytes);
+  state.append(kTag.data(), kTag.size());
+  for (const auto& [sample, row] : rows_) {
+    PutWord(static_cast<uint32_t>(sample), state);
+    PutWord(static_cast<uint32_t>(row.values.size()), state);
+    for (const uint16_t value : row.values) {
+      state.push_back(static_cast<char>(value));
+      state.push_back(static_cast<char>(value >> 8));
+    }
+  }
+  return state;
+}
+
+absl::Status SampleMemory::Restore(absl::string_view codec, absl::string_view state) {
+  const absl::Status refused = absl::InvalidArgumentError(
+      absl::StrCat(codec, ": not a state of this encoder (", state.size(), " bytes)"));
+  std::map<int64_t, Row> rows;
+  if (!state.empty() && (!absl::StartsWith(state, kTag) || state.size() == kTag.size()))
+    return refused;
+  size_t at = std::min(state.size(), kTag.size());
+  while (at < state.size()) {
+    if (state.size() - at < kRowHeaderBytes) return refused;
+    const int64_t sample = WordAt(state, at);
+    const size_t elements = WordAt(state, at + 4);
+    at += kRowHeaderBytes;
+    const bool ascends = rows.empty() || rows.rbegin()->first < sample;
+    if (!ascends || elements == 0 || (state.size() - at) / 2 < elements) return refused;
+    Row row;
+    row.values.resize(elements);
+    for (uint16_t& value : row.values) {
+      value = static_cast<uint16_t>(static_cast<unsigned char>(state[at]) |
+                                    static_cast<unsigned char>(state[at + 1]) << 8);
+      at += 2;
+      if (!(std::abs(FromBFloat16(value)) <= kMaxTileMagnitude)) return refused;
+    }
+    row.mark = MarkOfValues(row.values);
+    rows.emplace_hint(rows.end(), sample, std::move(row));
+  }
+  rows_ = std::move(rows);
+  return absl::OkStatus();
+}
+
+int64_t SampleMemory::Bytes(int64_t samples, int64_t elements) {
+  const int64_t row = 2 * elements + kRowOverheadBytes;
+  return samples > std::numeric_limits<int64_t>::max() / row ? std::numeric_limits<int64_t>::max()
+                                                             : samples * row;
+}
+
+}  // namespace runnel

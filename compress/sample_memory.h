@@ -1,0 +1,50 @@
+#pragma once
+
+// What both ends of a boundary keep of each sample of the data set: its tensor as the receiver has
+// it, in bfloat16. Sender and receiver put the same values in, so that their bytes are the same at
+// every barrier and either end's state serves both. One thread.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace runnel {
+
+class SampleMemory {
+ public:
+  // The mark of a sample of which nothing is kept.
+  static constexpr uint32_t kNothing = 0;
+
+  // A checksum of what is kept of the sample; kNothing if that is nothing, or not `elements` values.
+  uint32_t MarkOf(int64_t sample, size_t elements) const;
+  // values -= what is kept. MarkOf(sample, values.size()) is not kNothing.
+  void Subtract(int64_t sample, absl::Span<float> values) const;
+  // values += what is kept, within +-kMaxTileMagnitude, and the sum is kept instead. Where MarkOf is
+  // kNothing, values are kept as they are.
+  void AddTo(int64_t sample, absl::Span<float> values);
+  void Forget(int64_t sample) { rows_.erase(sample); }
+
+  // Little-endian: a tag of 4 bytes, then for each sample in ascending order its index and its count
+  // of values, 32 bits each, and the values. Empty if nothing is kept.
+  std::string Save() const;
+  // What Save gave. InvalidArgument with the name of the codec for other bytes; nothing changes then.
+  absl::Status Restore(absl::string_view codec, absl::string_view state);
+
+  // Upper limit of what `samples` samples of `elements` values take.
+  static int64_t Bytes(int64_t samples, int64_t elements);
+
+ private:
+  struct Row {
+    uint32_t mark = kNothing;
+    std::vector<uint16_t> values;  // bfloat16
+  };
+  std::map<int64_t, Row> rows_;
+};
+
+}  // namespace runnel
