@@ -239,6 +239,7 @@ class CpuBackend : public Backend {
             .recomputes = fused_,
             .rescales_in_products = true,
             .codes_in_products = true,
+            .narrows_stash = true,
             .computes_halves = true,
             .shifts_slices = true,
             .takes_slices = true,

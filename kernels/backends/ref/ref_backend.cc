@@ -200,6 +200,7 @@ class RefBackend : public Backend {
         .numerics_class = "ref",
         .rescales_in_products = true,
         .codes_in_products = true,
+        .narrows_stash = true,
         .computes_halves = true,
         .shifts_slices = true,
         .keeps_values = true,

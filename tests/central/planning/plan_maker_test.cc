@@ -288,5 +288,64 @@ TEST(PlanMaker, APolicyThatKnowsNothingOfMemoryIsChecked) {
                     HasSubstr("--memory-mb")));
 }
 
+// The least memory of the first worker, to 10 kB, with which there is a plan.
+int64_t LeastMemory(const PlanningInputs& inputs, MeasuredCluster cluster) {
+  int64_t bytes = 64'000'000;
+  const auto fits = [&] {
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).ok();
+  };
+  while (!fits() && bytes < 200'000'000) bytes += 10'000;
+  return bytes;
+}
+
+TEST(PlanMaker, AStageThatDoesNotFitMakesItsLayersAgain) {
+  for (const char* policy : {"uniform", "runnel"}) {
+    SCOPED_TRACE(policy);
+    PlanningInputs inputs = TwoWorkers();
+    inputs.policy = FindPolicy(policy).value();
+    inputs.micro_batch_size = 256;
+    MeasuredCluster cluster;
+    cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
+    const int64_t without = LeastMemory(inputs, cluster);
+    inputs.recomputes = true;
+    const int64_t with = LeastMemory(inputs, cluster);
+    EXPECT_LT(with, without - 1'000'000);
+    const auto plan = [&](int64_t bytes) {
+      cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+      return PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
+    };
+    const Plan tight = plan(with);
+    EXPECT_TRUE(tight.stages[0].recompute);
+    EXPECT_FALSE(tight.stages[1].recompute) << "it has room";
+    EXPECT_THAT(ToString(tight, inputs.model, {}),
+                HasSubstr("cap 2, made again in the backward for want of memory"));
+    for (const StagePlan& stage : plan(1'000'000'000).stages) EXPECT_FALSE(stage.recompute);
+    // What it costs counts.
+    Plan same = tight;
+    same.stages[0].recompute = false;
+    const PlanMaker maker(inputs);
+    EXPECT_GT(maker.PeriodSeconds(tight, cluster).value(),
+              maker.PeriodSeconds(same, cluster).value());
+  }
+}
+
+// Without recompute only a lopsided cut fits; with it the stages are even and the period shorter.
+TEST(PlanMaker, RecomputeIsWeighedAgainstOtherPlans) {
+  PlanningInputs inputs = TwoWorkers();
+  inputs.policy = FindPolicy("runnel").value();
+  inputs.micro_batch_size = 256;
+  MeasuredCluster cluster;
+  cluster.times = Layers(inputs, kLayerSeconds, 4 * kLayerSeconds);
+  cluster.memory = {{"pi-1", LeastMemory(inputs, cluster)}, {"pi-2", 0}};
+  const Plan kept = PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
+  inputs.recomputes = true;
+  const PlanMaker maker(inputs);
+  const Plan again = maker.MakePlan({0, 1}, cluster).value();
+  EXPECT_LE(maker.PeriodSeconds(again, cluster).value(),
+            maker.PeriodSeconds(kept, cluster).value());
+  EXPECT_TRUE(again.stages[0].recompute);
+}
+
 }  // namespace
 }  // namespace runnel::plan_maker_test
