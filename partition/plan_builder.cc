@@ -124,11 +124,13 @@ LayerMemory MemoryOf(const LayerSpec& layer, const LayerInfo& info, const Number
   }
   const bool narrows = SizeOf(layer.stash) < SizeOf(format.activation);
   const DType kept = narrows ? layer.stash : format.activation;
-  if (narrows) memory.state_bytes += LargestValue(info, format);
-  int64_t& inner = layer.recompute ? memory.state_bytes : memory.stash_bytes;
-  const DType type = layer.recompute ? format.activation : kept;
-  for (const Shape& output : info.op_outputs) inner += ValueBytes(type, output);
-  if (layer.recompute) memory.stash_bytes = ValueBytes(kept, info.output);
+  if (narrows) memory.working_bytes = LargestValue(info, format);
+  for (const Shape& output : info.op_outputs) memory.stash_bytes += ValueBytes(kept, output);
+  if (!layer.recompute) return memory;
+  memory.stash_bytes = ValueBytes(kept, info.output);
+  memory.working_bytes = 0;
+  for (const Shape& output : info.op_outputs)
+    memory.working_bytes += ValueBytes(format.activation, output);
   return memory;
 }
 

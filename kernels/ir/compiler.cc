@@ -70,7 +70,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   FuseRescale(options, draft);
   const bool is_float = !IsScaled(recipe.numbers.activation);
   if (options.stash != DType::kFloat32 && is_float) StoreRounded(recipe, options.stash, draft);
-  const bool narrows = HasNarrowStash(commuted) && is_float;
+  const bool narrows = is_float && HasNarrowStash(commuted, recipe.numbers.activation);
   if (options.recomputes && is_float && !options.defers_weight_gradients)
     MoveWeightGradients(draft);
   RecomputeLayers(commuted, draft);

@@ -108,9 +108,21 @@ class StashNarrower {
         }
         input = wide;
       }
+      KeepWide(made, instruction);
       result.push_back(std::move(instruction));
     }
     PartOf(part) = std::move(result);
+  }
+
+  // What the instruction keeps for a fused step is what that reads now.
+  void KeepWide(const std::map<std::pair<BufferIndex, DType>, BufferIndex>& made,
+                Instruction& instruction) const {
+    for (BufferIndex& kept : instruction.keeps) {
+      const auto wide = static_cast<size_t>(kept) < source_.size()
+                            ? made.find({kept, TypeFor(kept, instruction)})
+                            : made.end();
+      if (wide != made.end()) kept = wide->second;
+    }
   }
 
   // Behind what makes the value; of what enters, in front.
@@ -144,9 +156,10 @@ class StashNarrower {
 
 }  // namespace
 
-bool HasNarrowStash(const ModelSpec& model) {
-  return std::any_of(model.layers.begin(), model.layers.end(),
-                     [](const LayerSpec& layer) { return layer.stash != DType::kFloat32; });
+bool HasNarrowStash(const ModelSpec& model, DType values) {
+  return std::any_of(model.layers.begin(), model.layers.end(), [values](const LayerSpec& layer) {
+    return SizeOf(layer.stash) < SizeOf(values);
+  });
 }
 
 void NarrowStash(const ModelSpec& model, StageDraft& draft) { StashNarrower(model, draft).Run(); }

@@ -6,7 +6,8 @@
 
 namespace runnel {
 
-bool HasNarrowStash(const ModelSpec& model);
+// Whether a layer's stash has fewer bytes than the program's values (Program::values).
+bool HasNarrowStash(const ModelSpec& model, DType values);
 
 // What a layer's backward reads of the forward's activations, the boundary tensor that enters
 // included, it reads from a copy of LayerSpec::stash, which lies in the stash in their place: written

@@ -21,7 +21,7 @@ class Rewriter {
   explicit Rewriter(StageDraft& draft) : draft_(draft), program_(draft.program) {}
 
   void RecomputeNorms(const ModelSpec& model) {
-    within_layers_ = HasNarrowStash(model);
+    within_layers_ = HasNarrowStash(model, program_.values);
     for (const Instruction& instruction : program_.part(Part::kForward)) {
       if (!model.layers[instruction.layer].recompute) NoteMaker(instruction);
     }
