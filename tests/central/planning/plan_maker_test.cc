@@ -8,6 +8,7 @@
 #include "central/run/run_planning.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
 
 namespace runnel::plan_maker_test {
 namespace {
@@ -288,63 +289,79 @@ TEST(PlanMaker, APolicyThatKnowsNothingOfMemoryIsChecked) {
                     HasSubstr("--memory-mb")));
 }
 
-// The least memory of the first worker, to 10 kB, with which there is a plan.
-int64_t LeastMemory(const PlanningInputs& inputs, MeasuredCluster cluster) {
+// The least memory of a worker, to 100 kB, with which there is a plan.
+int64_t LeastMemory(const PlanningInputs& inputs, MeasuredCluster cluster, bool of_both) {
   int64_t bytes = 64'000'000;
   const auto fits = [&] {
-    cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", of_both ? bytes : 0}};
     return PlanMaker(inputs).MakePlan({0, 1}, cluster).ok();
   };
-  while (!fits() && bytes < 200'000'000) bytes += 10'000;
+  while (!fits() && bytes < 200'000'000) bytes += 100'000;
   return bytes;
 }
 
-TEST(PlanMaker, AStageThatDoesNotFitMakesItsLayersAgain) {
-  for (const char* policy : {"uniform", "runnel"}) {
-    SCOPED_TRACE(policy);
-    PlanningInputs inputs = TwoWorkers();
-    inputs.policy = FindPolicy(policy).value();
-    inputs.micro_batch_size = 256;
-    MeasuredCluster cluster;
-    cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
-    const int64_t without = LeastMemory(inputs, cluster);
-    inputs.recomputes = true;
-    const int64_t with = LeastMemory(inputs, cluster);
-    EXPECT_LT(with, without - 1'000'000);
-    const auto plan = [&](int64_t bytes) {
-      cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
-      return PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
-    };
-    const Plan tight = plan(with);
-    EXPECT_TRUE(tight.stages[0].recompute);
-    EXPECT_FALSE(tight.stages[1].recompute) << "it has room";
-    EXPECT_THAT(ToString(tight, inputs.model, {}),
-                HasSubstr("cap 2, made again in the backward for want of memory"));
-    for (const StagePlan& stage : plan(1'000'000'000).stages) EXPECT_FALSE(stage.recompute);
-    // What it costs counts.
-    Plan same = tight;
-    same.stages[0].recompute = false;
-    const PlanMaker maker(inputs);
-    EXPECT_GT(maker.PeriodSeconds(tight, cluster).value(),
-              maker.PeriodSeconds(same, cluster).value());
-  }
+PlanningInputs OfDeepLayers(const char* policy) {
+  PlanningInputs inputs = TwoWorkers();
+  inputs.policy = FindPolicy(policy).value();
+  inputs.model = *MakeModel("resnet20");
+  inputs.micro_batch_size = 32;
+  return inputs;
 }
 
-// Without recompute only a lopsided cut fits; with it the stages are even and the period shorter.
-TEST(PlanMaker, RecomputeIsWeighedAgainstOtherPlans) {
-  PlanningInputs inputs = TwoWorkers();
-  inputs.policy = FindPolicy("runnel").value();
-  inputs.micro_batch_size = 256;
+TEST(PlanMaker, AStageThatDoesNotFitMakesItsLayersAgain) {
+  PlanningInputs inputs = OfDeepLayers("uniform");
   MeasuredCluster cluster;
-  cluster.times = Layers(inputs, kLayerSeconds, 4 * kLayerSeconds);
-  cluster.memory = {{"pi-1", LeastMemory(inputs, cluster)}, {"pi-2", 0}};
-  const Plan kept = PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
+  cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  const int64_t without = LeastMemory(inputs, cluster, false);
   inputs.recomputes = true;
+  const int64_t with = LeastMemory(inputs, cluster, false);
+  EXPECT_LT(with, without - 1'000'000);
+  const auto plan = [&](int64_t bytes) {
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
+  };
+  const Plan tight = plan(with);
+  EXPECT_TRUE(tight.stages[0].recompute);
+  EXPECT_FALSE(tight.stages[1].recompute) << "it has room";
+  EXPECT_THAT(ToString(tight, inputs.model, {}),
+              HasSubstr(", made again in the backward for want of memory"));
+  for (const StagePlan& stage : plan(1'000'000'000).stages) EXPECT_FALSE(stage.recompute);
+  // What it costs counts.
+  Plan same = tight;
+  same.stages[0].recompute = false;
   const PlanMaker maker(inputs);
-  const Plan again = maker.MakePlan({0, 1}, cluster).value();
-  EXPECT_LE(maker.PeriodSeconds(again, cluster).value(),
-            maker.PeriodSeconds(kept, cluster).value());
-  EXPECT_TRUE(again.stages[0].recompute);
+  EXPECT_GT(maker.PeriodSeconds(tight, cluster).value(),
+            maker.PeriodSeconds(same, cluster).value());
+}
+
+// A policy that cuts by memory finds plans for smaller workers.
+TEST(PlanMaker, WithRecomputeThereArePlansForSmallerWorkers) {
+  PlanningInputs inputs = OfDeepLayers("runnel");
+  MeasuredCluster cluster;
+  cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  const int64_t without = LeastMemory(inputs, cluster, true);
+  inputs.recomputes = true;
+  EXPECT_LT(LeastMemory(inputs, cluster, true), without - 1'000'000);
+}
+
+// Where the fast worker has little memory, it can take more layers if it makes them again.
+TEST(PlanMaker, RecomputeIsWeighedAgainstOtherPlans) {
+  PlanningInputs kept = OfDeepLayers("runnel"), weighed = kept;
+  weighed.recomputes = true;
+  MeasuredCluster cluster;
+  cluster.times = Layers(kept, kLayerSeconds, 4 * kLayerSeconds);
+  int recomputing = 0;
+  for (int64_t bytes = 80'000'000; bytes < 160'000'000; bytes += 4'000'000) {
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+    const PlanMaker maker(weighed);
+    const Plan plan = maker.MakePlan({0, 1}, cluster).value();
+    const Plan other = PlanMaker(kept).MakePlan({0, 1}, cluster).value();
+    const double with = maker.PeriodSeconds(plan, cluster).value();
+    const double without = maker.PeriodSeconds(other, cluster).value();
+    recomputing += plan.stages[0].recompute ? 1 : 0;
+    EXPECT_LE(with, (plan.stages[0].recompute ? 0.95 : 1) * without) << bytes;
+  }
+  EXPECT_GT(recomputing, 0);
 }
 
 }  // namespace
