@@ -53,30 +53,6 @@ TEST(Memory, AWorkerThatIsTooSmallIsRefusedWithTheNumbers) {
   }
 }
 
-// The same worker trains when its layers may be made again: to the weights of a worker with room.
-TEST(Memory, AWorkerThatIsTooSmallMakesItsLayersAgain) {
-  ScratchDir dir;
-  const auto train = [&](const Words& flags, const char* memory_mb, const std::string& summary) {
-    Process central(With(With({"runnel-central", "train"}, kRun),
-                         With(flags, {"--workers", "1", "--summary", dir / summary})));
-    const std::string address = AddressOf(central);
-    Process worker({"runnel-worker", "--once", "--central", address, "--name", "small",
-                    "--memory-mb", memory_mb, "--state-dir", dir / summary + "_state"});
-    const int code = central.Wait();
-    worker.Wait();
-    EXPECT_THAT(central.err() + central.out(),
-                code != 0       ? HasSubstr("it may take")
-                : flags.empty() ? ::testing::Not(HasSubstr("made again in the backward"))
-                                : HasSubstr("made again in the backward for want of memory"));
-    return code;
-  };
-  constexpr char kTight[] = "260";
-  EXPECT_EQ(train({}, kTight, "refused"), 2);
-  ASSERT_EQ(train({"--recompute", "auto"}, kTight, "tight"), 0);
-  ASSERT_EQ(train({}, "100000", "roomy"), 0);
-  EXPECT_EQ(Summary(dir / "tight")["weights_sha256"], Summary(dir / "roomy")["weights_sha256"]);
-}
-
 // Until it takes part: it has all its threads then.
 void AwaitMember(const std::string& address, const std::string& name) {
   std::string members;
