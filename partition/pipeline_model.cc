@@ -162,9 +162,10 @@ int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, cons
   if (model.drain_every > 0) versions = 0;
   const int64_t stashes = kept + std::min(order.deferred_weight_gradients, kept);
   const bool has_neighbour = hold.frame_bytes > 0;
-  return hold.layers.state_bytes + (has_neighbour ? hold.layers.copy_bytes : 0) +
-         versions * hold.layers.version_bytes + stashes * hold.layers.stash_bytes +
-         kept * hold.input_bytes + order.cap * hold.frame_bytes + hold.kept_bytes;
+  return hold.layers.state_bytes + hold.layers.working_bytes +
+         (has_neighbour ? hold.layers.copy_bytes : 0) + versions * hold.layers.version_bytes +
+         stashes * hold.layers.stash_bytes + kept * hold.input_bytes +
+         order.cap * hold.frame_bytes + hold.kept_bytes;
 }
 
 bool FitsMemory(const PipelineModel& model, const Placement& placement) {

@@ -3,6 +3,7 @@
 // Cost model of a pipeline on given devices and links, shared by the policy `runnel`, the simulator
 // and `plan --what-if`. Pure data and functions of it.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -101,12 +102,15 @@ struct LayerMemory {
   int64_t version_bytes = 0;  // one more weight version
   int64_t stash_bytes = 0;    // kept for the backward of one micro-batch
   int64_t copy_bytes = 0;     // kept of barriers, where the stage has a neighbour (replication)
+  // While its backward runs; layers take turns, so that a stage takes the most of them.
+  int64_t working_bytes = 0;
 
   LayerMemory& operator+=(const LayerMemory& other) {
     state_bytes += other.state_bytes;
     version_bytes += other.version_bytes;
     stash_bytes += other.stash_bytes;
     copy_bytes += other.copy_bytes;
+    working_bytes = std::max(working_bytes, other.working_bytes);
     return *this;
   }
 };
@@ -209,7 +213,7 @@ struct StageEnds {
   int codec_above = -1;  // codec of the link to the stage before
   int codec_below = -1;
 };
-// The sums over its layers, and for each micro-batch the decoded input and one frame each way on
+// The sums over its layers (LayerMemory::operator+=), and for each micro-batch the decoded input and one frame each way on
 // each of its links: they wait for their turn, or for their acknowledgement.
 struct StageHold {
   LayerMemory layers;

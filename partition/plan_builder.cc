@@ -91,10 +91,18 @@ bool EvaluatesAverages(const NumberFormat& format) {
   return std::find(format.slots.begin(), format.slots.end(), kAverageSlot) != format.slots.end();
 }
 
-// forward_only: no gradient passes the layer, so that nothing is kept for one. recompute: what is
-// inside the layer is there once, while its backward runs, though not for all layers at a time.
-LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t state_copies,
-                     bool forward_only, bool recompute) {
+int64_t LargestValue(const LayerInfo& info, const NumberFormat& format) {
+  int64_t largest = 0;
+  for (const Shape& output : info.op_outputs)
+    largest = std::max(largest, ValueBytes(format.activation, output));
+  return largest;
+}
+
+// forward_only: no gradient passes the layer, so that nothing is kept for one. LayerSpec::recompute:
+// what is inside the layer is there once, while its backward runs, though not for all layers at a
+// time. LayerSpec::stash: what is kept has that type; a value is there whole while it is read.
+LayerMemory MemoryOf(const LayerSpec& layer, const LayerInfo& info, const NumberFormat& format,
+                     int64_t state_copies, bool forward_only) {
   const auto gradient_bytes = static_cast<int64_t>(SizeOf(format.weight_gradient));
   LayerMemory memory;
   for (const StateTensorSpec& tensor : StateOf(info, format)) {
@@ -111,15 +119,18 @@ LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t 
   }
   if (forward_only) {
     // What a forward works with is taken once.
-    int64_t largest = 0;
-    for (const Shape& output : info.op_outputs)
-      largest = std::max(largest, ValueBytes(format.activation, output));
-    memory.state_bytes += largest;
+    memory.state_bytes += LargestValue(info, format);
     return memory;
   }
-  int64_t& inner = recompute ? memory.state_bytes : memory.stash_bytes;
-  for (const Shape& output : info.op_outputs) inner += ValueBytes(format.activation, output);
-  if (recompute) memory.stash_bytes = ValueBytes(format.activation, info.output);
+  const bool narrows = SizeOf(layer.stash) < SizeOf(format.activation);
+  const DType kept = narrows ? layer.stash : format.activation;
+  if (narrows) memory.working_bytes = LargestValue(info, format);
+  for (const Shape& output : info.op_outputs) memory.stash_bytes += ValueBytes(kept, output);
+  if (!layer.recompute) return memory;
+  memory.stash_bytes = ValueBytes(kept, info.output);
+  memory.working_bytes = 0;
+  for (const Shape& output : info.op_outputs)
+    memory.working_bytes += ValueBytes(format.activation, output);
   return memory;
 }
 
@@ -218,10 +229,10 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   model.frozen_front = request.model->frozen_front();
   for (const LayerInfo& info : infos) {
     const bool forward_only = model.layers() < model.frozen_front;
-    const bool recompute = request.model->layers[model.memory.size()].recompute;
+    const LayerSpec& layer = request.model->layers[model.memory.size()];
     model.raw_bytes.push_back(BoundaryBytes(request.format, info.output));
     model.memory.push_back(
-        MemoryOf(info, request.format, request.state_copies, forward_only, recompute));
+        MemoryOf(layer, info, request.format, request.state_copies, forward_only));
   }
   for (const CodecChoice& choice : Choices(request, model.default_codec)) {
     CodecCost& cost = model.codecs.emplace_back();

@@ -79,7 +79,8 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
 
 // Cost model of the request's pipeline, for `runnel` and the simulator. Memory of a layer:
 // parameters, gradients, the optimizer's slots, the average's weights where they are averaged,
-// statistics, and its operators' outputs, each in the recipe's format.
+// statistics, and its operators' outputs, each in the recipe's format or as LayerSpec::stash and
+// recompute say.
 // InvalidArgument as MakeLinkSeconds, and where the numbers of costs, links and devices disagree.
 absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request);
 

@@ -1,5 +1,6 @@
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "central/cli/subcommand.h"
@@ -21,6 +22,9 @@ Subcommand AddCheck(const Command& program) {
   app.Add("MODEL", *model, "a model of the zoo (train --help lists them), json:FILE or onnx:FILE")
       .Required();
   app.Add("--recipe", training->recipe, "recipe whose memory is counted").ShowDefault();
+  app.Add("--stash", training->stash,
+          "number type of the activations that are kept for the backward, as train has it");
+  app.Add("--recompute", training->recompute, "layers made again in the backward, likewise");
   app.Add("--schedule", training->schedule, "schedule (default: as train)");
   app.Add("--devices", training->devices, "plans for 1 to so many")
       .Between<int64_t>(1, 64)
@@ -33,7 +37,8 @@ Examples:
   from which layer on to learn (runnel-central learn --at)
     runnel-central check resnet8)");
   return {app, [model, training](const CommandContext& context) -> absl::Status {
-            RUNNEL_ASSIGN_OR_RETURN(const ModelSpec spec, ModelNamed(*model));
+            RUNNEL_ASSIGN_OR_RETURN(ModelSpec spec, ModelNamed(*model));
+            RUNNEL_ASSIGN_OR_RETURN(spec, KeptAs(std::move(spec), *training));
             RUNNEL_ASSIGN_OR_RETURN(const std::string table, LayerTable(spec));
             RUNNEL_ASSIGN_OR_RETURN(const std::string report, TrainingReport(spec, *training));
             context.print(absl::StrCat(table, "\n", report));

@@ -18,6 +18,7 @@ void GiveToIdleDevices(const std::vector<DeviceFacts>& devices, Plan& plan) {
 // The link that goes is the one between the two stages that become one.
 void MergeStage(size_t lost, Plan& plan) {
   const auto at = static_cast<std::ptrdiff_t>(lost);
+  if (plan.stages[lost].recompute) plan.stages[lost > 0 ? lost - 1 : 1].recompute = true;
   if (lost > 0) {
     plan.stages[lost - 1].last_layer = plan.stages[lost].last_layer;
     plan.links.erase(plan.links.begin() + at - 1);

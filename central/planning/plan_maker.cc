@@ -112,6 +112,27 @@ constexpr int64_t kStateCopies = 4;
 // A plan may be so much slower if its workers have room for copies in return: without copies a loss
 // throws training back to the last state that central has.
 constexpr double kRoomIsWorth = 1.25;
+// A second forward: of three passes four.
+constexpr double kRecomputeTime = 4.0 / 3;
+// A plan that makes layers again although another one fits without has to be faster by so much, for
+// the time of the second forward is an estimate.
+constexpr double kFasterForRecompute = 0.95;
+
+absl::StatusOr<bool> Fits(const PlanRequest& request, const Plan& plan,
+                          const MeasuredCluster& cluster) {
+  const absl::Status fits = CheckMemory(request, plan, cluster.memory);
+  if (fits.ok() || absl::IsInvalidArgument(fits)) return fits.ok();
+  return fits;
+}
+
+// Times of devices whose stages make their layers again.
+std::vector<DeviceTimes> TimesOf(const Plan& plan, std::vector<DeviceTimes> times) {
+  for (const StagePlan& stage : plan.stages) {
+    DeviceTimes& own = OfSoleDevice(stage, times);
+    if (stage.recompute) own = own.Scaled(kRecomputeTime);
+  }
+  return times;
+}
 
 bool LimitsMemory(const MeasuredCluster& cluster) {
   return std::any_of(cluster.memory.begin(), cluster.memory.end(),
@@ -203,6 +224,36 @@ absl::StatusOr<Plan> PlanMaker::FittingPlanFor(const PlanRequest& request,
 
 absl::StatusOr<Plan> PlanMaker::MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                             const MeasuredCluster& cluster) const {
+  absl::StatusOr<Plan> plan = RoomyPlanFor(request, devices, cluster);
+  if (!inputs_.recomputes || !LimitsMemory(cluster)) return plan;
+  absl::StatusOr<Plan> again = RecomputingPlanFor(std::move(request), devices, cluster);
+  if (!again.ok() || !plan.ok()) return again.ok() ? again : plan;
+  if (cluster.times.empty()) return plan;
+  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(*again, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(*plan, cluster));
+  return with < kFasterForRecompute * without ? again : plan;
+}
+
+absl::StatusOr<Plan> PlanMaker::RecomputingPlanFor(PlanRequest request,
+                                                   const std::vector<int>& devices,
+                                                   const MeasuredCluster& cluster) const {
+  ModelSpec model = inputs_.model;
+  for (LayerSpec& layer : model.layers) layer.recompute = true;
+  request.model = &model;
+  RUNNEL_ASSIGN_OR_RETURN(Plan plan, RoomyPlanFor(request, devices, cluster));
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
+  for (StagePlan& stage : plan.stages) stage.recompute = true;
+  for (StagePlan& stage : plan.stages) {
+    stage.recompute = false;
+    model = WithRecompute(inputs_.model, plan);
+    RUNNEL_ASSIGN_OR_RETURN(const bool fits, Fits(request, plan, cluster));
+    stage.recompute = !fits;
+  }
+  return plan;
+}
+
+absl::StatusOr<Plan> PlanMaker::RoomyPlanFor(PlanRequest request, const std::vector<int>& devices,
+                                             const MeasuredCluster& cluster) const {
   absl::StatusOr<Plan> plan = FittingPlanFor(request, devices, cluster);
   if (!plan.ok() || plan->stages.size() < 2 || !inputs_.replicates || cluster.times.empty() ||
       !LimitsMemory(cluster)) {
@@ -233,7 +284,9 @@ absl::StatusOr<Plan> PlanMaker::RefitCodecs(const Plan& plan,
                                             const MeasuredCluster& cluster) const {
   const std::vector<int> devices = plan.sole_devices();
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
+  const ModelSpec recomputing = WithRecompute(inputs_.model, plan);
+  request.model = &recomputing;
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, TimesOf(plan, cluster.times)));
   request.compute = &cost;
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, FitBits(inputs_.codecs.bits, request, plan));
   return std::move(fitted.plan);
@@ -245,7 +298,9 @@ std::invoke_result_t<CostFn, const PipelineModel&, const Placement&> PlanMaker::
   const std::vector<int> devices = plan.sole_devices();
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
+  const ModelSpec recomputing = WithRecompute(inputs_.model, plan);
+  request.model = &recomputing;
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, TimesOf(plan, cluster.times)));
   request.compute = &cost;
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));

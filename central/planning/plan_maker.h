@@ -52,6 +52,12 @@ class PlanMaker final : public PlanSource {
   absl::StatusOr<Plan> FittingPlanFor(const PlanRequest& request, const std::vector<int>& devices,
                                       const MeasuredCluster& cluster) const;
   // A plan with room for copies of the neighbours' states, if that costs little.
+  absl::StatusOr<Plan> RoomyPlanFor(PlanRequest request, const std::vector<int>& devices,
+                                    const MeasuredCluster& cluster) const;
+  // A plan whose stages make their layers again in the backward where they would not fit.
+  absl::StatusOr<Plan> RecomputingPlanFor(PlanRequest request, const std::vector<int>& devices,
+                                          const MeasuredCluster& cluster) const;
+  // The better of the two, without recompute if the run does not have it.
   absl::StatusOr<Plan> MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                    const MeasuredCluster& cluster) const;
 

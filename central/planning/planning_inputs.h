@@ -66,8 +66,9 @@ struct PlanningInputs {
   int64_t micro_batches = 1;       // micro-batches of an optimizer step
   int64_t micro_batch_size = 1;    // samples of the largest
   int64_t barrier_every = 0;       // optimizer steps from one barrier to the next; 0: there is none
-  bool replicates = false;         // whether stages keep copies of barriers for one another
-  bool looks_ahead = false;        // PipelineModel
+  bool recomputes = false;   // stages that would not fit make their layers again (--recompute auto)
+  bool replicates = false;   // whether stages keep copies of barriers for one another
+  bool looks_ahead = false;  // PipelineModel
   bool raised_looks_ahead = false;
   LinkInputs links = {};
   CodecInputs codecs = {};

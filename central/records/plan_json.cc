@@ -7,6 +7,7 @@ namespace runnel {
 namespace {
 
 constexpr char kDeferred[] = "deferred_weight_gradients";
+constexpr char kRecompute[] = "recompute";
 
 absl::StatusOr<StagePlan> StageFromJson(const Json& json) {
   StagePlan stage;
@@ -17,6 +18,7 @@ absl::StatusOr<StagePlan> StageFromJson(const Json& json) {
       .Read("last_layer", stage.last_layer)
       .Read("cap", stage.cap);
   if (json.contains(kDeferred)) object.Read(kDeferred, stage.deferred_weight_gradients);
+  if (json.contains(kRecompute)) object.Read(kRecompute, stage.recompute);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   stage.GiveTo(device);
   if (device < 0 || stage.first_layer < 0 || stage.last_layer < stage.first_layer ||
@@ -52,6 +54,7 @@ Json StagesToJson(const Plan& plan, absl::Span<const std::string> device_names) 
       json["device_number"] = number;
     }
     if (stage.deferred_weight_gradients != 0) json[kDeferred] = stage.deferred_weight_gradients;
+    if (stage.recompute) json[kRecompute] = true;
   }
   return stages;
 }

@@ -14,7 +14,8 @@ namespace runnel {
 // {"generation", "schedule", "drains_each_step",
 //  "stages": [{"device", "first_layer", "last_layer", "cap", "deferred_weight_gradients"}, ...],
 //  "links": [{"codec_forward", "codec_backward"}, ...]}
-// A stage that defers no weight-gradient has no "deferred_weight_gradients".
+// A stage that defers no weight-gradient has no "deferred_weight_gradients"; one that makes its layers
+// again in the backward has "recompute", true.
 Json PlanToJson(const Plan& plan);
 
 // InvalidArgument names the key that is missing, unknown or of the wrong type, layer ranges and

@@ -12,6 +12,7 @@
 #include "central/settings/run_settings.h"
 #include "partition/pipeline_model.h"
 #include "partition/plan_builder.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/recipe_family.h"
@@ -81,6 +82,22 @@ absl::StatusOr<std::string> PlanText(const PlanRequest& request) {
 }
 
 }  // namespace
+
+absl::StatusOr<ModelSpec> KeptAs(ModelSpec model, const CheckedTraining& training) {
+  const auto named = [](absl::string_view flag, const std::string& value,
+                        absl::StatusOr<ModelSpec> result) {
+    if (result.ok()) return result;
+    return absl::StatusOr<ModelSpec>(absl::InvalidArgumentError(
+        absl::StrCat(flag, " ", value, ": ", result.status().message())));
+  };
+  if (!training.stash.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(
+        model, named("--stash", training.stash, WithStash(std::move(model), training.stash)));
+  }
+  if (training.recompute.empty()) return model;
+  return named("--recompute", training.recompute,
+               MarkRecomputed(std::move(model), training.recompute));
+}
 
 absl::StatusOr<std::string> TrainingReport(const ModelSpec& model,
                                            const CheckedTraining& training) {

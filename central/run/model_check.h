@@ -13,10 +13,15 @@ namespace runnel {
 
 struct CheckedTraining {
   std::string recipe = "fp32";
+  std::string stash;  // --stash, --recompute of a training; empty: off
+  std::string recompute;
   std::string schedule;  // empty: that of a training without flags
   int64_t devices = 4;   // at most
   int64_t batch_size = 64;
 };
+
+// The model as such a training has it. InvalidArgument begins with the flag.
+absl::StatusOr<ModelSpec> KeptAs(ModelSpec model, const CheckedTraining& training);
 
 // Lines for people: the model's layers, parameters and multiply-adds; for 1 to so many devices, cut so
 // that their multiply-adds are as even as layers allow, each stage's layers and peak bytes, and the

@@ -97,6 +97,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.micro_batches = setup.training.micro_batches;
   inputs.micro_batch_size = batching.MicroBatchSizes().front();
   inputs.barrier_every = setup.barriers.every;
+  inputs.recomputes = setup.settings.recompute == kDecidedRecompute;
   inputs.replicates = setup.settings.replicate_every >= 0 && !setup.plain_loop;
   inputs.looks_ahead = setup.training.look_ahead > 0;
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;

@@ -215,11 +215,19 @@ absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec 
   absl::StatusOr<ModelSpec> rewritten = Rewrite(std::move(model), settings.rewrites);
   if (!rewritten.ok())
     return absl::InvalidArgumentError(absl::StrCat("--rewrite ", rewritten.status().message()));
-  if (!settings.recompute.empty() && settings.recompute != "off") {
+  const bool is_given = !settings.recompute.empty() && settings.recompute != "off";
+  if (is_given && settings.recompute != kDecidedRecompute) {
     rewritten = MarkRecomputed(*std::move(rewritten), settings.recompute);
     if (!rewritten.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--recompute ", settings.recompute, ": ", rewritten.status().message()));
+    }
+  }
+  if (!settings.stash.empty() && settings.stash != "off") {
+    rewritten = WithStash(*std::move(rewritten), settings.stash);
+    if (!rewritten.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--stash ", settings.stash, ": ", rewritten.status().message()));
     }
   }
   if (settings.gates.empty() || settings.gates == "off") return rewritten;
@@ -227,6 +235,19 @@ absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec 
   if (rewritten.ok()) return rewritten;
   return absl::InvalidArgumentError(
       absl::StrCat("--gates ", settings.gates, ": ", rewritten.status().message()));
+}
+
+absl::Status CheckDecidedRecompute(const RunSettings& settings, const RunSetup& setup) {
+  if (settings.recompute != kDecidedRecompute) return absl::OkStatus();
+  const auto refused = [](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("--recompute auto: ", why));
+  };
+  if (IsScaled(setup.format.activation))
+    return refused("integers are not made again in the backward; leave --recompute out");
+  if (HasGates(setup.model))
+    return refused(
+        "what a gate decides is not made again in the backward; leave --recompute or --gates out");
+  return absl::OkStatus();
 }
 
 void AddNote(const std::string& note, std::string& notes) {
@@ -250,6 +271,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
     return absl::InvalidArgumentError(
         absl::StrCat("--recipe ", settings.recipe, ": ", status.message()));
   }
+  RUNNEL_RETURN_IF_ERROR(CheckDecidedRecompute(settings, setup));
   setup.note = IgnoredSettings(settings, setup.format);
   RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
   RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));

@@ -168,9 +168,18 @@ constexpr RunField kFields[] = {
      kCountOrNone},
     {{"recompute", SettingGroup::kTraining,
       "layers whose inner values the backward makes again from the layer's input, in place of "
-      "keeping them: less memory, the time of a second forward. The first N, or A-B; off",
+      "keeping them: less memory, the time of a second forward. The first N, or A-B; auto: those "
+      "of "
+      "stages that would not fit their worker's memory, and of plans that are faster for it; off",
       "0-5", "off"},
      &S::recompute,
+     kAnyText},
+    {{"stash", SettingGroup::kTraining,
+      "number type of the activations that are kept for the backward: bf16, fp16, e4m3 or e5m2. "
+      "Less "
+      "memory; gradients are computed from the rounded values. off: as the recipe has them",
+      "bf16", "off"},
+     &S::stash,
      kAnyText},
     {{"gates", SettingGroup::kTraining,
       "a gate before each residual block, by which samples skip it or compute it in few bits: "

@@ -20,12 +20,18 @@
 
 namespace runnel {
 
+// RunSettings::recompute: the plan says which layers.
+inline constexpr absl::string_view kDecidedRecompute = "auto";
+
 struct RunSettings {
   std::string model = "lenet";
   std::vector<std::string> rewrites;  // of the model, in order (partition/zoo/rewrites)
-  std::string recompute;              // layers, as MarkRecomputed has them, or "off"; empty: none
-  std::string gates;                  // as AddGates has them, or "off"; empty: none
-  std::string dataset;                // empty: the model's default
+  // Layers, as MarkRecomputed has them, or "off"; "auto": those of stages that would not fit. Empty:
+  // none.
+  std::string recompute;
+  std::string stash;    // a floating number type, or "off"; empty: the recipe's own
+  std::string gates;    // as AddGates has them, or "off"; empty: none
+  std::string dataset;  // empty: the model's default
   std::string data_dir;
   std::string classes;          // whose samples are taken (central/data/class_filter.h); empty: all
   std::string init_from;        // weights to begin with (StartOf); empty: drawn, or the model's own

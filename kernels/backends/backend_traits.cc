@@ -50,6 +50,19 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
       .averages_weights = programs.averages_weights};
 }
 
+namespace {
+
+// The narrow type, if that is what the copy is to or from; else FP32.
+DType NarrowTypeOf(const Program& program, const Instruction& instruction) {
+  if (instruction.code != OpCode::kCopy || IsHalf(program.values)) return DType::kFloat32;
+  const DType from = program.buffers[instruction.inputs[0]].dtype;
+  const DType to = program.buffers[instruction.outputs[0]].dtype;
+  if (from == to || !runnel::IsFloat(from)) return DType::kFloat32;
+  return from == DType::kFloat32 ? to : from;
+}
+
+}  // namespace
+
 absl::Status CheckWindows(const BackendTraits& traits, const Program& program) {
   const auto missing = [&](const Instruction& instruction) -> absl::string_view {
     const OpSpec& op = instruction.attributes;
@@ -66,6 +79,12 @@ absl::Status CheckWindows(const BackendTraits& traits, const Program& program) {
   };
   for (const auto& part : program.parts) {
     for (const Instruction& instruction : part) {
+      const DType narrow = NarrowTypeOf(program, instruction);
+      if (narrow != DType::kFloat32 && narrow != traits.stash && !traits.narrows_stash) {
+        return absl::UnimplementedError(absl::StrCat("backend ", traits.name, " keeps no stash of ",
+                                                     Name(narrow),
+                                                     "; take --backend cpu, or leave --stash out"));
+      }
       const absl::string_view what = missing(instruction);
       if (what.empty()) continue;
       return absl::UnimplementedError(absl::StrCat(

@@ -54,6 +54,8 @@ struct BackendTraits {
   DType stash = DType::kFloat32;
   // Products of the codes of grids (CompileOptions::integer_products).
   bool multiplies_codes = false;
+  // Copies from one floating type to another (LayerSpec::stash).
+  bool narrows_stash = false;
   // Runs programs of halves (Program::values).
   bool computes_halves = false;
   // Weight-gradients can be those of shifted slices (BatchSplit).
@@ -93,7 +95,8 @@ struct StagePrograms {
 absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, const Recipe& recipe,
                                                  const StagePrograms& programs);
 // Unimplemented, one line that says what to take instead: an instruction has a window that the
-// backend does not compute (dilates and the like). For Backend::Prepare.
+// backend does not compute (dilates and the like), or keeps a stash of a type that it does not
+// (narrows_stash). For Backend::Prepare.
 absl::Status CheckWindows(const BackendTraits& traits, const Program& program);
 // Whether --batch-split auto measures slices on the backend.
 bool MeasuresSlices(const BackendTraits& traits, const Recipe& recipe, const BatchSplitRule& rule);

@@ -7,6 +7,7 @@
 #include "kernels/ir/passes/fold_relu.h"
 #include "kernels/ir/passes/fuse_rescale.h"
 #include "kernels/ir/passes/integer_products.h"
+#include "kernels/ir/passes/narrow_stash.h"
 #include "kernels/ir/passes/recompute.h"
 #include "kernels/ir/passes/recompute_layers.h"
 #include "kernels/ir/passes/rounded_storage.h"
@@ -69,12 +70,15 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   FoldRelu(draft);
   ScatterIntoSums(draft);
   FuseRescale(options, draft);
-  if (options.stash != DType::kFloat32 && !IsScaled(recipe.numbers.activation))
-    StoreRounded(recipe, options.stash, draft);
-  const bool recomputes_norms = options.recomputes && !IsScaled(recipe.numbers.activation);
-  if (recomputes_norms && !options.defers_weight_gradients) MoveWeightGradients(draft);
+  const bool is_float = !IsScaled(recipe.numbers.activation);
+  if (options.stash != DType::kFloat32 && is_float) StoreRounded(recipe, options.stash, draft);
+  const bool narrows = is_float && HasNarrowStash(commuted, recipe.numbers.activation);
+  if (options.recomputes && is_float && !options.defers_weight_gradients)
+    MoveWeightGradients(draft);
   RecomputeLayers(commuted, draft);
-  if (recomputes_norms) RecomputeNorms(commuted, draft);
+  // With a narrow stash on every backend, since it changes what the backward reads.
+  if ((options.recomputes && is_float) || narrows) RecomputeNorms(commuted, draft);
+  if (narrows) NarrowStash(commuted, draft);
   if (options.steps_in_backward) StepInBackward(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);
   SplitBatches(options.batch_split, recipe.gradient_rounding, draft.program);

@@ -43,7 +43,12 @@ SearchTables::SearchTables(const PipelineModel& model, std::vector<int> ends, do
   int layer = 0;
   for (const int end : ends_) {
     memory_.push_back(memory_.back());
-    for (; layer <= end; ++layer) memory_.back() += model.memory[layer];
+    int64_t working_bytes = 0;
+    for (; layer <= end; ++layer) {
+      memory_.back() += model.memory[layer];
+      working_bytes = std::max(working_bytes, model.memory[layer].working_bytes);
+    }
+    working_.Add(working_bytes);
   }
 }
 
@@ -98,7 +103,8 @@ StageHold SearchTables::Hold(int first, int last, const Link* above, const Link*
   const LayerMemory& before = memory_[first];
   const LayerMemory& with = memory_[last + 1];
   hold.layers = {with.state_bytes - before.state_bytes, with.version_bytes - before.version_bytes,
-                 with.stash_bytes - before.stash_bytes, with.copy_bytes - before.copy_bytes};
+                 with.stash_bytes - before.stash_bytes, with.copy_bytes - before.copy_bytes,
+                 working_.Between(first, last)};
   hold.input_bytes = first == 0 ? model_.input_bytes : model_.raw_bytes[ends_[first - 1]];
   hold.frame_bytes =
       (above != nullptr ? above->frame_bytes : 0) + (below != nullptr ? below->frame_bytes : 0);

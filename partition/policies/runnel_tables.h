@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "partition/pipeline_model.h"
+#include "partition/policies/range_maximum.h"
 
 namespace runnel::policies {
 
@@ -78,6 +79,7 @@ class SearchTables {
   std::vector<int> ends_;
   double most_noise_;
   std::vector<LayerMemory> memory_;  // sums over the blocks before each one, and over all
+  RangeMaximum working_;             // LayerMemory::working_bytes by block
   std::unordered_map<int, Stages> stages_;
   std::unordered_map<int64_t, Links> links_;
 };

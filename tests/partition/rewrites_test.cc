@@ -181,6 +181,18 @@ TEST(MarkRecomputed, ACountOrARange) {
         << bad;
 }
 
+TEST(WithStash, IsOfAllLayersAndAFloatOfFewBits) {
+  for (const auto& [name, type] : std::vector<std::pair<const char*, DType>>{
+           {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}, {"e5m2", DType::kE5M2}}) {
+    const ModelSpec model = *WithStash(*MakeModel("lenet"), name);
+    for (const LayerSpec& layer : model.layers) EXPECT_EQ(layer.stash, type);
+  }
+  for (const char* bad : {"", "f32", "i8", "f16", "bf16:2"})
+    EXPECT_THAT(std::string(WithStash(*MakeModel("lenet"), bad).status().message()),
+                HasSubstr("kept as fp16, bf16, e4m3, e5m2, or off"))
+        << bad;
+}
+
 TEST(Head, IsAnotherNumberOfClassesAndTrains) {
   const ModelSpec model = *Rewrite(*MakeModel("lenet"), {"head:4"});
   EXPECT_EQ(model.classes, 4);
@@ -286,6 +298,12 @@ TEST(Gates, WhatWouldBeComputedWrongIsNotTrained) {
   EXPECT_EQ(refusal(model, "fp32"), "");
   for (LayerSpec& layer : model.layers) layer.recompute = true;
   EXPECT_THAT(refusal(model, "fp32"), HasSubstr("leave --recompute or --gates out"));
+  for (LayerSpec& layer : model.layers) layer.recompute = false;
+  EXPECT_THAT(refusal(*WithStash(model, "bf16"), "fp32"),
+              HasSubstr("leave --stash or --gates out"));
+  ModelSpec stashed = *MakeModel("lenet");
+  stashed.layers[1].stash = DType::kInt8;
+  EXPECT_THAT(refusal(stashed, "fp32"), HasSubstr("nothing is kept as i8"));
   EXPECT_EQ(refusal(*AddGates(*MakeModel("resnet20"), "ff:0,4,8/8,8,8"), "sbm"), "");
   EXPECT_THAT(refusal(*AddGates(*MakeModel("resnet20"), "ff:0,4,32/8,8,32"), "sbm"),
               HasSubstr("has no price beside grids"));

@@ -66,6 +66,8 @@ ModelSpec RandomControlMessages::Model() {
       conv.options = {0, 6, static_cast<int32_t>(Below(33)), 8};
       conv.held = true;
     }
+    layer.recompute = Below(2) == 1;
+    if (Below(2) == 1) layer.stash = DType::kE4M3;
     layer.ops.push_back(conv);
     layer.ops.push_back(Op(OpKind::kBatchNorm, {1}));
     layer.ops.push_back(Op(static_cast<OpKind>(4 + Below(3)), {2}));
@@ -88,6 +90,7 @@ Plan RandomControlMessages::PlanFor(int layers) {
     const int last = first + static_cast<int>(Below(layers - first));
     plan.stages.push_back(
         {{Seat{DeviceId(static_cast<int32_t>(Below(50)))}}, first, last, cap, Below(3)});
+    plan.stages.back().recompute = Below(2) == 1;
     if (first > 0) plan.links.push_back({Schedule(), Schedule()});
     first = last + 1;
     cap -= Below(2);

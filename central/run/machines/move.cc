@@ -112,6 +112,7 @@ void Move::Prepare(const Roster& roster, RunEffects& effects) {
 PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
   PrepareStage message = order_.common;
   message.plan = plan();
+  message.model = WithRecompute(std::move(message.model), plan());
   message.stage = static_cast<int>(stage);
   message.replica = order_.replica;
   const LinkTarget own = TargetAt(stage, roster);

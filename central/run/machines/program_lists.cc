@@ -7,6 +7,7 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
                          RunEffects& effects) {
   plan_ = plan;
   listings_.assign(plan.stages.size(), {});
+  const ModelSpec model = WithRecompute(model, plan);
   for (const auto [i, device] : plan.seats()) {
     const StagePlan& stage = plan.stages[i];
     awaited_.insert(i);

@@ -44,6 +44,7 @@ class Call {
     return TailOf(out<std::byte>(i), out_dtype(i), out_shape(i));
   }
   bool out_is_scaled(size_t i) const { return program_.buffers[instruction_.outputs[i]].scaled; }
+  int64_t in_bytes(size_t i) const { return program_.buffers[instruction_.inputs[i]].bytes(); }
   int64_t out_bytes(size_t i) const { return program_.buffers[instruction_.outputs[i]].bytes(); }
   template <typename T = float>
   const T* in(size_t i) const {

@@ -36,7 +36,27 @@ absl::Status Dropout(const Call& call) {
   return absl::OkStatus();
 }
 
+void ConvertFloats(absl::Span<const std::byte> from, DType from_type, absl::Span<std::byte> to,
+                   DType to_type) {
+  constexpr size_t kPiece = 1024;
+  float values[kPiece];
+  const NumberType &source = TypeOf(from_type), &target = TypeOf(to_type);
+  const size_t elements = to.size() / target.bytes;
+  for (size_t at = 0; at < elements; at += kPiece) {
+    const size_t count = std::min(kPiece, elements - at);
+    const absl::Span<float> piece(values, count);
+    source.to_float(from.subspan(at * source.bytes, count * source.bytes), 0, piece);
+    target.from_float(piece, to.subspan(at * target.bytes, count * target.bytes));
+  }
+}
+
 absl::Status Copy(const Call& call) {
+  if (call.in_dtype(0) != call.out_dtype(0)) {
+    ConvertFloats({call.in<std::byte>(0), static_cast<size_t>(call.in_bytes(0))}, call.in_dtype(0),
+                  {call.out<std::byte>(0), static_cast<size_t>(call.out_bytes(0))},
+                  call.out_dtype(0));
+    return absl::OkStatus();
+  }
   std::memcpy(call.out<std::byte>(0), call.in<std::byte>(0), call.out_bytes(0));
   return absl::OkStatus();
 }

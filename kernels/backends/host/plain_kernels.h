@@ -10,6 +10,9 @@ namespace runnel::host {
 // Forward and gradient are the same map.
 absl::Status Dropout(const Call& call);
 absl::Status Copy(const Call& call);
+// The elements of one floating type as those of another, by way of FP32, which holds all of them.
+void ConvertFloats(absl::Span<const std::byte> from, DType from_type, absl::Span<std::byte> to,
+                   DType to_type);
 
 // elementwise.cc.
 absl::Status ReluForward(const Call& call);

@@ -51,6 +51,7 @@ class MixedBackend final : public CoScheduler {
       traits.multiplies_codes &= processor.multiplies_codes;
       // Processors read each other's values.
       if (processor.stash != traits.stash) traits.stash = DType::kFloat32;
+      traits.narrows_stash &= processor.narrows_stash;
       traits.shifts_slices &= processor.shifts_slices;
     }
     return traits;

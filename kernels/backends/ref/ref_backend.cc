@@ -219,6 +219,7 @@ class RefBackend : public Backend {
         .rescales_in_products = true,
         .codes_in_products = true,
         .multiplies_codes = true,
+        .narrows_stash = true,
         .computes_halves = true,
         .shifts_slices = true,
         .keeps_values = true,

@@ -50,29 +50,18 @@ constexpr KernelRow kKernels[] = {
     {OpCode::kShuffleInputGradient, host::ShuffleInputGradient},
     {OpCode::kAttentionForward, host::AttentionForward},
     {OpCode::kAttentionInputGradient, host::AttentionInputGradient},
-    {OpCode::kBatchNormForward, small::BatchNormForward},
-    {OpCode::kBatchNormEval, small::BatchNormEval},
-    {OpCode::kBatchNormAgain, small::BatchNormAgain},
     {OpCode::kReluForward, host::ReluForward},
     {OpCode::kRelu6Forward, host::Relu6Forward},
     {OpCode::kDropoutForward, host::Dropout},
-    {OpCode::kMaxPoolForward, small::MaxPoolForward},
-    {OpCode::kAvgPoolForward, small::AvgPoolForward},
-    {OpCode::kGlobalAvgPoolForward, small::GlobalAvgPoolForward},
     {OpCode::kAddForward, host::Sum},
     {OpCode::kCopy, host::Copy},
     {OpCode::kSoftmaxCrossEntropy, host::SoftmaxCrossEntropy},
     {OpCode::kSoftmaxCrossEntropyEval, host::SoftmaxCrossEntropyEval},
-    {OpCode::kBatchNormInputGradient, small::BatchNormInputGradient},
     {OpCode::kReluInputGradient, host::ReluInputGradient},
     {OpCode::kRelu6InputGradient, host::Relu6InputGradient},
     {OpCode::kDropoutInputGradient, host::Dropout},
-    {OpCode::kMaxPoolInputGradient, small::MaxPoolInputGradient},
-    {OpCode::kAvgPoolInputGradient, small::AvgPoolInputGradient},
-    {OpCode::kGlobalAvgPoolInputGradient, small::GlobalAvgPoolInputGradient},
     {OpCode::kAccumulate, host::Sum},
     {OpCode::kEmbeddingWeightGradient, host::EmbeddingWeightGradient},
-    {OpCode::kBatchNormWeightGradient, small::BatchNormWeightGradient},
     {OpCode::kOptimizerUpdate, host::UpdateByOptimizer},
 };
 
@@ -94,29 +83,18 @@ constexpr KernelRow kHalfKernels[] = {
     {OpCode::kSliceInputGradient, Widened<host::SliceInputGradient>},
     {OpCode::kShuffleForward, Widened<host::ShuffleForward>},
     {OpCode::kShuffleInputGradient, Widened<host::ShuffleInputGradient>},
-    {OpCode::kBatchNormForward, Widened<small::BatchNormForward>},
-    {OpCode::kBatchNormEval, Widened<small::BatchNormEval>},
-    {OpCode::kBatchNormAgain, Widened<small::BatchNormAgain>},
     {OpCode::kReluForward, Widened<host::ReluForward>},
     {OpCode::kRelu6Forward, Widened<host::Relu6Forward>},
     {OpCode::kDropoutForward, Widened<host::Dropout>},
-    {OpCode::kMaxPoolForward, Widened<small::MaxPoolForward>},
-    {OpCode::kAvgPoolForward, Widened<small::AvgPoolForward>},
-    {OpCode::kGlobalAvgPoolForward, Widened<small::GlobalAvgPoolForward>},
     {OpCode::kAddForward, Widened<host::Sum>},
     {OpCode::kCopy, Widened<host::Copy>},
     {OpCode::kSoftmaxCrossEntropy, Widened<host::SoftmaxCrossEntropy>},
     {OpCode::kSoftmaxCrossEntropyEval, Widened<host::SoftmaxCrossEntropyEval>},
-    {OpCode::kBatchNormInputGradient, Widened<small::BatchNormInputGradient>},
     {OpCode::kReluInputGradient, Widened<host::ReluInputGradient>},
     {OpCode::kRelu6InputGradient, Widened<host::Relu6InputGradient>},
     {OpCode::kDropoutInputGradient, Widened<host::Dropout>},
-    {OpCode::kMaxPoolInputGradient, Widened<small::MaxPoolInputGradient>},
-    {OpCode::kAvgPoolInputGradient, Widened<small::AvgPoolInputGradient>},
-    {OpCode::kGlobalAvgPoolInputGradient, Widened<small::GlobalAvgPoolInputGradient>},
     {OpCode::kAccumulate, Widened<host::Sum>},
     {OpCode::kEmbeddingWeightGradient, Widened<host::EmbeddingWeightGradient>},
-    {OpCode::kBatchNormWeightGradient, small::BatchNormWeightGradient},
     {OpCode::kOptimizerUpdate, host::UpdateByOptimizer},
 };
 
@@ -129,9 +107,12 @@ host::Kernel FindKernel(absl::Span<const KernelRow> rows, OpCode code) {
 
 struct Step {
   const Instruction* instruction = nullptr;
-  host::Kernel kernel = nullptr;  // null: a product
+  host::Kernel kernel = nullptr;
+  small::PlaneKernel plane_kernel = nullptr;  // both null: a product
   ProductShape shape = {};
   ProductChoice choice = {};
+
+  bool is_product() const { return kernel == nullptr && plane_kernel == nullptr; }
 };
 using Steps = std::array<std::vector<Step>, kPartCount>;
 
@@ -147,9 +128,11 @@ class SmallExecutable final : public Executable {
       RUNNEL_RETURN_IF_ERROR(
           host::CheckBound(program_, instruction, instruction.outputs, bindings));
       const host::Call call(program_, instruction, context, bindings);
+      const small::NearMemory l1 = {l1_->address(), l1_->bytes()};
       RUNNEL_RETURN_IF_ERROR(step.kernel != nullptr ? step.kernel(call)
-                                                    : RunProduct(call, step.shape, step.choice,
-                                                                 {l1_->address(), l1_->bytes()}));
+                             : step.plane_kernel != nullptr
+                                 ? step.plane_kernel(call, l1)
+                                 : RunProduct(call, step.shape, step.choice, l1));
     }
     return absl::OkStatus();
   }
@@ -174,6 +157,7 @@ class SmallBackend final : public Backend {
     return {.name = "small",
             .numerics_class = small::kFuses ? "small/fused/rule1" : "small/rounded/rule1",
             .recomputes = true,
+            .narrows_stash = true,
             .computes_halves = true,
             .keeps_values = true,
             .pads_by_side = true,
@@ -196,7 +180,7 @@ class SmallBackend final : public Backend {
       tuner_.Search(program, {l1->address(), l1->bytes()});
       for (std::vector<Step>& part : steps) {
         for (Step& step : part) {
-          if (step.kernel == nullptr) step.choice = tuner_.ChoiceFor(step.shape);
+          if (step.is_product()) step.choice = tuner_.ChoiceFor(step.shape);
         }
       }
     }
@@ -211,17 +195,20 @@ class SmallBackend final : public Backend {
     Steps steps;
     for (size_t part = 0; part < steps.size(); ++part) {
       for (const Instruction& instruction : program.parts[part]) {
-        Step step = {&instruction, FindKernel(rows, instruction.code)};
-        if (step.kernel == nullptr) {
-          if (!small::IsProduct(instruction.code)) {
-            return absl::UnimplementedError(absl::StrCat(
-                "backend small has no ", Name(instruction.code), is_half ? " of halves" : "",
-                " (layer ", instruction.layer, ", op ", instruction.op, "); take --backend cpu"));
-          }
-          step.shape = small::ShapeOf(program, instruction);
-          step.choice = kernels_ == Kernels::kNaive ? small::NaiveFor(step.shape, l1_bytes_)
-                                                    : small::RuleFor(step.shape, l1_bytes_);
+        Step step = {&instruction, FindKernel(rows, instruction.code),
+                     small::FindPlaneKernel(instruction.code)};
+        if (!step.is_product()) {
+          steps[part].push_back(std::move(step));
+          continue;
         }
+        if (!small::IsProduct(instruction.code)) {
+          return absl::UnimplementedError(absl::StrCat(
+              "backend small has no ", Name(instruction.code), is_half ? " of halves" : "",
+              " (layer ", instruction.layer, ", op ", instruction.op, "); take --backend cpu"));
+        }
+        step.shape = small::ShapeOf(program, instruction);
+        step.choice = kernels_ == Kernels::kNaive ? small::NaiveFor(step.shape, l1_bytes_)
+                                                  : small::RuleFor(step.shape, l1_bytes_);
         steps[part].push_back(std::move(step));
       }
     }

@@ -79,6 +79,7 @@ class TorchBackend : public Backend {
     return {.name = "torch",
             .numerics_class =
                 absl::StrCat("torch-", TORCH_VERSION, "/", CpuCapability(), "/threads", threads_),
+            .narrows_stash = true,
             .dilates = true,
             .pads_by_side = true,
             .rates = {.int8_macs_per_second = 10e9,

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/ir/passes/narrow_stash.h"
+
 namespace runnel {
 namespace {
 
@@ -19,6 +21,7 @@ class Rewriter {
   explicit Rewriter(StageDraft& draft) : draft_(draft), program_(draft.program) {}
 
   void RecomputeNorms(const ModelSpec& model) {
+    within_layers_ = HasNarrowStash(model, program_.values);
     for (const Instruction& instruction : program_.part(Part::kForward)) {
       if (!model.layers[instruction.layer].recompute) NoteMaker(instruction);
     }
@@ -100,6 +103,7 @@ class Rewriter {
       for (BufferIndex& input : instruction.inputs) {
         const auto maker = makers_.find(input);
         if (maker == makers_.end()) continue;
+        if (within_layers_ && maker->second.back().layer != instruction.layer) continue;
         if (made.count(input) == 0) made[input] = Emit(maker->second, &result);
         input = made[input];
       }
@@ -156,6 +160,7 @@ class Rewriter {
 
   StageDraft& draft_;
   Program& program_;
+  bool within_layers_ = false;  // for readers of the normalisation's own layer alone
   // What makes a value of the forward: one or two instructions, the first a kBatchNormAgain.
   std::map<BufferIndex, std::vector<Instruction>> makers_;
 };

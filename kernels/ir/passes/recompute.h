@@ -15,7 +15,8 @@ void MoveWeightGradients(StageDraft& draft);
 // (kBatchNormAgain) in each backward part that reads them, right before the first reader, so that
 // only the normalisation's input lives until then. Not in layers that RecomputeLayers has done.
 // Convolutions keep the inputs of a normalisation next to them, so that a backend can run both at
-// once.
+// once. With a narrow stash (passes/narrow_stash.h) what a norm gives another layer is not made again:
+// a cut between the two would change what that layer reads.
 void RecomputeNorms(const ModelSpec& model, StageDraft& draft);
 
 }  // namespace runnel

@@ -48,6 +48,11 @@ absl::StatusOr<ModelSpec> ReplaceHead(ModelSpec model, absl::string_view classes
 // "N" or "A-B" as Freeze has them: LayerSpec::recompute.
 absl::StatusOr<ModelSpec> MarkRecomputed(ModelSpec model, absl::string_view layers);
 
+// ---- --stash
+
+// "bf16", "fp16", "e4m3" or "e5m2": LayerSpec::stash of all layers. InvalidArgument lists these.
+absl::StatusOr<ModelSpec> WithStash(ModelSpec model, absl::string_view type);
+
 // ---- --gates
 
 // "ff:0,3,4,6/6,6,8,12[@beta:PRICE]", "ff|lstm:...@hold:SHARE": the bits of weights and activations of

@@ -129,6 +129,9 @@ struct LayerSpec {
   bool frozen = false;
   // Its inner values are made again in its backward, from the layer's input: only that is stashed.
   bool recompute = false;
+  // Type of what its forward keeps for its backward, rounded to the nearest, ties to even. A type that
+  // is no smaller than the recipe's values changes nothing.
+  DType stash = DType::kFloat32;
 
   bool freezes(size_t op) const { return frozen || ops[op].frozen; }
   // OpSpec::name, or the index.

@@ -70,6 +70,15 @@ absl::Status CheckPlan(const Plan& plan, const ModelSpec& model) {
   return absl::OkStatus();
 }
 
+ModelSpec WithRecompute(ModelSpec model, const Plan& plan) {
+  for (const StagePlan& stage : plan.stages) {
+    if (!stage.recompute) continue;
+    for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer)
+      model.layers[static_cast<size_t>(layer)].recompute = true;
+  }
+  return model;
+}
+
 std::string ToString(const Plan& plan, const ModelSpec& model,
                      absl::Span<const std::string> device_names) {
   std::string text;
@@ -87,6 +96,7 @@ std::string ToString(const Plan& plan, const ModelSpec& model,
     if (stage.deferred_weight_gradients > 0) {
       absl::StrAppend(&text, ", ", stage.deferred_weight_gradients, " weight-gradients deferred");
     }
+    if (stage.recompute) absl::StrAppend(&text, ", made again in the backward for want of memory");
     if (i < plan.links.size()) {
       absl::StrAppend(&text, ", then ", plan.links[i].codec_forward.text(), " forward and ",
                       plan.links[i].codec_backward.text(), " backward");

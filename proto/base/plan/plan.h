@@ -33,6 +33,7 @@ struct StagePlan {
   int last_layer = 0;
   int64_t cap = 1;                        // in-flight micro-batches, c_i
   int64_t deferred_weight_gradients = 0;  // StageOrder
+  bool recompute = false;                 // all its layers are as LayerSpec::recompute has them
 
   StageOrder order() const { return {cap, deferred_weight_gradients}; }
 
@@ -97,8 +98,12 @@ auto& OfSoleDevice(const StagePlan& stage, List& by_device) {
 // weight-gradients, and links fit.
 absl::Status CheckPlan(const Plan& plan, const ModelSpec& model);
 
+// The model as the plan's stages train it: with `recompute` in the layers of those that have it.
+ModelSpec WithRecompute(ModelSpec model, const Plan& plan);
+
 // One line a stage: "stage 0: local-000, layers 0-2 (conv1..conv2), cap 3"; with ", 2
-// weight-gradients deferred" where a stage defers some. No line end behind the last. device_names:
+// weight-gradients deferred" where a stage defers some, and "made again in the backward for want of
+// memory" where it recomputes. No line end behind the last. device_names:
 // by device number; "device 0" for one that has none.
 std::string ToString(const Plan& plan, const ModelSpec& model,
                      absl::Span<const std::string> device_names);

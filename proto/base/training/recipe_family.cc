@@ -252,6 +252,27 @@ std::string RecipeHelp() {
   return absl::StrJoin(rows, ", ");
 }
 
+namespace {
+
+absl::Status CheckStash(const ModelSpec& model, const LayerSpec& layer,
+                        const RecipeFamily& family) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", model.name, ", layer ", layer.name, ": ", what));
+  };
+  if (!IsFloat(layer.stash))
+    return error(absl::StrCat("nothing is kept as ", Name(layer.stash), ", which is no float"));
+  if (IsScaled(family.format.activation))
+    return error("integers are kept for the backward as they are; leave --stash out");
+  for (const OpSpec& op : layer.ops) {
+    if (op.kind == OpKind::kGate)
+      return error("what a gate packs is kept as it is; leave --stash or --gates out");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family) {
   for (const LayerSpec& layer : model.layers) {
     if (layer.recompute && IsScaled(family.format.activation)) {
@@ -264,6 +285,7 @@ absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family) 
           "model ", model.name, ", layer ", layer.name, ": the widths of ", family.name,
           " have moved on when the backward makes values again; leave --recompute out"));
     }
+    if (layer.stash != DType::kFloat32) RUNNEL_RETURN_IF_ERROR(CheckStash(model, layer, family));
     for (size_t i = 0; i < layer.ops.size(); ++i) {
       const OpSpec& op = layer.ops[i];
       if (op.kind == OpKind::kGate && layer.recompute) {

@@ -77,6 +77,10 @@ void ListFields(auto& list, OpSpec& op) {
 
 void ListFields(auto& list, LayerSpec& layer) {
   list("name", layer.name)("ops", layer.ops)("frozen", layer.frozen)("recompute", layer.recompute);
+  std::optional<DType> stash;  // a message says nothing of FP32
+  if (layer.stash != DType::kFloat32) stash = layer.stash;
+  list("stash", stash);
+  layer.stash = stash.value_or(DType::kFloat32);
 }
 
 void ListFields(auto& list, ModelSpec& model) {
@@ -86,6 +90,7 @@ void ListFields(auto& list, ModelSpec& model) {
 void ListFields(auto& list, StagePlan& stage) {
   list("device", stage.seats)("first_layer", stage.first_layer)("last_layer", stage.last_layer);
   list("cap", stage.cap)("deferred_weight_gradients", stage.deferred_weight_gradients);
+  list("recompute", stage.recompute);
 }
 
 void ListFields(auto& list, LinkPlan& link) {

@@ -8,6 +8,7 @@
 #include "central/run/run_planning.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
 
 namespace runnel::plan_maker_test {
 namespace {
@@ -286,6 +287,81 @@ TEST(PlanMaker, APolicyThatKnowsNothingOfMemoryIsChecked) {
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("worker pi-2: layers 3 to 5 take "), HasSubstr("it may take 65 MB"),
                     HasSubstr("--memory-mb")));
+}
+
+// The least memory of a worker, to 100 kB, with which there is a plan.
+int64_t LeastMemory(const PlanningInputs& inputs, MeasuredCluster cluster, bool of_both) {
+  int64_t bytes = 64'000'000;
+  const auto fits = [&] {
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", of_both ? bytes : 0}};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).ok();
+  };
+  while (!fits() && bytes < 200'000'000) bytes += 100'000;
+  return bytes;
+}
+
+PlanningInputs OfDeepLayers(const char* policy) {
+  PlanningInputs inputs = TwoWorkers();
+  inputs.policy = FindPolicy(policy).value();
+  inputs.model = *MakeModel("resnet20");
+  inputs.micro_batch_size = 32;
+  return inputs;
+}
+
+TEST(PlanMaker, AStageThatDoesNotFitMakesItsLayersAgain) {
+  PlanningInputs inputs = OfDeepLayers("uniform");
+  MeasuredCluster cluster;
+  cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  const int64_t without = LeastMemory(inputs, cluster, false);
+  inputs.recomputes = true;
+  const int64_t with = LeastMemory(inputs, cluster, false);
+  EXPECT_LT(with, without - 1'000'000);
+  const auto plan = [&](int64_t bytes) {
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
+  };
+  const Plan tight = plan(with);
+  EXPECT_TRUE(tight.stages[0].recompute);
+  EXPECT_FALSE(tight.stages[1].recompute) << "it has room";
+  EXPECT_THAT(ToString(tight, inputs.model, {}),
+              HasSubstr(", made again in the backward for want of memory"));
+  for (const StagePlan& stage : plan(1'000'000'000).stages) EXPECT_FALSE(stage.recompute);
+  // What it costs counts.
+  Plan same = tight;
+  same.stages[0].recompute = false;
+  const PlanMaker maker(inputs);
+  EXPECT_GT(maker.PeriodSeconds(tight, cluster).value(),
+            maker.PeriodSeconds(same, cluster).value());
+}
+
+// A policy that cuts by memory finds plans for smaller workers.
+TEST(PlanMaker, WithRecomputeThereArePlansForSmallerWorkers) {
+  PlanningInputs inputs = OfDeepLayers("runnel");
+  MeasuredCluster cluster;
+  cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  const int64_t without = LeastMemory(inputs, cluster, true);
+  inputs.recomputes = true;
+  EXPECT_LT(LeastMemory(inputs, cluster, true), without - 1'000'000);
+}
+
+// Where the fast worker has little memory, it can take more layers if it makes them again.
+TEST(PlanMaker, RecomputeIsWeighedAgainstOtherPlans) {
+  PlanningInputs kept = OfDeepLayers("runnel"), weighed = kept;
+  weighed.recomputes = true;
+  MeasuredCluster cluster;
+  cluster.times = Layers(kept, kLayerSeconds, 4 * kLayerSeconds);
+  int recomputing = 0;
+  for (int64_t bytes = 80'000'000; bytes < 160'000'000; bytes += 4'000'000) {
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+    const PlanMaker maker(weighed);
+    const Plan plan = maker.MakePlan({0, 1}, cluster).value();
+    const Plan other = PlanMaker(kept).MakePlan({0, 1}, cluster).value();
+    const double with = maker.PeriodSeconds(plan, cluster).value();
+    const double without = maker.PeriodSeconds(other, cluster).value();
+    recomputing += plan.stages[0].recompute ? 1 : 0;
+    EXPECT_LE(with, (plan.stages[0].recompute ? 0.95 : 1) * without) << bytes;
+  }
+  EXPECT_GT(recomputing, 0);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ PlanDecided Decided(int32_t generation, int64_t from_step) {
   r.plan.schedule = "async_1f1b";
   r.plan.drains_each_step = true;
   r.plan.stages = {{{Seat{DeviceId(1)}}, 0, 2, 2}, {{Seat{DeviceId(0)}}, 3, 4, 1}};
+  r.plan.stages[0].recompute = true;
   r.plan.links = {{Codecs("mbq:4"), Codecs("stochastic:8")}};
   r.devices = {{"pi \"4\"\n", "cpu-avx2-1", DeviceTimes::ByLayer({0.1, 0.2, 1e-9})},
                {"phone", "ref-1", DeviceTimes::ByRange(2, {0.5, 1e-9, 0.25})}};

@@ -1,5 +1,5 @@
-// Backend small: tiles, layouts, kernels and the size of L1 change no byte of a product, and no tile
-// leaves L1.
+// Backend small: tiles, layouts, kernels and the size of L1 change no byte of a product, a pool or a
+// batch norm, and no tile leaves L1.
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/measure/lone_instruction.h"
+#include "kernels/backends/small/plane_kernels.h"
 #include "kernels/backends/small/product_tuner.h"
 #include "kernels/backends/small/products.h"
 #include "kernels/backends/small/small_backend.h"
@@ -176,6 +177,121 @@ TEST(SmallProducts, ChoicesThatAreNoneAreRefused) {
        {"", "hwc mm 2x4", "hwc mm 2x4 8x8", "abc mm 2x4 8x8x8", "hwc mm 2x4 0x8x8",
         "hwc mm 2x4 8x8x8 by", "hwc mm 2x4 8x8x8 by -1", "hwc mm 2x4 8x8x8x8"})
     EXPECT_FALSE(ParseChoice(text).has_value()) << text;
+}
+
+// A program of one pool or batch norm, with the buffers of its operands in their order.
+Product MakePlanes(Random& random, OpCode code, DType values) {
+  const auto is = [code](std::initializer_list<OpCode> codes) {
+    return std::find(codes.begin(), codes.end(), code) != codes.end();
+  };
+  const bool is_gradient = TraitsOf(code).part == Part::kInputGradient;
+  OpSpec op = {.kind = OpKind::kBatchNorm};
+  const int64_t n = random.Within(1, 3), c = random.Within(1, 3);
+  Shape x = {n, c, random.Within(3, 14), random.Within(3, 14)}, y = x;
+  const bool is_max = is({OpCode::kMaxPoolForward, OpCode::kMaxPoolInputGradient});
+  if (is_max || is({OpCode::kAvgPoolForward, OpCode::kAvgPoolInputGradient})) {
+    op.kind = is_max ? OpKind::kMaxPool : OpKind::kAvgPool;
+    for (int i = 0; i < 2; ++i) {
+      op.kernel[i] = random.Within(1, 3);
+      op.stride[i] = random.Within(1, 4);
+      if (is_max) op.padding[i] = random.Within(0, op.kernel[i] - 1);
+    }
+    const auto out = [&](int i) {
+      return (x[2 + i] + 2 * op.padding[i] - op.kernel[i]) / op.stride[i] + 1;
+    };
+    y = {n, c, out(0), out(1)};
+  } else if (is({OpCode::kGlobalAvgPoolForward, OpCode::kGlobalAvgPoolInputGradient})) {
+    op.kind = OpKind::kGlobalAvgPool;
+    y = {n, c};
+  }
+  Product product;
+  product.program.values = values;
+  product.part = is_gradient                      ? Part::kInputGradient
+                 : code == OpCode::kBatchNormEval ? Part::kForwardEval
+                                                  : Part::kForward;
+  const Buffer x_buffer = {Storage::kStash, values, x}, y_buffer = {Storage::kStash, values, y};
+  const Buffer taps = {Storage::kStash, DType::kUInt8, y};
+  const Buffer channel = {Storage::kParameters, DType::kFloat32, {c}};
+  const Buffer running = {Storage::kStatistics, DType::kFloat32, {c}};
+  const Buffer stats = {Storage::kStash, DType::kFloat32, {2 * c}};
+  std::vector<Buffer> inputs = {is_gradient ? y_buffer : x_buffer};
+  std::vector<Buffer> outputs = {is_gradient ? x_buffer : y_buffer};
+  if (code == OpCode::kMaxPoolForward) outputs.push_back(taps);
+  if (code == OpCode::kMaxPoolInputGradient) inputs.push_back(taps);
+  if (op.kind == OpKind::kBatchNorm && !is_gradient) inputs.insert(inputs.end(), 2, channel);
+  if (code == OpCode::kBatchNormForward) outputs.insert(outputs.end(), {stats, running, running});
+  if (code == OpCode::kBatchNormEval) inputs.insert(inputs.end(), 2, running);
+  if (code == OpCode::kBatchNormAgain) inputs.push_back(stats);
+  if (code == OpCode::kBatchNormInputGradient) {
+    inputs.insert(inputs.end(), {x_buffer, channel, stats});
+    outputs.push_back(stats);
+  }
+  Instruction instruction = {.code = code, .attributes = op};
+  for (const Buffer& buffer : inputs) {
+    instruction.inputs.push_back(static_cast<BufferIndex>(product.program.buffers.size()));
+    product.program.buffers.push_back(buffer);
+  }
+  for (const Buffer& buffer : outputs) {
+    instruction.outputs.push_back(static_cast<BufferIndex>(product.program.buffers.size()));
+    product.program.buffers.push_back(buffer);
+  }
+  product.program = Alone(product.program, product.part, instruction);
+  product.program.values = values;
+  return product;
+}
+
+// The bytes of all outputs; those that change begin as they did.
+std::string RunPlanes(const host::Call& call, NearMemory l1) {
+  std::string bytes;
+  const PlaneKernel kernel = FindPlaneKernel(call.instruction().code);
+  EXPECT_NE(kernel, nullptr);
+  const size_t outputs = call.instruction().outputs.size();
+  for (size_t i = 0; i < outputs; ++i)
+    std::memset(call.out<std::byte>(i), i < 2 ? 0x7f : 0, static_cast<size_t>(call.out_bytes(i)));
+  EXPECT_TRUE(kernel(call, l1).ok());
+  for (size_t i = 0; i < outputs; ++i)
+    bytes.append(call.out<char>(i), static_cast<size_t>(call.out_bytes(i)));
+  return bytes;
+}
+
+// Positions within windows, of the first element that is none of the padding.
+void FillTaps(const host::Call& call) {
+  const OpSpec& op = call.attributes();
+  const Shape& y = call.in_shape(1);
+  auto* taps = const_cast<uint8_t*>(call.in<uint8_t>(1));
+  for (int64_t i = 0; i < y.elements(); ++i) {
+    const int64_t h = i / y[3] % y[2], w = i % y[3];
+    const int64_t row = std::max<int64_t>(0, op.padding[0] - h * op.stride[0]);
+    const int64_t column = std::max<int64_t>(0, op.padding[1] - w * op.stride[1]);
+    taps[i] = static_cast<uint8_t>(row * op.kernel[1] + column);
+  }
+}
+
+TEST(SmallPlanes, PoolsAndNormsKeepToL1AndItsSizeChangesNoByte) {
+  constexpr OpCode kCodes[] = {OpCode::kMaxPoolForward,       OpCode::kMaxPoolInputGradient,
+                               OpCode::kAvgPoolForward,       OpCode::kAvgPoolInputGradient,
+                               OpCode::kGlobalAvgPoolForward, OpCode::kGlobalAvgPoolInputGradient,
+                               OpCode::kBatchNormForward,     OpCode::kBatchNormEval,
+                               OpCode::kBatchNormAgain,       OpCode::kBatchNormInputGradient};
+  GuardedMemory memory;
+  Random random(5);
+  for (int number = 0; number < kShapes; ++number) {
+    const OpCode code = kCodes[static_cast<size_t>(number) % std::size(kCodes)];
+    const DType types[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+    const Product product = MakePlanes(random, code, types[number / 10 % 3]);
+    SCOPED_TRACE(absl::StrCat("shape ", number, ": ", Name(code)));
+    const auto around = Surround(product.program);
+    ASSERT_TRUE(around.ok());
+    const StepContext context;
+    const Instruction& instruction = product.program.part(product.part)[0];
+    const host::Call call(product.program, instruction, context, around->bindings);
+    if (code == OpCode::kMaxPoolInputGradient) FillTaps(call);
+    const std::string want = RunPlanes(call, memory.Of(kMostL1));
+    for (const int64_t l1_bytes : {int64_t{65536}, int64_t{2048}, int64_t{1024}, int64_t{512}}) {
+      EXPECT_EQ(RunPlanes(call, memory.Of(l1_bytes)) == want, true) << l1_bytes;
+      EXPECT_TRUE(memory.IsWhole()) << l1_bytes;
+    }
+  }
 }
 
 Program LeNetStep() {

@@ -128,6 +128,21 @@ TEST_F(Adapters, RecomputedLayersTrainToTheSameBytes) {
       << "backwards of older versions";
 }
 
+TEST_F(Adapters, ANarrowStashGivesTheSameBytesHoweverItIsCut) {
+  for (const char* recipe : {"fp32", "bf16", "dorefa:4,4,8", "sbm:8,8,16", "fp8_chunk"}) {
+    const Words run = With(kLenet, {"--recipe", recipe, "--max-batches", "6"});
+    const std::string kept = Weights(With(run, {"--local-workers", "1"}));
+    for (const char* type : {"bf16", "e4m3"}) {
+      const Words narrow = With(run, {"--stash", type, "--local-workers"});
+      const std::string one = Weights(With(narrow, {"1"}));
+      EXPECT_EQ(Weights(With(narrow, {"0"})), one) << recipe << ", " << type;
+      EXPECT_EQ(Weights(With(narrow, {"3"})), one) << recipe << ", " << type;
+      const bool is_smaller = std::string(recipe) != "bf16" || std::string(type) == "e4m3";
+      EXPECT_EQ(one != kept, is_smaller) << recipe << ", " << type;
+    }
+  }
+}
+
 TEST_F(Adapters, BadInputIsOneLine) {
   const auto refused = [](const Words& flags, const std::string& words) {
     ExpectRefused(With(kLenet, flags), words);
@@ -143,6 +158,10 @@ TEST_F(Adapters, BadInputIsOneLine) {
   refused({"--recompute", "6-7"}, "--recompute 6-7: layer 7 is beyond the model");
   refused({"--recompute", "on"}, "--recompute on: 'on' is no number of layers");
   refused({"--recompute", "2", "--recipe", "niti"}, "are not made again in the backward");
+  refused({"--recompute", "auto", "--recipe", "niti"}, "are not made again in the backward");
+  refused({"--stash", "f32"},
+          "--stash f32: activations are kept as fp16, bf16, e4m3, e5m2, or off");
+  refused({"--stash", "bf16", "--recipe", "niti"}, "are kept for the backward as they are");
   refused({"--classes", "0-10"}, "--classes 0-10: there is no class 10, they are 0 to 9");
   refused({"--classes", "two"}, "--classes two: 'two' is neither a class nor a range such as 0-8");
 }

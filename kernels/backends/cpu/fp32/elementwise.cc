@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "kernels/backends/host/plain_kernels.h"
+
 namespace runnel::fp32 {
 namespace {
 
@@ -50,6 +52,12 @@ absl::Status UpdateByOptimizer(Calls calls) {
 
 absl::Status Copy(Calls calls) {
   const Call& call = calls[0];
+  const Buffer &from = *call.inputs[0].buffer, &to = *call.outputs[0].buffer;
+  if (from.dtype != to.dtype) {
+    host::ConvertFloats({call.inputs[0].data, static_cast<size_t>(from.bytes())}, from.dtype,
+                        {call.outputs[0].data, static_cast<size_t>(to.bytes())}, to.dtype);
+    return absl::OkStatus();
+  }
   std::memmove(call.outputs[0].data, call.inputs[0].data,
                static_cast<size_t>(call.outputs[0].buffer->bytes()));
   return absl::OkStatus();

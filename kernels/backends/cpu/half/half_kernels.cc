@@ -65,11 +65,13 @@ absl::Status GeluInputGradient(Calls calls) {
 }
 absl::Status Add(Calls calls) { return Binary(calls[0], calls[0].machine.half->add); }
 
-// Samples come as FP32; everything else is a view of halves that could not share memory.
+// Samples come as FP32; everything else is a view of halves that could not share memory, or a narrow
+// stash.
 absl::Status Copy(Calls calls) {
   const Call& call = calls[0];
   const DType from = call.inputs[0].buffer->dtype;
-  if (from == call.outputs[0].buffer->dtype) return fp32::Copy(calls);
+  const DType to = call.outputs[0].buffer->dtype;
+  if (from == to || from != DType::kFloat32 || !IsHalf(to)) return fp32::Copy(calls);
   return OverPieces(call,
                     [&](int64_t at, int64_t count) { Store(call, call.in(0) + at, count, at); });
 }

@@ -34,24 +34,29 @@ void MaxPoolGradient(const Pool& pool, const float* dy, const uint8_t* taps, dou
 void AveragePool(const Pool& pool, const float* x, float* y);
 void AveragePoolGradient(const Pool& pool, const float* dy, double* sums, float* dx);
 
-// Batch norm of one channel, whose elements are `count` runs of `inner`, `step` elements apart.
-struct Channel {
-  int64_t count = 1, inner = 1, step = 0;
-  double elements() const { return static_cast<double>(count * inner); }
-};
+// Batch norm of one channel, piece by piece in ascending order: the sums of all pieces are those of the
+// whole.
 struct Moments {
   double mean = 0, variance = 0, unbiased = 0;
 };
-Moments MomentsOf(const Channel& channel, const float* x);
+void AddSum(const float* x, int64_t count, double& sum);
+void AddSquares(const float* x, int64_t count, double mean, double& squares);
+// Of `elements` elements; squares of the distances from sum / elements.
+Moments MomentsOf(double elements, double sum, double squares);
 double InverseDeviation(double variance, double epsilon);
-// y = (x - mean) * inverse * scale + shift.
-void Normalize(const Channel& channel, const float* x, double mean, double inverse, double scale,
-               double shift, float* y);
+// What a channel's elements become: y = (x - mean) * inverse * scale + shift; y may be x.
+struct Norm {
+  double mean = 0, inverse = 0, scale = 0, shift = 0;
+};
+void Normalize(const Norm& norm, const float* x, int64_t count, float* y);
 struct NormGradient {
   double scale = 0, shift = 0;
 };
-// dx = scale * inverse * (dy - dshift / n - u * dscale / n), u = (x - mean) * inverse.
-NormGradient NormalizeGradient(const Channel& channel, const float* dy, const float* x, double mean,
-                               double inverse, double scale, float* dx);
+void AddNormGradient(const Norm& norm, const float* dy, const float* x, int64_t count,
+                     NormGradient& sums);
+// dx = scale * inverse * (dy - dshift / n - u * dscale / n), u = (x - mean) * inverse, n the channel's
+// elements; dx may be dy.
+void NormalizeGradient(const Norm& norm, const NormGradient& sums, double elements, const float* dy,
+                       const float* x, int64_t count, float* dx);
 
 }  // namespace runnel::small

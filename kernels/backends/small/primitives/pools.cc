@@ -78,58 +78,47 @@ void AveragePoolGradient(const Pool& pool, const float* dy, double* sums, float*
   Store(sums, c.taps(), c.in.positions(), dx);
 }
 
-Moments MomentsOf(const Channel& channel, const float* x) {
-  double sum = 0;
-  for (int64_t r = 0; r < channel.count; ++r) {
-    for (int64_t i = 0; i < channel.inner; ++i) sum += x[r * channel.step + i];
+void AddSum(const float* x, int64_t count, double& sum) {
+  for (int64_t i = 0; i < count; ++i) sum += x[i];
+}
+
+void AddSquares(const float* x, int64_t count, double mean, double& squares) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double from_mean = x[i] - mean;
+    squares += from_mean * from_mean;
   }
-  Moments moments;
-  moments.mean = sum / channel.elements();
-  double squares = 0;
-  for (int64_t r = 0; r < channel.count; ++r) {
-    for (int64_t i = 0; i < channel.inner; ++i) {
-      const double from_mean = x[r * channel.step + i] - moments.mean;
-      squares += from_mean * from_mean;
-    }
-  }
-  moments.variance = squares / channel.elements();
-  moments.unbiased = channel.elements() > 1 ? squares / (channel.elements() - 1) : moments.variance;
-  return moments;
+}
+
+Moments MomentsOf(double elements, double sum, double squares) {
+  return {sum / elements, squares / elements,
+          elements > 1 ? squares / (elements - 1) : squares / elements};
 }
 
 double InverseDeviation(double variance, double epsilon) {
   return 1 / __builtin_sqrt(variance + epsilon);
 }
 
-void Normalize(const Channel& channel, const float* x, double mean, double inverse, double scale,
-               double shift, float* y) {
-  for (int64_t r = 0; r < channel.count; ++r) {
-    for (int64_t i = 0; i < channel.inner; ++i) {
-      const int64_t at = r * channel.step + i;
-      y[at] = static_cast<float>((x[at] - mean) * inverse * scale + shift);
-    }
+void Normalize(const Norm& norm, const float* x, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i)
+    y[i] = static_cast<float>((x[i] - norm.mean) * norm.inverse * norm.scale + norm.shift);
+}
+
+void AddNormGradient(const Norm& norm, const float* dy, const float* x, int64_t count,
+                     NormGradient& sums) {
+  for (int64_t i = 0; i < count; ++i) {
+    sums.shift += dy[i];
+    sums.scale += dy[i] * ((x[i] - norm.mean) * norm.inverse);
   }
 }
 
-NormGradient NormalizeGradient(const Channel& channel, const float* dy, const float* x, double mean,
-                               double inverse, double scale, float* dx) {
-  NormGradient sums;
-  for (int64_t r = 0; r < channel.count; ++r) {
-    for (int64_t i = 0; i < channel.inner; ++i) {
-      const int64_t at = r * channel.step + i;
-      sums.shift += dy[at];
-      sums.scale += dy[at] * ((x[at] - mean) * inverse);
-    }
+void NormalizeGradient(const Norm& norm, const NormGradient& sums, double elements, const float* dy,
+                       const float* x, int64_t count, float* dx) {
+  const double factor = norm.scale * norm.inverse;
+  for (int64_t i = 0; i < count; ++i) {
+    const double u = (x[i] - norm.mean) * norm.inverse;
+    dx[i] =
+        static_cast<float>(factor * (dy[i] - sums.shift / elements - u * (sums.scale / elements)));
   }
-  const double factor = scale * inverse, n = channel.elements();
-  for (int64_t r = 0; r < channel.count; ++r) {
-    for (int64_t i = 0; i < channel.inner; ++i) {
-      const int64_t at = r * channel.step + i;
-      const double u = (x[at] - mean) * inverse;
-      dx[at] = static_cast<float>(factor * (dy[at] - sums.shift / n - u * (sums.scale / n)));
-    }
-  }
-  return sums;
 }
 
 }  // namespace runnel::small
