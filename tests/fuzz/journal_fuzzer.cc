@@ -8,7 +8,7 @@ namespace runnel::fuzz {
 
 std::vector<std::string> Seeds() {
   RunStarted started;
-  started.settings = WithDefaults(RunSettings(), TrainingDefaults(), "digits", 1);
+  started.settings = WithDefaults(RunSettings(), TrainingDefaults(), "digits", {});
   PlanDecided plan;
   plan.plan.generation = Generation(1);
   plan.plan.schedule = "async_1f1b";
