@@ -249,8 +249,7 @@ absl::Status CheckDecidedRecompute(const RunSettings& settings, const RunSetup& 
     layer.recompute = true;
     if (SizeOf(layer.stash) < SizeOf(setup.format.activation)) {
       return refused(
-          "values that are made again are not rounded as those of --stash, and weights would "
-          "follow "
+          "values that are made again are not rounded as --stash has it, and weights would follow "
           "from the plan; give the layers, or leave --stash out");
     }
   }
