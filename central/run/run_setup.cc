@@ -247,6 +247,11 @@ absl::Status CheckDecidedRecompute(const RunSettings& settings, const RunSetup& 
   if (HasGates(setup.model))
     return refused(
         "what a gate decides is not made again in the backward; leave --recompute or --gates out");
+  for (const OperatorState& state : setup.format.operator_state) {
+    if (state.role == TensorRole::kWidths)
+      return refused(
+          "widths have moved on when the backward makes values again; leave --recompute out");
+  }
   return absl::OkStatus();
 }
 
