@@ -166,7 +166,10 @@ absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings) {
   const absl::StatusOr<RecipeName> name = ParseRecipeName(settings.recipe);
   if (!name.ok())
     return absl::InvalidArgumentError(absl::StrCat("--recipe: ", name.status().message()));
-  return FormatOf(*name->family, settings.training);
+  TrainingSettings training = settings.training;
+  // All that may be the default keep the same beside a weight.
+  if (training.optimizer.empty()) training.optimizer = TrainingSettings().optimizer;
+  return FormatOf(*name->family, training);
 }
 
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format) {

@@ -2,6 +2,7 @@
 
 #include "kernels/ir/passes/integer_products.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -48,6 +49,23 @@ TEST(IntegerProducts, TheRecipeAndTheOperatorDecide) {
   const auto mobile = ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8");
   EXPECT_EQ(mobile.at("emulated"), 3 * 17);
   EXPECT_EQ(mobile.size(), 2u);
+}
+
+// How many products of codes the evaluation has. Its operands have no other readers, whatever those of
+// the training have.
+int64_t CodesInEvaluation(const char* name) {
+  const ModelSpec model = *MakeModel("lenet");
+  const auto program = CompileStage(model, 0, model.layer_count() - 1, 4, **FindRecipe(name),
+                                    {.max_batch = 4, .integer_products = true});
+  EXPECT_TRUE(program.ok()) << program.status();
+  const auto& part = program->part(Part::kForwardEval);
+  return std::count_if(part.begin(), part.end(),
+                       [](const Instruction& one) { return one.code == OpCode::kCodesForward; });
+}
+
+TEST(IntegerProducts, EvaluationHasThoseOfTheRecipe) {
+  EXPECT_EQ(CodesInEvaluation("sbm:8,8,8"), 4);
+  EXPECT_EQ(CodesInEvaluation("sbm_range:8,8,8"), 0);
 }
 
 // What is stashed are the codes: a quarter of the floats.

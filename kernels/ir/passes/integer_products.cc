@@ -158,7 +158,8 @@ class CodeMultiplier {
 }  // namespace
 
 void UseIntegerProducts(const Recipe& recipe, StageDraft& draft) {
-  if (!recipe.grids.empty()) CodeMultiplier(recipe, draft).Run();
+  const bool is_emulated = recipe.family != nullptr && recipe.family->is_emulated;
+  if (!recipe.grids.empty() && !is_emulated) CodeMultiplier(recipe, draft).Run();
 }
 
 absl::string_view ProductNumbers(const Recipe& recipe, const Instruction& instruction) {
