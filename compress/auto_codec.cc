@@ -131,10 +131,10 @@ absl::Status AutoEncoder::Measure(const TensorView& x, Sequence sequence, bool r
   for (size_t i = 0; i < codecs_.size(); ++i) {
     if (!IsFor(kCandidates[i], direction())) continue;
     const bool is_current = goes_on && i == choice_;
-    const absl::Span<std::byte> coded =
-        PartOf(i, x.shape, is_current ? payload : absl::MakeSpan(probed_));
-    Encoder& encoder = is_current ? *encoders_[i] : *probes_[i];
-    RUNNEL_RETURN_IF_ERROR(encoder.Encode(x, sequence, !is_current, coded));
+    // In its stead, since an encoder that clips masks the gradient of what it has encoded.
+    if (is_current) RUNNEL_RETURN_IF_ERROR(probes_[i]->RestoreState(encoders_[i]->SaveState()));
+    const absl::Span<std::byte> coded = PartOf(i, x.shape, absl::MakeSpan(probed_));
+    RUNNEL_RETURN_IF_ERROR(probes_[i]->Encode(x, sequence, !is_current, coded));
     RUNNEL_ASSIGN_OR_RETURN(const double error, ErrorOf(i, x, coded));
     most = std::max(most, error);
     if (error >= least) continue;
@@ -143,9 +143,9 @@ absl::Status AutoEncoder::Measure(const TensorView& x, Sequence sequence, bool r
   }
   // A tensor that all send exactly, of zeros, says nothing of the next one.
   since_ = most > 0 ? 0 : kMeasureEvery - 1;
-  if (goes_on && best == choice_) return absl::OkStatus();
+  const bool stays = goes_on && best == choice_;
   choice_ = best;
-  return encoders_[best]->Encode(x, sequence, true, PartOf(best, x.shape, payload));
+  return encoders_[best]->Encode(x, sequence, !stays, PartOf(best, x.shape, payload));
 }
 
 absl::Status AutoEncoder::Encode(const TensorView& x, Sequence sequence, bool restart,

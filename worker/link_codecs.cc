@@ -242,6 +242,8 @@ absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const DType type = format_.boundary(direction);
   const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
+  // With another codec's tensor the sender's end has forgotten its samples too.
+  if (!codec.keeps_samples()) at(direction).decoder = {};
   RUNNEL_RETURN_IF_ERROR(DecodeElements(codec, direction, place,
                                         payload.first(payload.size() - beside), shape, tensor));
   RUNNEL_RETURN_IF_ERROR(CopyBeside(SidePlaces(format_, shape, direction), payload.last(beside),
@@ -333,17 +335,19 @@ int64_t LinkCodecs::MaxReceivedBytes(Direction direction, const Shape& shape) co
 
 std::vector<EncoderState> LinkCodecs::SaveStates() const {
   std::vector<EncoderState> states;
-  const auto save = [&states](int boundary, Direction direction, const Codecs& codecs,
-                              const auto& used) {
-    const bool fresh = used.coder == nullptr;
-    const Codec& codec = fresh ? *codecs.made.front() : *used.made_by;
-    states.push_back({boundary, direction, codec.name(), fresh ? "" : used.coder->SaveState()});
-  };
   for (Direction direction : kDirections) {
     const Ends& ends = at(direction);
-    if (!ends.sends.made.empty())
-      save(static_cast<int>(ends.key.boundary), direction, ends.sends, ends.encoder);
-    if (KeepsSamples(ends.receives)) save(boundary_above(), direction, ends.receives, ends.decoder);
+    if (!ends.sends.made.empty()) {
+      const bool fresh = ends.encoder.coder == nullptr;
+      const Codec& codec = fresh ? *ends.sends.made.front() : *ends.encoder.made_by;
+      states.push_back({static_cast<int>(ends.key.boundary), direction, codec.name(),
+                        fresh ? "" : ends.encoder.coder->SaveState()});
+    }
+    // While a codec keeps samples: of others the encoder alone has a state.
+    if (ends.decoder.coder != nullptr) {
+      states.push_back({boundary_above(), direction, ends.decoder.made_by->name(),
+                        ends.decoder.coder->SaveState()});
+    }
   }
   return states;
 }

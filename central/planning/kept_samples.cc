@@ -59,16 +59,26 @@ absl::Status CheckKeptSamples(const KeptSamples& run, const std::string& augment
 }
 
 absl::Status CheckKeptSamples(const Plan& plan, const ModelSpec& model, int64_t samples) {
+  int64_t all = 0;
   for (size_t i = 0; i < plan.links.size(); ++i) {
     const CodecSchedule& codecs = plan.links[i].codec_forward;
     RUNNEL_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes,
                             KeptByLayer({model, codecs, samples}));
     const auto layer = static_cast<size_t>(plan.stages[i].last_layer);
-    if (bytes.empty() || bytes[layer] <= kMostKeptBytes) continue;
+    if (bytes.empty()) continue;
+    if (bytes[layer] > kMostKeptBytes) {
+      return RefuseCodecs(
+          codecs, absl::StrCat("would keep ", MegabytesOf(bytes[layer]), " MB of ", samples,
+                               " samples at each end of the link after layer ", layer, ", at most ",
+                               MegabytesOf(kMostKeptBytes), " are: take eden"));
+    }
+    all += bytes[layer];
+    // A check-point is one message.
+    if (all <= 2 * kMostKeptBytes) continue;
     return RefuseCodecs(
-        codecs, absl::StrCat("would keep ", MegabytesOf(bytes[layer]), " MB of ", samples,
-                             " samples at each end of the link after layer ", layer, ", at most ",
-                             MegabytesOf(kMostKeptBytes), " are: take eden"));
+        codecs, absl::StrCat("would keep ", MegabytesOf(all), " MB of ", samples, " samples on ",
+                             i + 1, " links, at most ", MegabytesOf(2 * kMostKeptBytes),
+                             " are in all: take fewer workers, or eden"));
   }
   return absl::OkStatus();
 }

@@ -32,7 +32,8 @@ absl::StatusOr<int64_t> KeptStateBytes(const KeptSamples& run);
 // would take more than kMostKeptBytes. OK where codecs keep nothing.
 absl::Status CheckKeptSamples(const KeptSamples& run, const std::string& augment, bool is_session);
 
-// InvalidArgument, one line, names a link of the plan whose ends would keep more than that.
+// InvalidArgument, one line, names a link of the plan whose ends would keep more than that, or says
+// that all links together would keep more than twice that.
 absl::Status CheckKeptSamples(const Plan& plan, const ModelSpec& model, int64_t samples);
 
 }  // namespace runnel

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/planning/kept_samples.h"
+#include "central/planning/measured/device_corrections.h"
 #include "central/planning/memory_check.h"
 #include "partition/plan_builder.h"
 #include "predictor/cost/measured_cost.h"
@@ -112,8 +113,6 @@ constexpr int64_t kStateCopies = 4;
 // A plan may be so much slower if its workers have room for copies in return: without copies a loss
 // throws training back to the last state that central has.
 constexpr double kRoomIsWorth = 1.25;
-// A second forward: of three passes four.
-constexpr double kRecomputeTime = 4.0 / 3;
 // A plan that makes layers again although another one fits without has to be faster by so much, for
 // the time of the second forward is an estimate.
 constexpr double kFasterForRecompute = 0.95;

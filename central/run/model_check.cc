@@ -90,11 +90,11 @@ absl::StatusOr<ModelSpec> KeptAs(ModelSpec model, const CheckedTraining& trainin
     return absl::StatusOr<ModelSpec>(absl::InvalidArgumentError(
         absl::StrCat(flag, " ", value, ": ", result.status().message())));
   };
-  if (!training.stash.empty()) {
+  if (!training.stash.empty() && training.stash != "off") {
     RUNNEL_ASSIGN_OR_RETURN(
         model, named("--stash", training.stash, WithStash(std::move(model), training.stash)));
   }
-  if (training.recompute.empty()) return model;
+  if (training.recompute.empty() || training.recompute == "off") return model;
   return named("--recompute", training.recompute,
                MarkRecomputed(std::move(model), training.recompute));
 }

@@ -237,17 +237,24 @@ absl::StatusOr<ModelSpec> RewrittenModel(const RunSettings& settings, ModelSpec 
       absl::StrCat("--gates ", settings.gates, ": ", rewritten.status().message()));
 }
 
-absl::Status CheckDecidedRecompute(const RunSettings& settings, const RunSetup& setup) {
+// A plan may have any layer made again.
+absl::Status CheckDecidedRecompute(const RunSettings& settings, const RunSetup& setup,
+                                   const RecipeFamily& family) {
   if (settings.recompute != kDecidedRecompute) return absl::OkStatus();
   const auto refused = [](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("--recompute auto: ", why));
   };
-  if (IsScaled(setup.format.activation))
-    return refused("integers are not made again in the backward; leave --recompute out");
-  if (HasGates(setup.model))
-    return refused(
-        "what a gate decides is not made again in the backward; leave --recompute or --gates out");
-  return absl::OkStatus();
+  ModelSpec again = setup.model;
+  for (LayerSpec& layer : again.layers) {
+    layer.recompute = true;
+    if (SizeOf(layer.stash) < SizeOf(setup.format.activation)) {
+      return refused(
+          "values that are made again are not rounded as --stash has it, and weights would follow "
+          "from the plan; give the layers, or leave --stash out");
+    }
+  }
+  const absl::Status trains = CheckTrainable(again, family);
+  return trains.ok() ? trains : refused(trains.message());
 }
 
 void AddNote(const std::string& note, std::string& notes) {
@@ -271,7 +278,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
     return absl::InvalidArgumentError(
         absl::StrCat("--recipe ", settings.recipe, ": ", status.message()));
   }
-  RUNNEL_RETURN_IF_ERROR(CheckDecidedRecompute(settings, setup));
+  RUNNEL_RETURN_IF_ERROR(CheckDecidedRecompute(settings, setup, *recipe.family));
   setup.note = IgnoredSettings(settings, setup.format);
   RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
   RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));

@@ -141,6 +141,20 @@ TEST(Auto, MasksWhatItsCandidateClipped) {
   EXPECT_NE(gradient, push);
 }
 
+// Measured, but not sent.
+TEST(Auto, MasksNothingOfWhatAnotherCodes) {
+  const auto codec = MakeCodec("auto:2").value();
+  const auto encoder = codec->NewEncoder(KeyOf(Direction::kForward));
+  const std::vector<std::vector<float>> kinds = Kinds(0);
+  for (int64_t sequence = 0; sequence < 100; ++sequence)
+    ASSERT_EQ(ChosenFamily(Encoded(*encoder, *codec, kinds[0], sequence, sequence == 0)), "mbq_c");
+  ASSERT_NE(ChosenFamily(Encoded(*encoder, *codec, kinds[2], 100)), "mbq_c");
+  const std::vector<float> push(kElements, -1.0f);
+  std::vector<float> gradient = push;
+  ASSERT_TRUE(encoder->MaskGradient(absl::MakeSpan(gradient), Sequence(100)).ok());
+  EXPECT_EQ(gradient, push);
+}
+
 TEST(Auto, RefusesOtherCandidatesAndBytesBehind) {
   const auto codec = MakeCodec("auto:4").value();
   const auto encoder = codec->NewEncoder(KeyOf(Direction::kForward));

@@ -138,7 +138,8 @@ ARROWS = (
 # tests may look inside; proto/base is public as a whole.
 PUBLIC_HEADERS = {
     "compress": ("codec.h", "bit_schedule.h", "link_bits.h", "typical_errors.h"),
-    "kernels": ("backends/backend.h", "backends/mixed/mixed_backend.h", "ir/compiler.h", "ir/range_tally.h", "ir/recipe.h", "ir/work_tally.h",
+    "kernels": ("backends/backend.h", "backends/mixed/mixed_backend.h", "ir/compiler.h", "ir/optimizers/momentum_lead.h", "ir/range_tally.h",
+                "ir/recipe.h", "ir/work_tally.h",
                 "models/graph/int8_graph.h", "models/graph_runner.h", "models/node_profile.h",
                 "models/quantize/quantizer.h"),
     "partition": ("cost_model.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",

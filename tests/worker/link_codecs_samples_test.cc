@@ -1,7 +1,9 @@
 // Codecs that keep samples: both ends of a link remember, and go on wherever a state moves.
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/model/model_state.h"
 #include "proto/base/random.h"
 #include "proto/base/training/epoch_order.h"
 #include "proto/base/training/training.h"
@@ -126,6 +128,24 @@ TEST(LinkCodecsSamples, AScheduleKeepsThemWhereBitsChange) {
   EXPECT_LT(errors[6], 0.5 * errors[3]);  // goes on
   EXPECT_EQ(errors[9], 0);
   EXPECT_GT(errors[12], 0.03);  // anew
+}
+
+// Before and behind epochs in which samples are kept, the receiving end's state does not take the
+// place of the encoder's, whoever's comes last.
+TEST(LinkCodecsSamples, AnotherCodecsStateIsTheEncoders) {
+  for (const char* codecs : {"0:mbq:2,2:aqsgd:2", "0:aqsgd:2,1:mbq:2"}) {
+    Stages stayed(PlanWith(codecs));
+    for (const int64_t barrier : {2, 5}) {
+      SCOPED_TRACE(absl::StrCat(codecs, ", ", barrier));
+      const int64_t done = barrier == 2 ? 0 : 3;
+      for (int64_t sequence = done; sequence < barrier; ++sequence) stayed.Run(sequence);
+      ModelState state;
+      for (const auto& stage : stayed.stage) Merge({{}, stage->SaveStates()}, state);
+      Stages moved(PlanWith(codecs));
+      for (const auto& stage : moved.stage) ASSERT_TRUE(stage->RestoreStates(state.encoders).ok());
+      EXPECT_EQ(moved.Run(barrier).payload, stayed.Run(barrier).payload);
+    }
+  }
 }
 
 TEST(LinkCodecsSamples, ADryRunLeavesNoTrace) {

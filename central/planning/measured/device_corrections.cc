@@ -42,11 +42,14 @@ bool DeviceCorrections::CompareStages(const BarrierReport& report, const Measure
                          cluster.SpeedAmong(computing, device), options_.min_micro_batches);
     if (!pace.has_value()) {
       is_enough = false;
-    } else if (options_.predictor != nullptr) {
-      CompareWithPredictor(device, {range, pace->busy_seconds});
+      continue;
+    }
+    const double seconds = pace->busy_seconds / (stage.recompute ? kRecomputeTime : 1);
+    if (options_.predictor != nullptr) {
+      CompareWithPredictor(device, {range, seconds});
     } else if (const double profiled = ProfileOf(device, report).Seconds(range); profiled > 0) {
       const bool is_unit = options_.by_first_device && device == 0;
-      ratios_[device] = is_unit ? 1 : pace->busy_seconds / profiled;
+      ratios_[device] = is_unit ? 1 : seconds / profiled;
     }
   }
   return is_enough;

@@ -27,6 +27,10 @@
 
 namespace runnel {
 
+// Time of a stage that makes its layers again in the backward over that of its layers: of three
+// passes four.
+inline constexpr double kRecomputeTime = 4.0 / 3;
+
 struct CorrectionOptions {
   // Borrowed; it knows every device of the run. Null: the times of a report are a profile.
   RunPredictor* predictor = nullptr;

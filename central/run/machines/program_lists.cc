@@ -7,14 +7,14 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
                          RunEffects& effects) {
   plan_ = plan;
   listings_.assign(plan.stages.size(), {});
-  const ModelSpec model = WithRecompute(model, plan);
+  const ModelSpec model = WithRecompute(common.model, plan);
   for (const auto [i, device] : plan.seats()) {
     const StagePlan& stage = plan.stages[i];
     awaited_.insert(i);
     const StageOrder order = stage.order();
     effects.push_back(SendControl{roster.device(device).connection,
                                   ProgramRequest{plan.generation,
-                                                 common.model,
+                                                 model,
                                                  common.recipe,
                                                  common.backend,
                                                  {stage.first_layer, stage.last_layer},

@@ -46,6 +46,14 @@ TEST(KeptSamples, ThePlansLinksCount) {
               HasSubstr("at each end of the link after layer 2, at most 800"));
   plan.links[0].codec_forward = Codecs("eden:2");
   EXPECT_TRUE(CheckKeptSamples(plan, model, 50'000'000).ok());
+  // Five stages, each link within its limit.
+  plan.stages[0].last_layer = 1;
+  plan.stages.resize(1);
+  for (int i = 1; i < 5; ++i) plan.stages.push_back({{Seat{DeviceId(i)}}, i + 1, i + 1, 5 - i});
+  plan.links.assign(4, {Codecs("aqsgd:2"), Codecs("identity")});
+  EXPECT_TRUE(CheckKeptSamples(plan, model, 100'000).ok());
+  EXPECT_THAT(std::string(CheckKeptSamples(plan, model, 110'000).message()),
+              HasSubstr("samples on 4 links, at most 1600 are in all"));
 }
 
 // A worker that has room for its stage but not for what it would keep is told so.

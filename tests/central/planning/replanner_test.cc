@@ -305,6 +305,27 @@ TEST(DeviceCorrections, AnIdleDeviceIsForgiven) {
   EXPECT_LT(corrections.ratios()[1], 1.2);
 }
 
+// A stage that makes its layers again takes longer for it; its device is as fast as it was.
+TEST(DeviceCorrections, ASecondForwardIsNoSlowness) {
+  DeviceCorrections corrections({});
+  Plan plan = TwoStagePlans(kLayers).PlanWith(2);
+  plan.generation = Generation(1);
+  plan.stages[1].recompute = true;
+  std::vector<StageStatus> stages = {{plan.stages[0], "", {}}, {plan.stages[1], "", {}}};
+  for (StageStatus& stage : stages) {
+    stage.telemetry.backwards = kEvery;
+    stage.telemetry.busy_ns = kEvery * 5 * 40'000'000;
+  }
+  const std::vector<DeviceTimes> times(2, DeviceTimes::ByLayer(std::vector<double>(kLayers, 0.01)));
+  const std::vector<DeviceFacts> devices(2);
+  corrections.Observe({kEvery, plan, Sequence(0), stages, devices, times}, {});
+  const auto of_layers = [](const StagePlan& stage) {
+    return 0.2 / (0.01 * (stage.last_layer - stage.first_layer + 1));
+  };
+  EXPECT_NEAR(corrections.ratios()[0], of_layers(plan.stages[0]), 1e-9);
+  EXPECT_NEAR(corrections.ratios()[1], 0.75 * of_layers(plan.stages[1]), 1e-9);
+}
+
 // FTPipeHD as published: the first device's profile times each stage's ratio to it, and the plan at
 // once, at the very end too.
 TEST(Replanner, APublishedPlanIsTakenAtOnce) {

@@ -159,6 +159,8 @@ TEST_F(Adapters, BadInputIsOneLine) {
   refused({"--recompute", "on"}, "--recompute on: 'on' is no number of layers");
   refused({"--recompute", "2", "--recipe", "niti"}, "are not made again in the backward");
   refused({"--recompute", "auto", "--recipe", "niti"}, "are not made again in the backward");
+  refused({"--recompute", "auto", "--recipe", "afp"}, "have moved on when the backward makes");
+  refused({"--recompute", "auto", "--stash", "e4m3"}, "weights would follow from the plan");
   refused({"--stash", "f32"},
           "--stash f32: activations are kept as fp16, bf16, e4m3, e5m2, or off");
   refused({"--stash", "bf16", "--recipe", "niti"}, "are kept for the backward as they are");

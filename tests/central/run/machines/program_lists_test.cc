@@ -19,7 +19,9 @@ class ProgramListsTest : public ::testing::Test {
  protected:
   // Three layers on w2, the others on w0.
   ProgramListsTest() : roster_(FullRoster(3)), plan_(PlanOf({2, 0}, {2, 5})) {
+    plan_.stages[1].recompute = true;
     ProfileRequest common;
+    common.model.layers.resize(6);
     common.recipe = "niti";
     common.backend = "cpu,opencl";
     common.micro_batch_size = 16;
@@ -39,7 +41,7 @@ class ProgramListsTest : public ::testing::Test {
   }
 
   Roster roster_;
-  const Plan plan_;
+  Plan plan_;
   RunEffects effects_;
   ProgramLists lists_;
 };
@@ -48,6 +50,9 @@ TEST_F(ProgramListsTest, EachStagesWorkerIsAskedForItsLayers) {
   EXPECT_THAT(ReceiversOf<ProgramRequest>(effects_), ElementsAre(2, 0));
   const ProgramRequest request = MessagesOf<ProgramRequest>(effects_)[1].second;
   EXPECT_TRUE(request.layers == (LayerRange{3, 5}));
+  ASSERT_EQ(request.model.layers.size(), 6u);
+  EXPECT_FALSE(request.model.layers[2].recompute);
+  EXPECT_TRUE(request.model.layers[3].recompute);
   EXPECT_EQ(request.backend, "cpu,opencl");
   EXPECT_EQ(request.micro_batch_size, 16);
   EXPECT_TRUE(request.accumulates);
