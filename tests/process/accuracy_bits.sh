@@ -59,7 +59,7 @@ for seed in ${seeds//,/ }; do
     # An assignment of its own: in a here-string an unknown name would not end the script.
     words=$(flags_of "$codec")
     read -r -a flags <<< "$words"
-    run_once "$codec-$epochs-$seed" --schedule async_1f1b --seed "$seed" --eval-every 1 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"}
+    run_once "$codec-$epochs-$seed" --schedule async_1f1b --optimizer sgd --seed "$seed" --eval-every 1 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"}
   done
 done
 

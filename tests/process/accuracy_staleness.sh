@@ -36,14 +36,14 @@ prepare_runs
 # rampPERCENT OF THE STEPS), and
 # -raised for 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
 flags_of() {
-  local part digits ramp=0 ahead=0 schedule=async_1f1b
+  local part digits ramp=0 ahead=0 schedule=async_1f1b optimizer=sgd
   for part in $(tr + ' ' <<< "${1%-raised}"); do
     digits=$(tr -dc 0-9 <<< "$part")
     case $part in
       plain) ;;
       sync) schedule=sync_1f1b ;;
-      nag | nadam) echo "--optimizer ${part}_stale" ;;
-      adamw) echo "--optimizer adamw" ;;
+      nag | nadam) optimizer=${part}_stale ;;
+      adamw) optimizer=adamw ;;
       micro[0-9]*) echo "--micro-batches $digits" ;;
       aggregate[0-9]*) echo "--aggregate-every $digits" ;;
       ahead[0-9]*) ahead=$(awk -v d="$digits" 'BEGIN {print d / 100}') ;;
@@ -52,7 +52,7 @@ flags_of() {
     esac
   done
   [ $schedule = sync_1f1b ] || echo "--look-ahead $ahead --stale-rate-steps $ramp"
-  echo "--schedule $schedule"
+  echo "--schedule $schedule --optimizer $optimizer"
   [[ $1 != *-raised ]] || echo "--caps 10,6,1"
 }
 

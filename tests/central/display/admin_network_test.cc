@@ -37,6 +37,8 @@ struct Serving {
     callbacks.orders.pause = [](bool) { return absl::OkStatus(); };
     callbacks.orders.trace = [](int64_t) -> absl::StatusOr<std::string> { return "{}"; };
     callbacks.orders.what_if = [](const std::string&) -> absl::StatusOr<std::string> { return ""; };
+    callbacks.orders.stop = [](bool) { return absl::OkStatus(); };
+    callbacks.orders.replan = [] { return absl::OkStatus(); };
     const auto check = [this](const CertificateInfo& peer) {
       return peer.serial == refused_serial ? absl::PermissionDeniedError("revoked")
                                            : absl::OkStatus();

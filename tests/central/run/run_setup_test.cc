@@ -166,6 +166,13 @@ TEST(RunSetup, ErrorsNameTheFlag) {
   EXPECT_FALSE(SetUpRun(settings).ok());
 }
 
+TEST(RunSetup, SlotsAreThoseOfTheOptimizerThatNobodyNamed) {
+  RunSettings settings = OnTwoWorkers("");
+  EXPECT_EQ(SetUpRun(settings).value().format.slots.size(), 1u) << "the momentum";
+  settings.training.ema = 0.9;
+  EXPECT_EQ(SetUpRun(settings).value().format.slots.size(), 2u) << "and the average";
+}
+
 // Batch norms that train, of few samples.
 TEST(RunSetup, SaysWhereMicroBatchesAreSmallForBatchNorms) {
   RunSettings settings;

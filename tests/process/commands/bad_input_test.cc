@@ -80,7 +80,9 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--lr", "nan"}, "--lr");
   ExpectRefused({"train", "--caps", "1,2,3", "--local-workers", "3"}, "--caps");
   ExpectRefused({"train", "--caps", "2,1", "--local-workers", "3"}, "--caps");
-  ExpectRefused({"train", "--micro-batches", "4"}, "--micro-batches");
+  ExpectRefused({"train", "--micro-batches", "0"}, "--micro-batches");
+  ExpectRefused({"train", "--micro-batches", "4", "--aggregate-every", "9"},
+                "--aggregate-every 9: with --micro-batches 4");
   ExpectRefused({"train", "--local-workers", "0", "--workers", "2"}, "--local-workers");
 }
 
