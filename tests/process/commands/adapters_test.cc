@@ -137,7 +137,9 @@ TEST_F(Adapters, ANarrowStashGivesTheSameBytesHoweverItIsCut) {
       const std::string one = Weights(With(narrow, {"1"}));
       EXPECT_EQ(Weights(With(narrow, {"0"})), one) << recipe << ", " << type;
       EXPECT_EQ(Weights(With(narrow, {"3"})), one) << recipe << ", " << type;
-      const bool is_smaller = std::string(recipe) != "bf16" || std::string(type) == "e4m3";
+      // sbm's products read codes, and what else LeNet's backward reads are signs.
+      const bool reads_more = recipe != std::string("bf16") && recipe != std::string("sbm:8,8,16");
+      const bool is_smaller = reads_more || std::string(type) == "e4m3";
       EXPECT_EQ(one != kept, is_smaller) << recipe << ", " << type;
     }
   }
