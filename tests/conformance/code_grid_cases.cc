@@ -1,6 +1,7 @@
 // Codes of grids and their products.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -37,8 +38,11 @@ void Maker::Coding() {
   if (is_weight) {
     case_.attributes.kind = OpKind::kConv;
     case_.attributes.kernel = {Pick(1, 3), Pick(1, 3)};
-    const int64_t kernel = case_.attributes.kernel[0] * case_.attributes.kernel[1];
-    shape = {Pick(1, 20), kernel * Pick(1, 19)};
+    const std::array<int64_t, 2> kernel = case_.attributes.kernel;
+    // Of linear layers, and of convolutions along one axis, which have a second size all the same.
+    shape = {Pick(1, 20), Pick(1, 19), kernel[0], kernel[1]};
+    if (seed_ % 3 == 1) shape = {shape[0], shape[1], kernel[0]};
+    if (seed_ % 3 == 2) shape = {shape[0], shape[1] * kernel[0] * kernel[1]};
     if (!case_.grid.of_tensor) grids = shape[0];
   }
   CaseOperand values = Floats(is_weight ? Storage::kParameters : Storage::kScratch, shape);

@@ -173,7 +173,7 @@ TEST(Gates, SamplesThatRunAreAMicroBatchOfTheirOwn) {
   for (const std::string backend : {"ref", "cpu", "cpu:portable"}) {
     ExpectLikeThoseAlone(backend, "fp32", "ff:0,32/32,32@hold:0.5", {});
     ExpectLikeThoseAlone(backend, "fp32", "ff:0,32/32,32@hold:0", {});
-    ExpectLikeThoseAlone(backend, "sbm:8,8,8", "ff:0,4/6,6@hold:0.5", {4, 6});
+    ExpectLikeThoseAlone(backend, "sbm_range:8,8,8", "ff:0,4/6,6@hold:0.5", {4, 6});
   }
 }
 

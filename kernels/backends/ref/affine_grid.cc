@@ -21,9 +21,6 @@ void PutOnGrid(const float* x, int64_t count, const AffineGrid& grid, float* y) 
   for (int64_t i = 0; i < count; ++i) y[i] = AffineValue(x[i], grid);
 }
 
-// Positions of the kernel; 1 of a linear layer.
-int64_t WeightTaps(const OpSpec& op) { return op.kernel[0] * op.kernel[1]; }
-
 bool HasNan(const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if (std::isnan(x[i])) return true;
@@ -111,7 +108,7 @@ absl::Status AffineError(const Call& call) {
 // Codes lie (channels, kernel..., in).
 absl::Status AffineWeightCodes(const Call& call) {
   const int64_t channels = call.in_shape(0)[0], size = call.in_shape(0).elements() / channels;
-  const int64_t taps = WeightTaps(call.attributes());
+  const int64_t taps = WeightTaps(call.in_shape(0));
   const int64_t inputs = size / taps, grids = call.grid().of_tensor ? 1 : channels;
   const int64_t of_grid = channels / grids * size;
   float* stored = call.out(1);

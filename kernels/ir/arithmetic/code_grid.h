@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/ir/arithmetic/affine_grid.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel {
 
@@ -25,6 +26,13 @@ inline int32_t CodeOfAffine(float x, float noise, const AffineGrid& grid, int32_
 constexpr int8_t UpperCode(int32_t wide) { return static_cast<int8_t>((wide + 128) >> 8); }
 constexpr int8_t LowerCode(int32_t wide) {
   return static_cast<int8_t>(wide - 256 * ((wide + 128) >> 8));
+}
+
+// Positions of the kernel of weights of this shape, (out, in, kernel...); 1 of a linear layer.
+inline int64_t WeightTaps(const Shape& weights) {
+  int64_t taps = 1;
+  for (int axis = 2; axis < weights.rank(); ++axis) taps *= weights[axis];
+  return taps;
 }
 
 // value = unit * code + middle.

@@ -333,7 +333,7 @@ TEST(Recipes, WhatDoesNotFitIsOneLine) {
       {{"--recipe", "octo:8"}, "recipe 'octo:8': octo has no parameters"},
       {{"--recipe", "wageubn:12"}, "recipe 'wageubn:12' does not fit wageubn:|8|16"},
       {{"--recipe", "afp", "--recompute", "1-2"}, "leave --recompute out"},
-      {{"--recipe", "afp", "--recompute", "auto"}, "widths have moved on"},
+      {{"--recipe", "afp", "--recompute", "auto"}, "have moved on"},
       {{"--recipe", "octo", "--precision", "fixed:8/8"},
        "recipe octo has no grids; take --recipe sbm"},
       {{"--recipe", "octo", "--loss-scale", "64"}, "recipe octo scales no loss"}};

@@ -26,6 +26,7 @@ Plan ThreeStages() {
   plan.stages = {{{Seat{DeviceId(0)}}, 0, 1, 1},
                  {{Seat{DeviceId(1)}}, 2, 3, 1},
                  {{Seat{DeviceId(2)}}, 4, 5, 1}};
+  plan.links.resize(2);
   return plan;
 }
 

@@ -65,7 +65,7 @@ class WeightCoder {
       : call_(call),
         channels_(call.in_shape(0)[0]),
         size_(call.in_shape(0).elements() / channels_),
-        taps_(call.instruction->attributes.kernel[0] * call.instruction->attributes.kernel[1]),
+        taps_(WeightTaps(call.in_shape(0))),
         turned_(call.Take<float>(call.machine.workers() * size_)),
         nans_(call.Take<bool>(channels_)) {}
 
