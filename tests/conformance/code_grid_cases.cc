@@ -63,7 +63,8 @@ void Maker::Coding() {
   codes.written = low.written = range.written = true;
   Out(std::move(codes));
   Out(Result(Storage::kScratch, {CodeGridFloats(grids)}, {}));
-  if (is_error) Out(std::move(low));
+  // Nobody writes the lower parts of codes that have one part.
+  if (is_error && IsWide(case_.grid.BitsAt(case_.context.grid_bits))) Out(std::move(low));
   if (keeps && case_.part() == Part::kForward) Out(std::move(range));
 }
 
