@@ -301,7 +301,7 @@ absl::Status CheckCodecFits(const CodecId& codec, const NumberFormat& format, Di
   if (row->keeps_samples && direction == Direction::kBackward) {
     return refused(
         " sends what changed in a sample's activations since the epoch before: it is for "
-        "--codec-forward; backward take hadamard or eden");
+        "--codec-forward; take hadamard or eden for --codec-backward");
   }
   if (row->floats_only && format.integer_boundaries()) {
     return refused(absl::StrCat(" is for floating-point recipes, and this one's boundaries are ",

@@ -72,7 +72,7 @@ TEST(CodecTable, SaysForWhichTensorsACodecIs) {
               HasSubstr("it is for --codec-backward; forward take hadamard or eden"));
   EXPECT_THAT(refusal("topk:0.1", integers, Direction::kForward), HasSubstr("--codec-backward"));
   EXPECT_THAT(refusal("aqsgd:2", floats, Direction::kBackward),
-              HasSubstr("it is for --codec-forward; backward take hadamard or eden"));
+              HasSubstr("it is for --codec-forward; take hadamard or eden for --codec-backward"));
   EXPECT_THAT(refusal("zip:1", floats, Direction::kForward), HasSubstr("is not among"));
 }
 
