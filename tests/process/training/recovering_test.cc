@@ -96,15 +96,16 @@ TEST(RecoveringEarlyStop, AWorkerIsLostBeforeTheEvaluationThatEndsTheRun) {
   const json whole = RunCentral(words);
   ASSERT_TRUE(whole.value("stopped_early", false));
   ASSERT_EQ(whole["evaluations"].size(), 3u);
-  const int barriers = whole["steps"].get<int>() / 2;
+  // The barrier of the third evaluation; the run goes on beside it, for as many steps as it takes.
+  const int last = whole["evaluations"].back().value("step", 0);
   ScratchDir dir;
   const std::string journal = dir / "j";
   const json summary = RunAndKill(words, journal, [&](const Process& central) {
-    ASSERT_TRUE(WaitForRecords(journal, "barrier", barriers - 2)) << central.err();
+    ASSERT_TRUE(WaitForRecords(journal, "barrier", last / 2 - 1)) << central.err();
     ASSERT_TRUE(KillWorker(central, "local-000"));
   });
   EXPECT_EQ(summary["weights_sha256"], whole["weights_sha256"]);
-  EXPECT_EQ(summary["steps"], whole["steps"]);
+  EXPECT_GE(summary["steps"], last);
   EXPECT_TRUE(summary.value("stopped_early", false));
   EXPECT_EQ(summary["evaluations"].size(), 3u);
   EXPECT_GE(summary["recoveries"].size(), 1u);
