@@ -42,6 +42,7 @@ flags_of() {
     hadamard[2-8]) echo "--codec-forward hadamard:${1#hadamard} --codec-backward hadamard:4" ;;
     eden[2-8]) echo "--codec-forward eden:${1#eden} --codec-backward eden:${1#eden}" ;;
     aqsgd[2-8]) echo "--codec-forward aqsgd:${1#aqsgd} --codec-backward eden:4" ;;
+    auto[2-8]) echo "--codec-forward auto:${1#auto} --codec-backward auto:4" ;;
     mx[468]) echo "--codec-forward mx:fp${1#mx} --codec-backward mx:fp${1#mx}" ;;
     topk) echo "--codec-forward hadamard:4 --codec-backward topk:0.1" ;;
     topk8) echo "--codec-forward hadamard:4 --codec-backward topk8:0.1" ;;
