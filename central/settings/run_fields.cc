@@ -201,8 +201,8 @@ constexpr RunField kFields[] = {
      &S::eval_cost_percent,
      {0, 100}},
     {{"early-stop", SettingGroup::kTraining,
-      "end at the barrier by which so many evaluations in a row brought no new best accuracy (of "
-      "models of tokens no new least loss); 0: never",
+      "end at the barrier behind so many evaluations in a row without a new best accuracy (of "
+      "models of tokens without a new least loss); 0: never",
       "5"},
      &S::early_stop,
      kCountOrNone},

@@ -197,7 +197,11 @@ void Coordinator::CollectAtBarrier() {
   // Where links are too slow for a state at each barrier, stages must not pile up copies; where
   // evaluating takes longer than training, central must not.
   const bool waits = (use.checkpoint || use.evaluation) && states_.collection().is_waited_for();
-  const bool stands = waits || (use.evaluation && states_.evaluations().is_full());
+  // A run ends at the barrier behind the evaluation that ends it, however fast that is: its weights
+  // must not depend on how busy central is.
+  const int64_t awaited = states_.evaluations().under_way();
+  const bool may_end = awaited > 0 && options_.early_stop.MayBeDueAfter(awaited);
+  const bool stands = waits || may_end || (use.evaluation && states_.evaluations().is_full());
   course_.Stand(stands ? StandsFor::kStates : StandsFor::kNothing);
   if (stands) return;
   if (use.any()) states_.Request(step(), use, active_, effects_);
@@ -303,7 +307,7 @@ void Coordinator::CollectFinal() {
 }
 
 void Coordinator::EndIfComplete() {
-  if (states_.evaluations().under_way() || barrier_.evaluating()) return;
+  if (states_.evaluations().under_way() > 0 || barrier_.evaluating()) return;
   End(absl::OkStatus(), !barrier_.IsLast(step()) && !options_.early_stop.is_due());
 }
 

@@ -28,7 +28,12 @@ class EarlyStop {
   // Training goes on from this step: later evaluations will be repeated.
   void GoBackTo(int64_t step);
   bool is_on() const { return patience_ > 0; }
-  bool is_due() const { return is_on() && seen_.rbegin()->second.without >= patience_; }
+  bool is_due() const { return MayBeDueAfter(0); }
+  // Whether it is if so many further evaluations bring no new best. The first of all is one.
+  bool MayBeDueAfter(int64_t evaluations) const {
+    const Seen& seen = seen_.rbegin()->second;
+    return is_on() && seen.without + evaluations - (seen.any ? 0 : 1) >= patience_;
+  }
 
   // Behind the evaluations up to this step: "BEST COUNT", or empty before any.
   std::string StateAt(int64_t step) const;

@@ -52,7 +52,7 @@ class EvaluationsBeside {
   void BeginThroughPipeline() { is_due_ = false; }
   double lost_seconds() const { return pace_.lost_seconds(); }
   bool is_full() const { return under_way_.size() >= kMost; }
-  bool under_way() const { return !under_way_.empty(); }
+  int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
 
  private:
   bool is_on_;

@@ -37,8 +37,10 @@ class Cluster {
   explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true,
                    bool profile = false, const NumberFormat& format = {},
                    const std::string& backend = "auto",
-                   Evaluation evaluation = Evaluation::kThroughThePipeline, bool recovers = true) {
+                   Evaluation evaluation = Evaluation::kThroughThePipeline, bool recovers = true,
+                   int64_t early_stop = 0) {
     CoordinatorOptions options;
+    options.early_stop = EarlyStop(early_stop, /*by_loss=*/false);
     options.recovers = recovers;
     options.evaluates_beside = evaluation == Evaluation::kBeside;
     options.stage.model = MakeModel("lenet").value();
@@ -77,8 +79,8 @@ class Cluster {
     coordinator_ = Coordinator::Create(std::move(options)).value();
   }
 
-  Cluster(int workers, int64_t stop_step, Evaluation evaluation)
-      : Cluster(workers, stop_step, true, false, {}, "auto", evaluation) {}
+  Cluster(int workers, int64_t stop_step, Evaluation evaluation, int64_t early_stop = 0)
+      : Cluster(workers, stop_step, true, false, {}, "auto", evaluation, true, early_stop) {}
 
   static WorkerHello Hello(const std::string& name) { return SampleHello(name); }
 
@@ -311,6 +313,28 @@ TEST(Coordinator, WaitsForTheOldestOfThreeEvaluations) {
   cluster.FinishEvaluations();
   EXPECT_THAT(cluster.log(), testing::EndsWith(" b400 c400! e400 end400"));
   EXPECT_THAT(cluster.log(), HasSubstr(" e100 e200"));
+}
+
+// Whether the evaluation is there before the next barrier or long after it.
+TEST(Coordinator, ARunThatLearnsNoMoreEndsAtTheBarrierBehindTheEvaluation) {
+  Cluster quick(2, 1000, Evaluation::kBeside, /*early_stop=*/1);
+  quick.JoinAll(2);
+  EXPECT_THAT(quick.log(), testing::EndsWith(" b200 c200 b240 e200 c240! end240"));
+  EXPECT_TRUE(quick.ended().ok()) << quick.ended();
+
+  Cluster slow(2, 1000, Evaluation::kBeside, /*early_stop=*/1);
+  slow.holds_evaluations_ = true;
+  slow.JoinAll(2);
+  EXPECT_THAT(slow.log(), testing::EndsWith(" b240")) << "no first evaluation ends a run";
+  slow.FinishEvaluations();
+  EXPECT_THAT(slow.log(), testing::EndsWith(" b240 e100 e200 c240! end240"));
+  EXPECT_TRUE(slow.ended().ok()) << slow.ended();
+
+  // Of three in a row, two are not yet there.
+  Cluster patient(2, 1000, Evaluation::kBeside, /*early_stop=*/2);
+  patient.holds_evaluations_ = true;
+  patient.JoinAll(2);
+  EXPECT_THAT(patient.log(), testing::EndsWith(" b280 c280 b300"));
 }
 
 TEST(Coordinator, AnEvaluationThatDiesIsMadeAtTheNextBarrier) {

@@ -14,7 +14,9 @@ TEST(EarlyStopTest, CountsEvaluationsSinceTheBest) {
   stop.Add(10, {.accuracy = 0.5});
   stop.Add(20, {.accuracy = 0.5});
   EXPECT_FALSE(stop.is_due());
+  EXPECT_TRUE(stop.MayBeDueAfter(1));
   stop.Add(30, {.accuracy = 0.6});
+  EXPECT_FALSE(stop.MayBeDueAfter(1));
   stop.Add(40, {.accuracy = 0.55});
   EXPECT_FALSE(stop.is_due());
   stop.Add(50, {.accuracy = 0.6});
@@ -25,6 +27,13 @@ TEST(EarlyStopTest, CountsEvaluationsSinceTheBest) {
   EXPECT_FALSE(stop.is_due());
   stop.Add(50, {.accuracy = 0.7});
   EXPECT_FALSE(stop.is_due());
+}
+
+TEST(EarlyStopTest, TheFirstEvaluationOfAllIsABest) {
+  const EarlyStop stop(1, /*by_loss=*/false);
+  EXPECT_FALSE(stop.MayBeDueAfter(1));
+  EXPECT_TRUE(stop.MayBeDueAfter(2));
+  EXPECT_FALSE(EarlyStop().MayBeDueAfter(9));
 }
 
 TEST(EarlyStopTest, ByLossLessIsBetter) {
