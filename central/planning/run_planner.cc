@@ -204,8 +204,13 @@ std::string RunPlanner::Explanation() const {
     if (members_.usable()[device] && cluster_.SharesHost(device)) on_host.push_back(i);
   }
   if (cluster_.CrowdHost(on_host)) {
-    absl::StrAppendFormat(&text, "; %d workers share %.3g processors of this host", on_host.size(),
-                          cluster_.host_processors);
+    if (on_host.size() == 1) {
+      absl::StrAppendFormat(&text, "; the worker on this busy host gets %.2g of a processor",
+                            cluster_.host_processors);
+    } else {
+      absl::StrAppendFormat(&text, "; %d workers share %.2g processors of this host",
+                            on_host.size(), cluster_.host_processors);
+    }
   }
   if (!forecast_.unused.empty()) {
     absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),

@@ -397,6 +397,13 @@ TEST(RunPlanner, WorkersOnCentralsHostShareItsProcessors) {
   const auto for_two = RunPlanner::Create(inputs, MakeImmediateSearch()).value();
   ASSERT_TRUE(for_two->FirstPlan(two, times).ok());
   EXPECT_THAT(for_two->Explanation(), Not(HasSubstr("share 2 processors")));
+
+  std::vector<DeviceFacts> one = {devices[0]};
+  one[0].processor_share = 0.367;
+  inputs.host_processors = 2;
+  const auto for_one = RunPlanner::Create(inputs, MakeImmediateSearch()).value();
+  ASSERT_TRUE(for_one->FirstPlan(one, {times[0]}).ok());
+  EXPECT_THAT(for_one->Explanation(), HasSubstr("the worker on this busy host gets"));
   inputs.host_processors = 4;
 
   // The idle one is measured alone: its times are shorter, and it is no faster than it was.
