@@ -27,7 +27,12 @@ void AddFigure(const ShownFigure& figure, std::string labels, Labels values, Met
     labels += ",source";
     values.emplace_back(Name(figure.telemetry->energy_source));
   }
-  text.Add({view.metric, view.help, labels.c_str()}, values, AsReal(figure.value));
+  const Metric metric = {view.metric, view.help, labels.c_str()};
+  if (const auto* histogram = std::get_if<Histogram Telemetry::*>(&figure.field->member)) {
+    text.Add(metric, values, figure.telemetry->**histogram);
+  } else {
+    text.Add(metric, values, AsReal(figure.value));
+  }
 }
 
 void AddStages(const RunView& view, const RunFigures& figures, MetricText& text) {
