@@ -59,7 +59,8 @@ class Run:
     def __init__(self, folder, flags=AWAITS_ONE):
         self.folder = pathlib.Path(folder)
         # A folder of its own for who runs here: other tests have centrals too.
-        self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "RUNNEL_RUNTIME_DIR": folder + "/run"}
+        self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "RUNNEL_RUNTIME_DIR": folder + "/run",
+                            "RUNNEL_SYSTEM_ROOT": folder}
         self.log = open(self.folder / "central.log", "w+")
         self.central = self.start(
             "runnel-central", "train", "--dataset", "synthetic_digits", "--metrics-port", "0", *flags, stdout=self.log,
@@ -75,9 +76,15 @@ class Run:
         match = re.search(pattern, (self.folder / "central.log").read_text())
         return match and match.group(1)
 
-    def join(self, name):
+    def plant(self, path, text):
+        """A sensor of the worker's device."""
+        file = self.folder / "sys/class" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+
+    def join(self, name, *flags):
         address = wait_for("how to join", lambda: self.find(r"runnel-worker --central (\S+)"))
-        return self.start("runnel-worker", "--central", address, "--name", name, "--state-dir", "state-" + name,
+        return self.start("runnel-worker", "--central", address, "--name", name, "--state-dir", "state-" + name, *flags,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def get(self, path, **headers):
@@ -161,12 +168,27 @@ class Page(unittest.TestCase):
         self.check_shape("waiting")
 
     def training(self):
-        self.run_.worker = self.run_.join("pi-1")
+        for path, text in (("power_supply/BAT0/type", "Battery"), ("power_supply/BAT0/status", "Discharging"),
+                           ("power_supply/BAT0/capacity", "37"), ("thermal/thermal_zone0/temp", "48500")):
+            self.run_.plant(path, text)
+        self.run_.worker = self.run_.join("pi-1", "--battery-floor", "20")
         state = wait_for("training", lambda: (s := self.run_.state())["phase"] == "training" and s["evaluations"] and s["busy"] and s)
         self.assertEqual(len(state["stages"]), 3)
         self.assertEqual({worker["name"] for worker in state["workers"]}, {"local-000", "local-001", "pi-1"})
         self.assertEqual(state["plans"][0]["generation"], 1)
+        [own] = [worker for worker in state["workers"] if worker["name"] == "pi-1"]
+        self.assertEqual(own["limits"], "battery 20 % or more")
+        [stage] = [stage for stage in state["stages"] if stage["device"] == "pi-1"]
+        self.assertEqual((stage["celsius"], stage["battery_charge"]), (48.5, 0.37))
+        for share in ("forward", "backward", "wait", "send"):
+            self.assertEqual(len(state["busy"][-1][share]), 3, share)
         self.wait_drawn("pi-1 → ")
+        for text in ("48.5 °C", "37 %", "battery 20 % or more"):
+            self.wait_drawn(text)
+        if self.browser:
+            for kind in ("forward", "backward", "wait"):
+                self.browser.wait_for(f"document.querySelectorAll('#timeline rect.{kind}').length > 0", PATIENCE_S)
+            self.assertRegex(self.browser.evaluate("by('timeline').innerText"), r"pi-1: forward [\d.]+ %, backward [\d.]+ %.*waits [\d.]+ %; sends")
         self.check_shape("training")
         status = self.run_.ask("status")
         self.assertEqual(status.returncode, 0, status.stderr)
@@ -176,7 +198,8 @@ class Page(unittest.TestCase):
         self.assertEqual(why.returncode, 0, why.stderr)
         self.assertIn("whose devices were not measured", why.stdout, "policy uniform measures nothing")
         devices = json.loads(self.run_.ask("devices", "--json").stdout)
-        self.assertEqual(len(devices["devices"]), 3)
+        self.assertEqual([device["limits"] for device in devices["devices"]], ["", "", "battery 20 % or more"])
+        self.assertIn("takes part with battery 20 % or more", self.run_.ask("devices").stdout)
         metrics = self.run_.get("/metrics")[0]
         self.assertGreater(len(reference.rows_of(metrics)), 45)
         self.assertEqual(list(reference.findings(reference.PAGE.read_text(), metrics)), [])

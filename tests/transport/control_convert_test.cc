@@ -27,11 +27,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r);
 }
 auto Fields(const ProcessorList& m) { return std::tie(m.processors); }
-auto Fields(const Leaving&) { return std::tuple<>(); }
+auto Fields(const Leaving& m) { return std::tie(m.reason); }
 auto Fields(const ProfileReport& m) {
   const auto& [a, b, c, d, e, f, g, h, i] = m;
   return std::tie(a, b, c, d, e, f, g, h, i);

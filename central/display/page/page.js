@@ -9,7 +9,7 @@ function make(tag, attributes = {}, ...children) {
 
 // ---- numbers for people
 const round = (value, digits = 3) => value === undefined ? "–" : String(Number(value.toPrecision(digits)));
-const percent = share => share === undefined ? "–" : round(share * 100) + " %";
+const percent = (share, digits = 3) => share === undefined ? "–" : round(share * 100, digits) + " %";
 const scaled = (value, unit, names = ["", "k", "M", "G", "T"]) => {
   if (value === undefined) return "–";
   let i = 0;
@@ -164,8 +164,8 @@ function showTime(state) {
   const slices = state.busy.filter(slice => slice.generation === state.plans[0]?.generation);
   by("timeline").replaceChildren(...state.stages.map((stage, i) => {
     const send = slices.reduce((sum, slice) => sum + (slice.send?.[i] ?? 0) * slice.seconds, 0) / (slices.reduce((sum, slice) => sum + slice.seconds, 0) || 1);
-    const label = `${stage.device}: forward ${percent(stage.forward_share)}, backward ${percent(stage.backward_share)}, ` +
-      `${stage.update_share ? `update ${percent(stage.update_share)}, ` : ""}waits ${percent(stage.wait_share)}; sends ${percent(send)}`;
+    const label = `${stage.device}: forward ${percent(stage.forward_share, 2)}, backward ${percent(stage.backward_share, 2)}, ` +
+      `${stage.update_share > 0.005 ? `update ${percent(stage.update_share, 2)}, ` : ""}waits ${percent(stage.wait_share, 2)}; sends ${percent(send, 2)}`;
     return make("div", {class: "strip"}, make("span", {}, label), drawStrip(slices, i, label));
   }));
 }

@@ -161,10 +161,10 @@ TEST(Members, ARunIsEndedByAnOrder) {
   ASSERT_TRUE(run.Trains()) << run.central().err();
   // An even cut has no times of layers to plan with.
   Process replan = run.Order({"replan"});
-  EXPECT_EQ(replan.Wait(), 2);
+  EXPECT_EQ(replan.Wait(), 1);
   EXPECT_THAT(replan.err(), HasSubstr("layers do not move in this run"));
   Process unsure = run.Order({"stop"});
-  EXPECT_EQ(unsure.Wait(), 2);
+  EXPECT_EQ(unsure.Wait(), 1);
   EXPECT_THAT(unsure.err(), AllOf(HasSubstr("loses the weights"), HasSubstr("stop --sure")));
   Process sure = run.Order({"stop", "--sure"});
   EXPECT_EQ(sure.Wait(), 0) << sure.err();
