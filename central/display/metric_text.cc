@@ -51,7 +51,7 @@ void MetricText::Add(const Metric& metric, const std::vector<std::string>& label
   for (size_t i = 0; i < histogram.counts.size(); ++i) {
     count += histogram.counts[i];
     values.back() = i < Histogram::kBoundsNs.size()
-                        ? NumberText(static_cast<double>(Histogram::kBoundsNs[i]) / 1e9)
+                        ? absl::StrCat(static_cast<double>(Histogram::kBoundsNs[i]) / 1e9)
                         : "+Inf";
     absl::StrAppend(&text, metric.name, "_bucket", LabelText(labels.c_str(), values), " ", count,
                     "\n");

@@ -40,6 +40,10 @@ void AddStages(const RunView& view, const RunFigures& figures, MetricText& text)
   constexpr Metric kInFlight = {"runnel_stage_in_flight_limit",
                                 "Micro-batches in flight that the stage may have and keep data of.",
                                 "stage,worker"};
+  constexpr Metric kBegun = {"runnel_stage_in_flight",
+                             "Micro-batches in flight: with a step for each, the weights of the "
+                             "oldest are so many steps old.",
+                             "stage,worker"};
   constexpr Metric kSeconds = {"runnel_stage_micro_batch_seconds",
                                "Seconds that the stage computes for a micro-batch, as measured and "
                                "as the plan predicted.",
@@ -50,6 +54,8 @@ void AddStages(const RunView& view, const RunFigures& figures, MetricText& text)
     const StagePlan& plan = view.stages[i].plan;
     text.Add(kLayers, {stage, worker}, plan.last_layer - plan.first_layer + 1);
     text.Add(kInFlight, {stage, worker}, AsDouble(plan.cap));
+    const Telemetry& done = view.stages[i].telemetry;
+    text.Add(kBegun, {stage, worker}, AsDouble(done.forwards - done.backwards));
     for (const ShownFigure& figure : FiguresOf(figures.stages[i]))
       AddFigure(figure, "stage,worker", {stage, worker}, text);
     if (i >= view.stage_seconds.size()) continue;

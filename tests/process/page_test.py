@@ -126,8 +126,8 @@ class Page(unittest.TestCase):
         self.run_ = Run(self.folder, *flags)
         self.stack.callback(self.run_.end)
 
-    def check_shape(self, name):
-        """The page as it is drawn now."""
+    def check_shape(self, name, expected="no line is expected"):
+        """The page as it is drawn now. expected: what the browser itself writes to its console."""
         if not self.browser:
             return
         for width in WIDTHS:
@@ -139,7 +139,7 @@ class Page(unittest.TestCase):
                 self.assertEqual(self.browser.evaluate(browsers.LOW_CONTRAST), [], f"{name}, dark: {dark}")
                 if SHOTS:
                     self.browser.screenshot(SHOTS / f"{name}_{width}{'_dark' if dark else ''}.png")
-        self.assertEqual(self.browser.errors, [], name)
+        self.assertEqual([error for error in self.browser.errors if expected not in error], [], name)
 
     def wait_drawn(self, text):
         if self.browser:
@@ -245,6 +245,16 @@ class Page(unittest.TestCase):
         self.wait_drawn("without pi-1")
         self.check_shape("lost")
 
+    def drained(self):
+        self.run_.worker = self.run_.join("pi-2")
+        wait_for("a stage of pi-2", lambda: any(stage["device"] == "pi-2" for stage in self.run_.state()["stages"]))
+        self.wait_drawn("● pi-2")
+        self.run_.order("/orders/drain?name=pi-2")
+        wait_for("a run without it", lambda: (s := self.run_.state())["phase"] == "training" and
+                 not any(worker["name"] == "pi-2" for worker in s["workers"]))
+        self.wait_drawn("pi-2 has left")
+        self.check_shape("drained")
+
     def done(self):
         self.press("stop", "/orders/stop")
         wait_for("the end", lambda: self.run_.state()["phase"] == "done")
@@ -292,7 +302,21 @@ class Page(unittest.TestCase):
         self.training()
         self.orders()
         self.lost()
+        self.drained()
         self.done()
+
+    def test_central_that_is_gone(self):
+        self.begin(("--model", "lenet", "--local-workers", "2", "--quick", "--epochs", "400"))
+        wait_for("training", lambda: self.run_.state()["phase"] == "training")
+        if not self.browser:
+            return
+        self.browser.open(f"{self.run_.url}/#{self.run_.token}")
+        self.wait_drawn("Training")
+        self.run_.central.kill()
+        self.run_.central.wait()
+        self.wait_drawn("Central does not answer")
+        self.wait_drawn("What is below is 0:0")
+        self.check_shape("gone", expected="ERR_CONNECTION_REFUSED")
 
 
 if __name__ == "__main__":
