@@ -65,53 +65,53 @@ class Run:
         return int(float(re.search(r"^runnel_samples_total (\S+)$", self.get("/metrics"), re.MULTILINE)[1]))
 
     def window(self, seconds, asks):
-        """Processor time, samples and time of a window."""
+        """Processor time of central, and of all; samples; time."""
         samples, begin = self.samples(), time.monotonic()
-        used = sum(processor_s(pid) for pid in self.pids)
+        before = [processor_s(pid) for pid in self.pids]
         for second in range(1, seconds + 1):
             if asks:
                 self.get("/state")
                 self.get("/metrics")
             time.sleep(max(0, begin + second - time.monotonic()))
-        used = sum(processor_s(pid) for pid in self.pids) - used
+        used = [processor_s(pid) - was for pid, was in zip(self.pids, before)]
         passed = time.monotonic() - begin
-        return used, self.samples() - samples, passed
+        return used[0], sum(used), self.samples() - samples, passed
+
+    def pairs(self, count, seconds):
+        """Windows by turns, so that each kind comes first as often as the other: while nobody asks, and while page and scrape do."""
+        for pair in range(count):
+            order = (False, True) if pair % 2 == 0 else (True, False)
+            windows = {asks: self.window(seconds, asks) for asks in order}
+            yield windows[False], windows[True]
+
+
+def with_error(values, unit):
+    error = statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.mean(values):+.3f} {unit} (standard error {error:.3f})"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binaries", type=pathlib.Path)
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--paused-seconds", type=int, default=30)
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--paused-pairs", type=int, default=8)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run = Run(arguments.binaries.resolve(), folder)
         try:
-            ratios, quiet_us, asked_us, rates = [], [], [], []
-            for pair in range(arguments.pairs):
-                # Each comes first as often as the other.
-                figures = {}
-                for asks in (False, True) if pair % 2 == 0 else (True, False):
-                    used, samples, passed = run.window(arguments.seconds, asks)
-                    figures[asks] = 1e6 * used / samples
-                    if not asks:
-                        rates.append(used / passed)
-                quiet_us.append(figures[False])
-                asked_us.append(figures[True])
-                ratios.append(figures[True] / figures[False] - 1)
-            error = statistics.stdev(ratios) / len(ratios) ** 0.5
-            print(f"training, {len(ratios)} pairs of {arguments.seconds} s: {statistics.median(quiet_us):.1f} us a sample while nobody asks, "
-                  f"{statistics.median(asked_us):.1f} us while page and scrape do; mean of the ratios {100 * statistics.mean(ratios):+.2f} % "
-                  f"(standard error {100 * error:.2f})")
+            pairs = list(run.pairs(arguments.pairs, arguments.seconds))
+            quiet_s = statistics.median(quiet[1] / quiet[2] for quiet, _ in pairs)  # of all, a sample
+            took = statistics.median(quiet[1] / quiet[3] for quiet, _ in pairs)
+            whole = [100 * (asked[1] / asked[2] / (quiet[1] / quiet[2]) - 1) for quiet, asked in pairs]
+            own = [100 * (asked[0] / asked[2] - quiet[0] / quiet[2]) / quiet_s for quiet, asked in pairs]
+            print(f"training, {len(pairs)} pairs of {arguments.seconds} s, {1e6 * quiet_s:.1f} us of processor time a sample: page and scrape take "
+                  f"{with_error(whole, '% more of all processes')}, {with_error(own, '% of that more of central')}")
             run.order("pause")
             run.wait(lambda: run.state()["phase"] == "paused")
-            idle = run.window(arguments.paused_seconds, False)
-            asked = run.window(arguments.paused_seconds, True)
-            cost = asked[0] / asked[2] - idle[0] / idle[2]
-            took = statistics.median(rates)
-            print(f"paused: {1e3 * idle[0] / idle[2]:.2f} ms of processor time a second while nobody asks, {1e3 * asked[0] / asked[2]:.2f} ms while "
-                  f"page and scrape do: {1e3 * cost:.2f} ms more, {100 * cost / took:.3f} % of the {took:.2f} s a second that training takes")
+            costs = [1e3 * (asked[0] / asked[3] - quiet[0] / quiet[3]) for quiet, asked in run.pairs(arguments.paused_pairs, 10)]
+            print(f"paused: they take central {with_error(costs, 'ms of processor time a second')}: {statistics.mean(costs) / took / 10:.3f} % of the "
+                  f"{took:.2f} s a second that training took, {statistics.mean(costs) / 20:.3f} % of two processors")
         finally:
             run.central.kill()
             run.central.wait()
