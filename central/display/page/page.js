@@ -116,7 +116,7 @@ function showWorkers(state) {
       ["A micro-batch", stage?.measured_ms && round(stage.measured_ms) + " ms" + (stage.predicted_ms ? `, ${round(stage.predicted_ms)} planned` : "")],
       ["Memory", memory], ["May take", worker.memory_bytes && bytes(worker.memory_bytes)],
       ["Where", worker.local ? "central's host" : worker.address + (worker.relayed ? ", by way of central" : "")],
-      ["Waiting for it", stage?.queue_length !== undefined && worker.here ? count(stage.queue_length, "tensor") : ""],
+      ["Waiting for it", stage && worker.here ? count(stage.queue_length ?? 0, "tensor") : ""],
       ["Arithmetic", worker.numerics_class], ["Options", worker.options], ["Limits", worker.limits],
       ["Temperature", stage?.celsius && round(stage.celsius) + " °C"], ["Battery", stage?.battery_charge && percent(stage.battery_charge)],
       ["Certificate until", stage?.certificate_until_s && day(stage.certificate_until_s)],
