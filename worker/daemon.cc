@@ -15,8 +15,9 @@ Daemon::Daemon(WorkerOptions options, Parts parts)
                    parts.logger},
                   parts.clock),
       energy_(EnergyCounter::Find("")),
-      core_(std::move(options), {&loop_, parts.transport, parts.control, parts.logger, parts.lives,
-                                 &arithmetic_, nullptr, energy_.get()}) {}
+      core_(std::move(options),
+            {&loop_, parts.transport, parts.control, parts.logger, parts.lives, &arithmetic_,
+             nullptr, energy_.get(), std::move(parts.fill_device)}) {}
 
 absl::Status Daemon::Run() {
   RUNNEL_RETURN_IF_ERROR(core_.Start([this](const absl::Status& status) {

@@ -3,6 +3,10 @@
 // The worker in real time: WorkerCore on the calling thread, with the backends of this program and
 // a thread for each lane.
 
+#include <functional>
+#include <string>
+#include <utility>
+
 #include "absl/status/status.h"
 #include "proto/base/clock.h"
 #include "proto/transport/link/event_loop.h"
@@ -19,7 +23,8 @@ class Daemon {
     ControlTransport* control = nullptr;
     const Clock* clock = nullptr;
     Logger* logger = nullptr;
-    CentralLives* lives = nullptr;  // WorkerCore's
+    CentralLives* lives = nullptr;                          // WorkerCore's
+    std::function<void(Telemetry&)> fill_device = nullptr;  // WorkerCore's
   };
 
   Daemon(WorkerOptions options, Parts parts);
@@ -27,7 +32,7 @@ class Daemon {
   // Runs until the worker's end; returns the status of WorkerCore::Start.
   absl::Status Run();
   // As WorkerCore::Leave; Run ends with the worker. Any thread.
-  void Leave() { core_.Leave(); }
+  void Leave(std::string reason = "") { core_.Leave(std::move(reason)); }
   void Stop() { core_.Stop(); }
   // Central has said that the worker takes part. After Run.
   bool welcomed() const { return core_.welcomed(); }

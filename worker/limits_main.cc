@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "worker/limits/device_figures.h"
 #include "worker/limits/device_limits.h"
 #include "worker/limits/network_bytes.h"
 
@@ -35,17 +37,29 @@ std::shared_ptr<const LimitSettings> AddLimitFlags(CLI::App& app) {
   return limits;
 }
 
-absl::StatusOr<std::function<std::string()>> HeldBy(const LimitSettings& settings,
-                                                    const std::string& state_folder) {
+absl::Status SetLimits(const LimitSettings& settings, ServiceOptions& service) {
+  const std::string& state_folder = service.daemon.state_folder;
   DeviceLimits::Parts parts;
   parts.read_device = [root = SystemRoot()] { return ReadDevice(root); };
   parts.take_data_bytes = [bytes = std::make_shared<NetworkBytes>()] { return bytes->Take(); };
   parts.now_s = [] { return std::time(nullptr); };
   if (!state_folder.empty()) parts.data_file = state_folder + "/data_today";
   const auto limits = std::make_shared<DeviceLimits>(settings, std::move(parts));
-  if (limits->empty()) return nullptr;
+  if (limits->empty()) return absl::OkStatus();
   RUNNEL_RETURN_IF_ERROR(limits->Check());
-  return [limits] { return limits->Reason(); };
+  service.held_by = [limits] { return limits->Reason(); };
+  service.daemon.limits = limits->Text();
+  return absl::OkStatus();
+}
+
+std::function<void(Telemetry&)> DeviceFiller(std::shared_ptr<const IdentityHolder> identity) {
+  DeviceFigures::Parts parts;
+  parts.read_device = [root = SystemRoot()] { return ReadDevice(root); };
+  if (identity != nullptr)
+    parts.certificate_until_s = [identity] { return identity->info().not_after_s; };
+  parts.now_ns = [clock = MonotonicClock()] { return clock.NowNanos(); };
+  const auto figures = std::make_shared<DeviceFigures>(std::move(parts));
+  return [figures](Telemetry& telemetry) { figures->Fill(telemetry); };
 }
 
 }  // namespace runnel

@@ -126,7 +126,8 @@ int Run(ServiceOptions options, const std::shared_ptr<IdentityHolder>& identity,
                                              kRenewTimeoutMs);
                    });
   }
-  WorkerService service(options, {transport.get(), control.get(), &clock, logger.get()});
+  WorkerService service(options, {transport.get(), control.get(), &clock, logger.get(), nullptr,
+                                  DeviceFiller(identity)});
   signals.Begin([&service](int, int) { service.Stop(); });
   const absl::Status status = service.Run();
   signals.End();
@@ -220,11 +221,6 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   options.recipes.emplace_back(kInt8Inference);
   options.codecs = CodecFamilies();
   return self;
-}
-
-absl::Status SetLimits(const LimitSettings& limits, ServiceOptions& service) {
-  RUNNEL_ASSIGN_OR_RETURN(service.held_by, HeldBy(limits, service.daemon.state_folder));
-  return absl::OkStatus();
 }
 
 void AddNameFlags(CLI::App& app, WorkerOptions& options) {

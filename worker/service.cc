@@ -121,7 +121,7 @@ void WorkerService::CheckLimits() {
   parts_.logger->Log(Severity::kInfo, held_ ? absl::StrCat("takes no part: ", reason)
                                             : "takes part again: no limit holds this device");
   if (held_ && daemon_ != nullptr) {
-    daemon_->Leave();
+    daemon_->Leave(reason);
     leaves_ = true;
   }
   changed_.notify_all();

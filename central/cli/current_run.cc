@@ -78,8 +78,9 @@ absl::Status CurrentRun::Stop(bool is_sure) {
   if (trainer_ == nullptr) return NoRun();
   if (!is_sure && trainer_->LosesWeights()) {
     return absl::FailedPreconditionError(
-        "stopping loses the weights: there is no --checkpoint-dir. Once more stops at the next "
-        "barrier; else training goes on");
+        "stopping loses the weights: there is no --checkpoint-dir. Training goes on; once more on "
+        "the "
+        "page, or runnel-central stop --sure, ends it at the next barrier");
   }
   trainer_->StopAtBarrier();
   return absl::OkStatus();

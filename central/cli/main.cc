@@ -10,7 +10,8 @@ int main(int argc, char** argv) {
        .commands = {AddTrain,     AddServe,  AddPlan,    AddShow,   AddCheck,   AddLearn,
                     AddPrecision, AddResume, AddReplay,  AddEval,   AddPredict, AddQuantize,
                     AddExport,    AddInit,   AddToken,   AddRevoke, AddStatus,  AddWhy,
-                    AddTrace,     AddWhatIf, AddDevices, AddDrain,  AddPause,   AddContinue},
+                    AddTrace,     AddWhatIf, AddDevices, AddDrain,  AddPause,   AddContinue,
+                    AddReplan,    AddStop},
        .moved = {"simulate", "profile", "predictor-report", "codecs"}},
       argc, argv);
 }

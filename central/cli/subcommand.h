@@ -45,6 +45,8 @@ Subcommand AddDevices(const Command& program);
 Subcommand AddDrain(const Command& program);
 Subcommand AddPause(const Command& program);
 Subcommand AddContinue(const Command& program);
+Subcommand AddReplan(const Command& program);
+Subcommand AddStop(const Command& program);
 
 // What several commands say about a flag.
 inline constexpr char kAssumptionHelp[] =

@@ -1,4 +1,4 @@
-// status, why, what-if, trace, devices, drain, pause and continue: questions and orders to a central that trains.
+// status, why, what-if, trace, devices, drain, pause, continue, replan and stop: questions and orders to a central that trains.
 
 #include <algorithm>
 #include <chrono>
@@ -34,6 +34,8 @@ Examples:
     runnel-central devices
   take a device out; its layers move to others at the next barrier, and no step is trained twice
     runnel-central drain pi-2
+  end it at the next barrier, with a check-point, as Ctrl-C at central does
+    runnel-central stop
   from another host, with a copy of HOME/operator
     runnel-central pause --central 192.168.1.10:7000 --home ~/runnel-operator)";
 
@@ -74,6 +76,7 @@ std::string DevicesJson(const MemberList& list) {
                        {"memory_bytes", member.memory_bytes},
                        {"numerics_class", member.numerics_class},
                        {"options", member.backend_options},
+                       {"limits", member.limits},
                        {"processors", std::move(processors)}});
   }
   const Json step = list.step == MemberList::kNoRun ? Json() : Json(list.step);
@@ -98,6 +101,7 @@ void Print(const MemberList& list, const CommandContext& context) {
       absl::StrAppendFormat(&where, ", %d MB", member.memory_bytes / 1'000'000);
     if (!member.backend_options.empty())
       absl::StrAppend(&where, ", backend options ", member.backend_options);
+    if (!member.limits.empty()) absl::StrAppend(&where, ", takes part with ", member.limits);
     line(member.name, member.state, where);
     for (const ProcessorFacts& processor : member.processors) {
       context.print(absl::StrFormat("  %-8s %-11s %s", processor.backend,
@@ -252,6 +256,38 @@ Subcommand AddContinue(const Command& program) {
   const auto flags = std::make_shared<OrderFlags>();
   const Command app = AddOrder(program, "continue", "Let a paused run go on", flags);
   return {app, [flags](const CommandContext& context) { return Pause(false, *flags, context); }};
+}
+
+Subcommand AddReplan(const Command& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  const Command app = AddOrder(
+      program, "replan",
+      "Plan anew at the next barrier; the run goes on by the new plan if that is faster", flags);
+  return {app, [flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
+            RUNNEL_RETURN_IF_ERROR(calls.replan());
+            context.print("the next barrier plans anew");
+            return absl::OkStatus();
+          }};
+}
+
+Subcommand AddStop(const Command& program) {
+  struct StopFlags {
+    OrderFlags order;
+    bool is_sure = false;
+  };
+  const auto flags = std::make_shared<StopFlags>();
+  const Command app = AddOrder(program, "stop", "End a run at the next barrier",
+                               std::shared_ptr<OrderFlags>(flags, &flags->order));
+  app.AddSwitch("--sure", flags->is_sure,
+                "also a run without --checkpoint-dir, whose weights are lost");
+  return {app, [flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls,
+                                    context.members_at(flags->order.central));
+            RUNNEL_RETURN_IF_ERROR(calls.stop(flags->is_sure));
+            context.print("training ends at the next barrier");
+            return absl::OkStatus();
+          }};
 }
 
 }  // namespace runnel

@@ -37,6 +37,21 @@ void LossCurve::GoBackTo(int64_t step) {
   last_step_ = std::min(last_step_, step);
 }
 
+namespace {
+
+// Who receives measures what a link takes: the next stage the activations, the one before the
+// gradients. The two links work at the same time.
+int64_t SentNs(const RunView& view, size_t stage) {
+  int64_t sent_ns = 0;
+  if (stage + 1 < view.stages.size())
+    sent_ns = view.stages[stage + 1].telemetry.activation_times.sum_ns;
+  if (stage > 0)
+    sent_ns = std::max(sent_ns, view.stages[stage - 1].telemetry.gradient_times.sum_ns);
+  return sent_ns;
+}
+
+}  // namespace
+
 void BusyHistory::Add(const RunView& view) {
   const bool goes_on = begin_.plan.generation == view.plan.generation &&
                        begin_.stages.size() == view.stages.size() && view.plan_ns >= begin_.plan_ns;
@@ -55,7 +70,10 @@ void BusyHistory::Add(const RunView& view) {
       return std::clamp(static_cast<double>(ns) / time_ns, 0.0, 1.0);
     };
     slice.busy.push_back(share(to.busy_ns - from.busy_ns));
+    slice.forward.push_back(share(to.forward_times.sum_ns - from.forward_times.sum_ns));
+    slice.backward.push_back(share(to.backward_times.sum_ns - from.backward_times.sum_ns));
     slice.wait.push_back(share(to.wait_ns - from.wait_ns));
+    slice.send.push_back(share(SentNs(view, i) - SentNs(begin_, i)));
   }
   slices_.push_back(std::move(slice));
   begin_ = view;
@@ -70,9 +88,10 @@ void BusyHistory::Halve() {
     if (i + 1 < slices_.size() && slices_[i + 1].generation == slice.generation) {
       const Slice& next = slices_[++i];
       const double all = slice.seconds + next.seconds;
-      for (size_t j = 0; j < slice.busy.size(); ++j) {
-        slice.busy[j] += (next.busy[j] - slice.busy[j]) * next.seconds / all;
-        slice.wait[j] += (next.wait[j] - slice.wait[j]) * next.seconds / all;
+      for (const auto shares :
+           {&Slice::busy, &Slice::forward, &Slice::backward, &Slice::wait, &Slice::send}) {
+        for (size_t j = 0; j < (slice.*shares).size(); ++j)
+          (slice.*shares)[j] += ((next.*shares)[j] - (slice.*shares)[j]) * next.seconds / all;
       }
       slice.end_s = next.end_s;
       slice.seconds = all;

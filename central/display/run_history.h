@@ -38,7 +38,7 @@ class LossCurve {
   int64_t span_ = 1;  // steps of a point
 };
 
-// Share of the time that each stage computed, and waited, in slices of at least kSliceSeconds.
+// What each stage did, as shares of the time, in slices of at least kSliceSeconds.
 class BusyHistory {
  public:
   static constexpr size_t kMaxSlices = 240;
@@ -47,8 +47,13 @@ class BusyHistory {
     double end_s = 0;  // of the training time
     double seconds = 0;
     int64_t generation = 0;
+    // By stage. Forward and backward are of busy; the rest of it are updates, and evaluations of a
+    // plain loop. send: the time that the links take to whom the stage sends, the longer one of two.
     std::vector<double> busy = {};
+    std::vector<double> forward = {};
+    std::vector<double> backward = {};
     std::vector<double> wait = {};
+    std::vector<double> send = {};
   };
 
   void Add(const RunView& view);

@@ -27,7 +27,12 @@ void AddFigure(const ShownFigure& figure, std::string labels, Labels values, Met
     labels += ",source";
     values.emplace_back(Name(figure.telemetry->energy_source));
   }
-  text.Add({view.metric, view.help, labels.c_str()}, values, AsReal(figure.value));
+  const Metric metric = {view.metric, view.help, labels.c_str()};
+  if (const auto* histogram = std::get_if<Histogram Telemetry::*>(&figure.field->member)) {
+    text.Add(metric, values, figure.telemetry->**histogram);
+  } else {
+    text.Add(metric, values, AsReal(figure.value));
+  }
 }
 
 void AddStages(const RunView& view, const RunFigures& figures, MetricText& text) {
@@ -35,6 +40,10 @@ void AddStages(const RunView& view, const RunFigures& figures, MetricText& text)
   constexpr Metric kInFlight = {"runnel_stage_in_flight_limit",
                                 "Micro-batches in flight that the stage may have and keep data of.",
                                 "stage,worker"};
+  constexpr Metric kBegun = {"runnel_stage_in_flight",
+                             "Micro-batches in flight: with a step for each, the weights of the "
+                             "oldest are so many steps old.",
+                             "stage,worker"};
   constexpr Metric kSeconds = {"runnel_stage_micro_batch_seconds",
                                "Seconds that the stage computes for a micro-batch, as measured and "
                                "as the plan predicted.",
@@ -45,6 +54,8 @@ void AddStages(const RunView& view, const RunFigures& figures, MetricText& text)
     const StagePlan& plan = view.stages[i].plan;
     text.Add(kLayers, {stage, worker}, plan.last_layer - plan.first_layer + 1);
     text.Add(kInFlight, {stage, worker}, AsDouble(plan.cap));
+    const Telemetry& done = view.stages[i].telemetry;
+    text.Add(kBegun, {stage, worker}, AsDouble(done.forwards - done.backwards));
     for (const ShownFigure& figure : FiguresOf(figures.stages[i]))
       AddFigure(figure, "stage,worker", {stage, worker}, text);
     if (i >= view.stage_seconds.size()) continue;

@@ -121,6 +121,7 @@ Json WorkersJson(const ShownRun& run) {
     SetText("address", member.address, json);
     SetText("numerics_class", member.numerics_class, json);
     SetText("options", member.backend_options, json);
+    SetText("limits", member.limits, json);
     if (member.memory_bytes > 0) json["memory_bytes"] = member.memory_bytes;
     Json processors = Json::array();
     for (const ProcessorFacts& one : member.processors) {
@@ -212,7 +213,10 @@ void AddHistory(const ShownRun& run, Json& json) {
                       {"seconds", slice.seconds},
                       {"generation", slice.generation},
                       {"busy", slice.busy},
-                      {"wait", slice.wait}});
+                      {"forward", slice.forward},
+                      {"backward", slice.backward},
+                      {"wait", slice.wait},
+                      {"send", slice.send}});
   }
   json["busy"] = std::move(slices);
   Json losses = Json::array();

@@ -20,7 +20,7 @@ HEAD = ["| metric | type | unit | labels | meaning |", "|---|---|---|---|---|"]
 # The first that the name, without _total, ends with.
 UNITS = (("_bytes_per_second", "bytes/s"), ("_samples_per_second", "samples/s"), ("_timestamp_seconds", "s since 1970"),
          ("_seconds", "s"), ("_bytes", "bytes"), ("_joules", "J"), ("_joules_per_sample", "J"), ("_ratio", "share"),
-         ("_samples", "samples"), ("_width", "bits"))
+         ("_samples", "samples"), ("_width", "bits"), ("_celsius", "°C"))
 SERIES = re.compile(r"(\w+)(?:\{(.*)\})? \S+$")
 LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 
@@ -38,6 +38,12 @@ def row(name, labels, help_text, kind=None):
     return f"| `{name}` | {kind or type_of(name)} | {unit} | {shown} | {help_text} |"
 
 
+def family_of(name, kinds):
+    """A histogram has three series, and each bucket a label more."""
+    base = re.sub(r"_(bucket|sum|count)$", "", name)
+    return base if kinds.get(base) == "histogram" else name
+
+
 def rows_of(scrape):
     """By name: the row of each family in the text."""
     helps, kinds, labels = {}, {}, {}
@@ -48,12 +54,13 @@ def rows_of(scrape):
         elif line.startswith("# TYPE "):
             _, _, name, kinds[name] = line.split(" ", 3)
         elif match := SERIES.match(line):
-            labels.setdefault(match[1], LABEL.findall(match[2] or ""))
+            shown = [label for label in LABEL.findall(match[2] or "") if label != "le"]
+            labels.setdefault(family_of(match[1], kinds), shown)
     return {name: row(name, labels[name], helps.get(name, "no HELP"), kinds.get(name, "no TYPE")) for name in labels}
 
 
 def rows_of_page(text):
-    return {match[1]: match[0] for match in re.finditer(r"^\| `(runnel_\w+)` \|.*$", text, re.MULTILINE)}
+    return {match[1]: match[0] for match in re.finditer(r"^\| `((?:runnel|hw|process)_\w+)` \|.*$", text, re.MULTILINE)}
 
 
 def findings(page, scrape):

@@ -1,9 +1,11 @@
 #include "proto/base/figures/figure_fields.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
+#include <type_traits>
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
@@ -22,7 +24,10 @@ TEST(FigureFields, NamesMembersAndMetricsAreNotMixedUp) {
       ASSERT_NE(view.help, nullptr) << field.name;
       EXPECT_TRUE(absl::EndsWith(view.help, ".")) << field.name;
       if (view.metric == nullptr) continue;
-      EXPECT_TRUE(absl::StartsWith(view.metric, "runnel_")) << view.metric;
+      // Or a name that OpenTelemetry's conventions give it.
+      const bool is_common =
+          absl::StartsWith(view.metric, "hw_") || absl::StartsWith(view.metric, "process_");
+      EXPECT_TRUE(is_common || absl::StartsWith(view.metric, "runnel_")) << view.metric;
       EXPECT_EQ(helps.emplace(view.metric, view.help).first->second, view.help) << view.metric;
       EXPECT_TRUE(places.emplace(view.metric, IsOfLink(field.of), DirectionOf(field.of)).second)
           << view.metric << " would be written twice";
@@ -37,11 +42,42 @@ TEST(FigureFields, EachMemberIsOneRow) {
   for (const FigureField& field : FigureFields()) {
     std::visit(
         [&](auto member) {
-          EXPECT_EQ(telemetry.*member, 0) << field.name << " has the member of another row";
-          telemetry.*member = ++next;
+          EXPECT_EQ(AsReal(ShownValue(field, {}, telemetry, {})), 0)
+              << field.name << " has the member of another row";
+          if constexpr (std::is_same_v<decltype(member), Histogram Telemetry::*>) {
+            (telemetry.*member).Add(++next);
+          } else {
+            telemetry.*member = ++next;
+          }
         },
         field.member);
   }
+}
+
+TEST(Histogram, ABoundBelongsToTheClassBelowIt) {
+  Histogram histogram;
+  histogram.Add(0);
+  histogram.Add(300'000);
+  histogram.Add(300'001);
+  histogram.Add(60'000'000'000);
+  EXPECT_EQ(histogram.counts.front(), 2);
+  EXPECT_EQ(histogram.counts[1], 1);
+  EXPECT_EQ(histogram.counts.back(), 1) << "longer than all bounds";
+  EXPECT_EQ(histogram.count(), 4);
+  EXPECT_EQ(histogram.sum_ns, 60'000'600'001);
+}
+
+TEST(FigureFields, AHistogramIsAFigureOfItsTime) {
+  Telemetry telemetry;
+  telemetry.forward_times.Add(250);
+  const absl::Span<const FigureField> fields = FigureFields();
+  const auto forward = std::find_if(fields.begin(), fields.end(), [](const FigureField& field) {
+    return absl::string_view(field.name) == "forward_times";
+  });
+  ASSERT_NE(forward, fields.end());
+  EXPECT_EQ(
+      AsReal(ShownValue(*forward, {.scale = FigureScale::kShareOfTime}, telemetry, {1000, 0})),
+      0.25);
 }
 
 TEST(FigureFields, SharesAndMeans) {

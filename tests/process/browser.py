@@ -38,7 +38,7 @@ def find_chromium():
 
 
 class Browser:
-    def __init__(self, program):
+    def __init__(self, program, *flags):
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
@@ -46,7 +46,7 @@ class Browser:
         self._process = subprocess.Popen(
             ["sh", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "sh", program, "--headless=new", "--no-sandbox",
              "--disable-gpu", "--remote-debugging-pipe", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--hide-scrollbars", f"--user-data-dir={self._folder.name}", "about:blank"],
+             "--disable-component-update", "--hide-scrollbars", f"--user-data-dir={self._folder.name}", *flags, "about:blank"],
             pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_read)
         os.close(to_write)

@@ -73,6 +73,7 @@ class Limits(unittest.TestCase):
         self.assertIsNone(worker.poll(), "it waits for its battery")
         self.assertIsNone(central.poll(), "the run goes on")
         self.assertNotRegex(self.log("central"), "pi-1 is lost", "nothing is lost by a drain")
+        self.assertRegex(self.log("central"), r"worker pi-1 leaves \(the battery is at 19 %.*--battery-floor\)", "why")
         self.plant("power_supply/BAT0/status", "Charging")
         wait_for("the end of the limit", lambda: "takes part again: no limit holds this device" in self.log("worker"))
         wait_for("the worker at central", lambda: re.search("pi-1 has left(?s:.)*worker pi-1 (has joined|takes part again)", self.log("central")))

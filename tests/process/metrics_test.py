@@ -5,7 +5,7 @@
 
 A cluster with certificates on loopback: a worker is drained, another one killed. Who may read is asked as a user would: with the read
 token, an operator's certificate, nothing. Where Debian's prometheus is, it scrapes by the example of deploy/metrics: of what is gone
-there is no series, and the alert of a lost worker fires, alone.
+there is no series, and the alert of a lost worker fires, alone. Where Debian's chromium is, the page asks for the token that it lacks.
 """
 
 import contextlib
@@ -24,6 +24,9 @@ import time
 import unittest
 import urllib.parse
 import urllib.request
+
+sys.dont_write_bytecode = True
+import browser as browsers  # noqa: E402
 
 BINARIES = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev/bin").resolve()
 METRICS = pathlib.Path(__file__).resolve().parents[2] / "deploy/metrics"
@@ -182,6 +185,27 @@ class Metrics(unittest.TestCase):
         self.assertEqual((self.run_.home / "page_token").stat().st_mode & 0o777, 0o600)
         self.assertEqual((self.run_.home / "page_token").read_text().strip(), self.run_.read_token)
 
+    def test_the_page_asks_for_the_token(self):
+        stage = wait_for("the certificate's end", lambda: [stage for stage in json.loads(self.run_.get(
+            "/state", Authorization="Bearer " + self.run_.read_token)[1])["stages"] if stage.get("certificate_until_s")])[0]
+        self.assertGreater(stage["certificate_until_s"], time.time())
+        program = browsers.find_chromium()
+        if not program:
+            print("without Chromium: the page is not drawn")
+            return
+        # Its authority is this test's own.
+        browser = browsers.Browser(program, "--ignore-certificate-errors")
+        self.addCleanup(browser.close)
+        browser.open(f"https://127.0.0.1:{self.run_.port}/#read=guess")
+        browser.wait_for("document.body.innerText.includes('That address, or its token')")
+        give = "by('token').value = {}; by('no-right').requestSubmit()"
+        browser.evaluate(give.format("'another guess'"))
+        browser.wait_for("!by('no-right').hidden && location.hash.includes('another')")
+        self.assertFalse(browser.evaluate("document.body.innerText.includes('Certificate until')"))
+        browser.evaluate(give.format(json.dumps(self.run_.read_token)))
+        browser.wait_for("by('no-right').hidden && document.body.innerText.includes('Certificate until')")
+        self.assertTrue(browser.evaluate("by('orders').hidden"), "it only reads")
+
     def test_without_certificates_there_is_none(self):
         environment = {**self.run_.environment, "RUNNEL_HOME": str(self.run_.folder / "none")}
         refused = subprocess.run([BINARIES / "runnel-central", "train", "--http-listen", "127.0.0.1:0"], env=environment,
@@ -201,6 +225,12 @@ class Metrics(unittest.TestCase):
             self.assertEqual(checked.stderr + checked.stdout, "", "promtool has something to say")
             wait_for("series of both", lambda: all(len(prometheus.series(f'{{worker="{name}"}}')) > 10 for name in ("pi-1", "pi-2")))
             self.assertEqual(prometheus.alerts("firing", "pending"), set())
+            wait_for("how long most forwards take", lambda: [one for one in prometheus.get(
+                "query", query="histogram_quantile(0.95, rate(runnel_stage_forward_seconds_bucket[15s])) > 0")["result"]
+                if one["value"][1] != "NaN"])
+            for family in ("runnel_link_send_seconds_sum", "process_memory_usage_bytes", "process_cpu_time_seconds_total",
+                           "runnel_stage_certificate_expiry_timestamp_seconds"):
+                self.assertTrue(prometheus.series(family), family)
         self.run_.ask("drain", "pi-2")
         self.expect_gone("pi-2", prometheus, {})
         self.workers[0].kill()

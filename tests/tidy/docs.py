@@ -121,7 +121,8 @@ def watch_findings(root):
     """What alerts and dashboard read is a metric of the table."""
     known = {line.split("`")[1] for line in figures.metric_table(root)[2:]}
     for path in sorted(path for path in (root / "deploy/metrics").iterdir() if path.is_file()):
-        for name in sorted(set(re.findall(r"\brunnel_\w+", path.read_text(encoding="utf-8"))) - known):
+        read = set(re.findall(r"\b(?:runnel|hw|process)_\w+", path.read_text(encoding="utf-8")))
+        for name in sorted(name for name in read if name not in known and re.sub(r"_(bucket|sum|count)$", "", name) not in known):
             yield f"{path.relative_to(root)}: {name} is no metric of {figures.METRICS} or {figures.FIELDS}"
 
 

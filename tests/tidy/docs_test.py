@@ -121,13 +121,21 @@ class Watch(unittest.TestCase):
     def test_an_alert_on_a_metric_that_is_none(self):
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
-            for path, text in {"deploy/metrics/alerts.yml": "expr: runnel_step > runnel_stepp", docs.figures.FIELDS: "",
+            for path, text in {"deploy/metrics/alerts.yml": "expr: runnel_step > runnel_stepp", docs.figures.FIELDS: "", docs.figures.TELEMETRY: "",
                                docs.figures.METRICS: 'text.Add({"runnel_step", "Steps."}, {}, 1);'}.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(text)
             found = list(docs.watch_findings(root))
             self.assertEqual(len(found), 1)
             self.assertIn("runnel_stepp is no metric", found[0])
+
+    def test_a_histogram_is_one_family(self):
+        page = "\n".join([*reference.HEAD, reference.row("runnel_stage_forward_seconds", ["stage"], "Seconds.", "histogram")])
+        scrape = ("# HELP runnel_stage_forward_seconds Seconds.\n# TYPE runnel_stage_forward_seconds histogram\n"
+                  "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.1\"} 1\nrunnel_stage_forward_seconds_bucket{stage=\"0\",le=\"+Inf\"} 2\n"
+                  "runnel_stage_forward_seconds_sum{stage=\"0\"} 3.5\nrunnel_stage_forward_seconds_count{stage=\"0\"} 2\n")
+        self.assertEqual(list(reference.findings(page, scrape)), [])
+        self.assertEqual(len(list(reference.findings(page, scrape.replace("histogram", "gauge")))), 3, "three gauges")
 
     def test_a_scrape_that_the_page_does_not_say(self):
         page = "\n".join([*reference.HEAD, reference.row("runnel_step", [], "Steps."), reference.row("runnel_up", ["worker"], "1: here.")])

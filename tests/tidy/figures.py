@@ -10,10 +10,11 @@ import reference  # noqa: E402
 
 FIELDS = "proto/base/figures/figure_fields.cc"
 METRICS = "central/display/run_metrics.cc"
+TELEMETRY = "proto/base/figures/telemetry.h"
 OF = {"kStage": "stage", "kNextForward": "link", "kNextBackward": "link",
       "kPreviousForward": "link", "kPreviousBackward": "link"}
 # A member of a row: its name, and a text of one or more parts or a word.
-MEMBER = re.compile(r'\.(\w+) = ((?:"[^"]*"\s*)+|[\w:&]+)')
+MEMBER = re.compile(r'\.(\w+) =\s+((?:"[^"]*"\s*)+|[\w:&]+)')
 # A metric of a run: name, help and the names of its labels.
 METRIC = re.compile(r'\{"(runnel_\w+)",\s*((?:"[^"]*"\s*)+)(?:,\s*"([\w,]+)")?\}')
 
@@ -29,11 +30,13 @@ def members(source):
 def views(root):
     """Of each way to show a figure: whom it is about, and the members of its row."""
     source = (root / FIELDS).read_text(encoding="utf-8")
+    histograms = re.findall(r"^  Histogram (\w+)", (root / TELEMETRY).read_text(encoding="utf-8"), re.MULTILINE)
     for row in source.split("{.name = ")[1:]:
         head, *shown = row.split(".views = {", 1)
         of = OF[members(head).get("of", "Of::kStage").split("::")[1]]
+        kind = {"kind": "histogram"} if head.split('"')[1] in histograms else {}
         for view in re.split(r"\{(?=\.)", shown[0])[1:] if shown else []:
-            yield of, members(view)
+            yield of, {**members(view), **kind}
 
 
 def key_table(root):
@@ -50,7 +53,7 @@ def key_table(root):
 
 def metric_table(root):
     labels = {"stage": ["stage", "worker"], "link": ["link", "direction", "from", "to"]}
-    rows = {view["metric"]: (labels[of], view["help"]) for of, view in views(root) if "metric" in view}
+    rows = {view["metric"]: (labels[of], view["help"], view.get("kind")) for of, view in views(root) if "metric" in view}
     source = (root / METRICS).read_text(encoding="utf-8")
     for name, help_text, names in METRIC.findall(source):
         rows[name] = (names.split(",") if names else [], text_of(help_text))

@@ -27,11 +27,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r);
 }
 auto Fields(const ProcessorList& m) { return std::tie(m.processors); }
-auto Fields(const Leaving&) { return std::tuple<>(); }
+auto Fields(const Leaving& m) { return std::tie(m.reason); }
 auto Fields(const ProfileReport& m) {
   const auto& [a, b, c, d, e, f, g, h, i] = m;
   return std::tie(a, b, c, d, e, f, g, h, i);
@@ -49,8 +49,13 @@ auto Fields(const EvaluationDone& m) {
 }
 auto Fields(const Telemetry& m) {
   std::vector<FigureValue> values;
-  for (const FigureField& field : FigureFields()) values.push_back(ShownValue(field, {}, m, {}));
-  return std::make_tuple(m.generation, m.energy_source, values);
+  std::vector<Histogram> histograms;
+  for (const FigureField& field : FigureFields()) {
+    values.push_back(ShownValue(field, {}, m, {}));
+    if (const auto* one = std::get_if<Histogram Telemetry::*>(&field.member))
+      histograms.push_back(m.**one);
+  }
+  return std::make_tuple(m.generation, m.energy_source, values, histograms);
 }
 auto Fields(const StageFailed& m) {
   const auto& [a, b, c, d, e] = m;
@@ -272,6 +277,11 @@ const BadWorkerField kBadWorkerFields[] = {
      "evaluation_done.correct"},
     {6, [](auto& m) { m.mutable_telemetry()->set_bytes_up(-1); }, "telemetry.bytes_up"},
     {6, [](auto& m) { m.mutable_telemetry()->set_correct(int64_t{1} << 60); }, "telemetry.correct"},
+    {6, [](auto& m) { m.mutable_telemetry()->mutable_wait_times()->add_counts(1); },
+     "telemetry.wait_times.counts: has"},
+    {6, [](auto& m) { m.mutable_telemetry()->mutable_wait_times()->set_counts(2, -1); },
+     "telemetry.wait_times.counts"},
+    {6, [](auto& m) { m.mutable_telemetry()->set_battery_charge(1.5); }, "battery_charge"},
     {6, [](auto& m) { m.mutable_telemetry()->set_macs_done(kInfinity); }, "telemetry.macs_done"},
     {6, [](auto& m) { m.mutable_telemetry()->set_effective_macs(1e25); }, "effective_macs"},
     {7, [](auto& m) { m.mutable_stage_failed()->set_reason(std::string(5000, 'x')); },

@@ -192,9 +192,13 @@ Telemetry RandomControlMessages::Figures(Generation generation) {
   for (const FigureField& field : FigureFields()) {
     if (const auto* real = std::get_if<double Telemetry::*>(&field.member))
       telemetry.** real = Real();
+    else if (const auto* histogram = std::get_if<Histogram Telemetry::*>(&field.member))
+      (telemetry.**histogram).Add(1 + Below(4'000'000'000));
     else
       telemetry.*std::get<int64_t Telemetry::*>(field.member) = 1 + Below(1000000);
   }
+  telemetry.battery_charge = 0.25;
+  telemetry.celsius = 48.5;
   telemetry.correct = Below(telemetry.loss_samples);
   telemetry.energy_source = static_cast<EnergySource>(Below(kEnergySourceCount));
   return telemetry;
@@ -208,7 +212,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
                   Names(), Families(), Text(), 1 + Below(1000000), Text(), count(), Text(),
-                  Processors(), Text(), Text(), absl::StrCat("site-", samples)},
+                  Processors(), Text(), Text(), absl::StrCat("site-", samples), Text()},
       ProfileReport{{Real(), Real(), Real()},
                     {Real(), Real(), Real()},
                     0.25,
@@ -231,7 +235,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       ProfileProgress{0.5, generation},
       WayMeasured{Real(), 1 + Below(1000)},
       ProbePiece{1, 5, Text(), Below(1000)},
-      Leaving{},
+      Leaving{Text()},
       Heartbeat{WorkerPhase::kPreparing, 1 + Below(1000000), /*arrived_ns=*/0, 1 + Below(1000000)},
       Replicated{{generation, sequence},
                  1 + Below(999),

@@ -173,7 +173,9 @@ TEST_F(LimitedServiceTest, ALimitGivesTheStageAwayAndItsEndJoinsAgain) {
   ASSERT_TRUE(seen_->WaitForMessages(id, 2)) << "it takes part";
   Hold("the battery is low");
   ASSERT_TRUE(seen_->WaitForMessages(id, 3));
-  EXPECT_TRUE(std::holds_alternative<Leaving>(seen_->messages(id)[2]));
+  const WorkerMessage last = seen_->messages(id)[2];
+  ASSERT_TRUE(std::holds_alternative<Leaving>(last));
+  EXPECT_EQ(std::get<Leaving>(last).reason, "the battery is low");
   Say(id, Release{});
   EXPECT_FALSE(absl::IsInternal(seen_->WaitForGone(id)));
   EXPECT_EQ(seen_->joined(), 1u) << "it is held";

@@ -94,6 +94,7 @@ WorkerHello WorkerCore::Hello() {
   hello.device_class = options_.device_class;
   hello.backend_options = options_.backend_options.text();
   hello.site = options_.site;
+  hello.limits = options_.limits;
   return hello;
 }
 
@@ -118,14 +119,14 @@ absl::Status WorkerCore::Start(EndFn on_end) {
   return absl::OkStatus();
 }
 
-void WorkerCore::Leave() {
-  loop_.Post([this] {
+void WorkerCore::Leave(std::string reason) {
+  loop_.Post([this, reason = std::move(reason)] {
     if (ended_) return;
     if (!welcomed_) return End(absl::OkStatus());
     parts_.logger->Log(Severity::kInfo,
                        "leaving as soon as central has moved the stage, at a barrier; told to end "
                        "once more, this worker ends at once");
-    Send(Leaving{});
+    Send(Leaving{reason});
   });
 }
 
@@ -144,7 +145,11 @@ void WorkerCore::Send(WorkerMessage message) {
 }
 
 void WorkerCore::SendTelemetry() {
-  if (const StageHost* host = stage(); host != nullptr) Send(host->telemetry());
+  const StageHost* host = stage();
+  if (host == nullptr) return;
+  Telemetry telemetry = host->telemetry();
+  if (parts_.fill_device != nullptr) parts_.fill_device(telemetry);
+  Send(std::move(telemetry));
 }
 
 void WorkerCore::SendHeartbeat() {

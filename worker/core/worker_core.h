@@ -45,6 +45,7 @@ struct WorkerOptions {
   int64_t incarnation = 0;        // WorkerHello's
   std::string device_class = {};  // WorkerHello's
   std::string site = {};          // WorkerHello's
+  std::string limits = {};        // WorkerHello's
   int threads = 1;
   int64_t device_memory_bytes = 0;  // BackendSettings'
   BackendOptions backend_options = {};
@@ -68,6 +69,8 @@ class WorkerCore {
     DeviceArithmetic* arithmetic = nullptr;
     MakeLaneFn make_lane = nullptr;
     EnergyCounter* energy = nullptr;  // null: energy by the model
+    // What the device and the process show of themselves; null: nothing. On the loop.
+    std::function<void(Telemetry&)> fill_device = nullptr;
   };
   using EndFn = std::function<void(const absl::Status&)>;
 
@@ -83,8 +86,8 @@ class WorkerCore {
   // after which on_end does not come: the listener or central could not be had.
   absl::Status Start(EndFn on_end);
   // Asks central to do without this worker; its release is the end. At once if the worker does not
-  // take part. Any thread.
-  void Leave();
+  // take part. reason: for people; empty: the worker was told to end. Any thread.
+  void Leave(std::string reason = "");
   // Ends. Any thread.
   void Stop();
   // Central has said that the worker takes part. On the loop, or when it no longer runs.

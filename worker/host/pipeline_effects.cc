@@ -50,18 +50,20 @@ void PipelineHost::Compute(bool counts, StageLanes::Purpose purpose,
                            std::function<absl::StatusOr<StageCompute::Output>()> work) {
   if (counts) meter_.BeginAction();
   lanes_.Compute(purpose, std::move(work),
-                 [this, counts](absl::StatusOr<StageCompute::Output> output, const TaskTime& time) {
-                   ComputeFinished(std::move(output), counts, time);
+                 [this, counts, kind = purpose.kind](absl::StatusOr<StageCompute::Output> output,
+                                                     const TaskTime& time) {
+                   if (counts && output.ok())
+                     meter_.EndAction(kind, time, {.update_began_ns = output->update_began_ns});
+                   ComputeFinished(std::move(output), time);
                  });
 }
 
-void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
+void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output,
                                    const TaskTime& time) {
   if (!output.ok()) {
     Fail(output.status());
     return;
   }
-  if (counts) meter_.EndAction(time);
   const int64_t backwards = runtime_.backwards();
   const absl::Status status =
       runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct,
@@ -127,6 +129,7 @@ void PipelineHost::Carry(WeightGradientEffect effect) {
           [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
             RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, effect.step));
             StageCompute::Output output;
+            output.update_began_ns = engine_->TakeUpdateBegin();
             if (effect.sums_squares) {
               RUNNEL_ASSIGN_OR_RETURN(output.squares, engine_->GradientSquares());
             }
@@ -138,7 +141,9 @@ void PipelineHost::Carry(StepEffect effect) {
   const StageLanes::Purpose purpose{SpanKind::kStep, effect.place.sequence};
   Compute(true, purpose, [this, effect]() -> absl::StatusOr<StageCompute::Output> {
     RUNNEL_RETURN_IF_ERROR(engine_->Step(effect.place, effect.gradient_square));
-    return StageCompute::Output();
+    StageCompute::Output output;
+    output.update_began_ns = engine_->TakeUpdateBegin();
+    return output;
   });
 }
 
@@ -168,12 +173,12 @@ void PipelineHost::Carry(EvaluateEffect effect) {
 void PipelineHost::Carry(EncodeEffect effect) {
   const Direction direction = effect.direction;
   const MicroBatch place = effect.place;
+  const SpanKind kind =
+      direction == Direction::kForward ? SpanKind::kEncodeActivation : SpanKind::kEncodeGradient;
   lanes_.Code(
-      {direction == Direction::kForward ? SpanKind::kEncodeActivation : SpanKind::kEncodeGradient,
-       place.sequence},
-      [this, effect = std::move(effect)] { return Encode(effect); },
-      [this, direction, place](absl::StatusOr<Payload> payload, int64_t took_ns) {
-        if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
+      {kind, place.sequence}, [this, effect = std::move(effect)] { return Encode(effect); },
+      [this, direction, kind, place](absl::StatusOr<Payload> payload, int64_t took_ns) {
+        if (!runtime_.runs_dry()) meter_.EndCoding(kind, took_ns);
         Pump(payload.ok()
                  ? runtime_.Encoded(direction, place.sequence, place.samples, *std::move(payload))
                  : payload.status());
@@ -205,12 +210,12 @@ absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
 void PipelineHost::Carry(DecodeEffect effect) {
   const Direction direction = effect.direction;
   const Sequence sequence = effect.place.sequence;
+  const SpanKind kind =
+      direction == Direction::kForward ? SpanKind::kDecodeActivation : SpanKind::kDecodeGradient;
   lanes_.Code(
-      {direction == Direction::kForward ? SpanKind::kDecodeActivation : SpanKind::kDecodeGradient,
-       sequence},
-      [this, effect = std::move(effect)] { return Decode(effect); },
-      [this, direction, sequence](absl::StatusOr<Payload> tensor, int64_t took_ns) {
-        if (!runtime_.runs_dry()) meter_.counts().codec_ns += took_ns;
+      {kind, sequence}, [this, effect = std::move(effect)] { return Decode(effect); },
+      [this, direction, kind, sequence](absl::StatusOr<Payload> tensor, int64_t took_ns) {
+        if (!runtime_.runs_dry()) meter_.EndCoding(kind, took_ns);
         Pump(tensor.ok() ? runtime_.Decoded(direction, sequence, *std::move(tensor))
                          : tensor.status());
       });

@@ -141,7 +141,16 @@ void PipelineHost::Deliver(Peer from, Frame frame) {
     if (absl::Status kept = replication_->Arrived(side, frame); !kept.ok()) return Fail(kept);
     return links_.To(from)->session().Acknowledge(header.kind, generation_, header.sequence);
   }
+  CountArrival(from, frame);
   Pump(runtime_.Arrived(header.kind, header.sequence, header.samples, std::move(frame.payload)));
+}
+
+void PipelineHost::CountArrival(Peer from, const Frame& frame) {
+  const bool is_activation = frame.header.kind == FrameKind::kActivation;
+  if (!is_activation && frame.header.kind != FrameKind::kGradient) return;
+  meter_.CountArrival(is_activation ? Direction::kForward : Direction::kBackward,
+                      kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size()),
+                      links_.To(from)->received_bytes_per_second());
 }
 
 void PipelineHost::Pump(const absl::Status& status) {
@@ -174,6 +183,8 @@ Telemetry PipelineHost::telemetry() const {
   telemetry.correct = runtime_.loss().correct;
   telemetry.loss_samples = runtime_.loss().samples;
   telemetry.memory_bytes = engine_->memory_bytes();
+  telemetry.stash_bytes = engine_->stash_bytes();
+  telemetry.queue_length = runtime_.waiting();
   engine_->FillRange(telemetry);
   links_.Fill(telemetry);
   meter_.Fill(telemetry);

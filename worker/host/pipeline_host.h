@@ -85,8 +85,8 @@ class PipelineHost final : public StageHost {
   void PumpBackward(int64_t before, int64_t now_ns, const absl::Status& status);
   // Where runtime_.forward_only(): passes on how many activations the next stage has not begun.
   void ReportWaiting();
-  void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
-                       const TaskTime& time);
+  void ComputeFinished(absl::StatusOr<StageCompute::Output> output, const TaskTime& time);
+  void CountArrival(Peer from, const Frame& frame);
 
   StageEnvironment environment_;
   const Generation generation_;

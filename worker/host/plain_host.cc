@@ -124,7 +124,7 @@ void PlainHost::Start(Queue& queue, Arrivals::Batch arrived) {
        arrived = std::move(arrived)]() mutable -> absl::StatusOr<LossResult> {
         if (training) {
           return TrainMicroBatch(*engine_, batching_.Locate(sequence), std::move(arrived.input),
-                                 std::move(arrived.labels));
+                                 std::move(arrived.labels), &environment_.loop->clock());
         }
         RUNNEL_ASSIGN_OR_RETURN(
             StageCompute::Output output,
@@ -152,7 +152,8 @@ void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training
     FinishedEvaluation(*result);
     return;
   }
-  meter_.EndAction(time);
+  meter_.EndAction(SpanKind::kMicroBatch, time,
+                   {result->forward_ended_ns, engine_->TakeUpdateBegin()});
   Telemetry& counts = meter_.counts();
   counts.loss_sum += result->loss_sum;
   counts.correct += result->correct;
@@ -178,6 +179,8 @@ void PlainHost::FinishedEvaluation(const LossResult& result) {
 Telemetry PlainHost::telemetry() const {
   Telemetry telemetry = meter_.counts();
   telemetry.memory_bytes = engine_->memory_bytes();
+  telemetry.stash_bytes = engine_->stash_bytes();
+  telemetry.queue_length = training_.arrived.inputs();
   engine_->FillRange(telemetry);
   meter_.Fill(telemetry);
   return telemetry;

@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   const StageOrder order = stage.plain_loop ? StageOrder() : stage.plan.stages[stage.stage].order();
   options.cap = order.cap;
   if (!stage.plan.drains_each_step) options.delay = DelayOf(stage, order.cap);
+  options.clock = &environment.loop->clock();
   options.one_in_flight = order == StageOrder();
   options.defers_weight_gradients = order.deferred_weight_gradients > 0;
   if (stage.recipe != kInt8Inference) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "proto/base/clock.h"
+#include "proto/base/figures/span.h"
 #include "proto/base/processor_time.h"
 #include "proto/transport/control/control.h"
 #include "worker/energy/training_use.h"
@@ -21,7 +22,17 @@ class StageMeter {
   // Training goes on: what passes until an action begins is waiting.
   void Resume();
   void BeginAction();
-  void EndAction(const TaskTime& time);
+  // Moments within an action; 0: it has no such part.
+  struct Parts {
+    int64_t forward_ended_ns = 0;  // of an action that is more than a forward
+    int64_t update_began_ns = 0;   // the update takes the rest of the action
+  };
+  void EndAction(SpanKind kind, const TaskTime& time, const Parts& parts);
+  void EndAction(SpanKind kind, const TaskTime& time) { EndAction(kind, time, Parts()); }
+  // Encoding or decoding of a tensor has ended.
+  void EndCoding(SpanKind kind, int64_t took_ns);
+  // A frame of so many bytes has come in. bytes_per_second: of the link; 0: not measured yet.
+  void CountArrival(Direction direction, int64_t bytes, double bytes_per_second);
   // A micro-batch's backward has ended. True: it was the stage's first.
   bool EndBackward(int64_t now_ns);
   // A barrier: what passes from now on is neither waiting nor training's.

@@ -33,9 +33,10 @@ absl::Status DeviceLimits::Check() const {
 void DeviceLimits::CountData(const std::tm& local) {
   if (!settings_.most_data_bytes_a_day.has_value()) return;
   const int64_t passed = parts_.take_data_bytes();
-  const bool is_new_day = day_ != local.tm_yday;
+  const int today = (1900 + local.tm_year) * 1000 + local.tm_yday;
+  const bool is_new_day = day_ != today;
   if (is_new_day) data_bytes_ = 0;
-  day_ = local.tm_yday;
+  day_ = today;
   data_bytes_ += passed;
   if (parts_.data_file.empty() || (!is_new_day && data_bytes_ < kept_bytes_ + kKeptEveryBytes))
     return;

@@ -43,7 +43,7 @@ class DeviceLimits {
   std::vector<bool> held_;  // by row
   int64_t data_bytes_ = 0;  // of the day
   int64_t kept_bytes_ = 0;  // that data_file says
-  int day_ = -1;            // of the year, of data_bytes_
+  int day_ = -1;            // of data_bytes_: the year times 1000, and the day of the year
 };
 
 }  // namespace runnel

@@ -35,6 +35,9 @@ class Arrivals {
     return taken;
   }
 
+  // That wait for their micro-batch.
+  int64_t inputs() const { return static_cast<int64_t>(inputs_.size()); }
+
  private:
   std::map<int64_t, Payload> inputs_;  // by sequence
   std::map<int64_t, Payload> labels_;

@@ -27,6 +27,7 @@ class StageCompute {
     int64_t correct = 0;
     ClassCounts counts = {};           // of an evaluation
     std::vector<double> squares = {};  // GradientSquares
+    int64_t update_began_ns = 0;       // StageEngine::TakeUpdateBegin, of a weight-gradient
   };
 
   virtual ~StageCompute() = default;

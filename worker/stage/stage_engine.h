@@ -56,6 +56,10 @@ class StageEngine : public StageCompute {
   virtual const NumberFormat& numbers() const = 0;
   // Memory of the device that the stage takes. Any thread.
   virtual int64_t memory_bytes() const = 0;
+  // Of it, activations of micro-batches in flight and weights that are not the newest. Any thread.
+  virtual int64_t stash_bytes() const { return 0; }
+  // When the update of the last WeightGradient began, once; 0: it had none that is apart.
+  virtual int64_t TakeUpdateBegin() { return 0; }
   // What gradients and activations of f16 could not hold, effective multiply-adds of grids. Any
   // thread.
   virtual void FillRange(Telemetry& /*telemetry*/) const {}

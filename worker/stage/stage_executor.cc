@@ -287,6 +287,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
                                             " while another one is in flight"));
   }
   RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * begun, BeginForward(place));
+  stashed_bytes_.store(stash_->in_use_bytes(), std::memory_order_relaxed);
   Stash::Entry& entry = *begun;
   entry.input = std::move(input);
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
@@ -377,6 +378,7 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
   free_scratch_.push_back(std::move(entry.scratch));
   stash_->Pop();
+  stashed_bytes_.store(stash_->in_use_bytes(), std::memory_order_relaxed);
   if (!step) return absl::OkStatus();
   if (programs_.steps_in_backward()) return AverageWeights(place);
   if (options_.training.clip_norm == 0) return Step(place, context);
@@ -406,6 +408,7 @@ absl::Status StageExecutor::Step(const MicroBatch& place, double gradient_square
 }
 
 absl::Status StageExecutor::Step(const MicroBatch& place, const StepContext& context) {
+  if (options_.clock != nullptr) update_began_ns_ = options_.clock->NowNanos();
   RUNNEL_ASSIGN_OR_RETURN(const CompiledStage::Sized* compiled,
                           programs_.ForSamples(place.samples));
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());

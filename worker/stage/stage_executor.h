@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -17,6 +18,7 @@
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
 #include "kernels/ir/range_tally.h"
+#include "proto/base/clock.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/training/dials/precision.h"
@@ -52,6 +54,8 @@ struct StageExecutorOptions {
   int64_t usual_cap = 1;
   // Steps between a micro-batch's forward and its own, or kLeadsNowhere (momentum_lead.h).
   int64_t delay = 0;
+  // Tells when updates begin, and outlives the executor; null: nothing does.
+  const Clock* clock = nullptr;
 };
 
 // Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is
@@ -91,6 +95,8 @@ class StageExecutor final : public StageEngine {
   // What was allocated of the backend's memory: weight versions, optimizer, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
   int64_t memory_bytes() const override { return *memory_bytes_; }
+  int64_t stash_bytes() const override { return stashed_bytes_.load(std::memory_order_relaxed); }
+  int64_t TakeUpdateBegin() override { return std::exchange(update_began_ns_, 0); }
   void FillRange(Telemetry& telemetry) const override;
   double ModelJoules(int64_t samples) const override {
     return programs_.ModelJoules(samples, options_.training.micro_batches);
@@ -147,6 +153,8 @@ class StageExecutor final : public StageEngine {
   BufferPool* pool_;
   bool forward_only_;  // all layers lie in ModelSpec::frozen_front
   std::unique_ptr<Stash> stash_;
+  std::atomic<int64_t> stashed_bytes_ = 0;  // as the lane left it after a forward or a backward
+  int64_t update_began_ns_ = 0;
   // The backend's memory.
   Backend* backend_ = nullptr;
   Stash::AllocateFn allocate_;

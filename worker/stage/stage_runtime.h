@@ -73,6 +73,8 @@ class StageRuntime {
   // Micro-batches that are no longer in flight: both gradients are done, or none is needed and the
   // next stage has begun.
   int64_t backwards() const { return done_.weight_gradients; }
+  // Activations and gradients that have come and are not begun.
+  int64_t waiting() const { return arrived_.inputs() + static_cast<int64_t>(gradients_.size()); }
   // Optimizer steps that the newest weights have seen.
   int64_t version() const { return version_; }
   bool at_barrier() const { return barrier_reported_; }

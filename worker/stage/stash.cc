@@ -106,6 +106,10 @@ int64_t Stash::live_versions() const {
   return live;
 }
 
+int64_t Stash::in_use_bytes() const {
+  return activation_bytes_ * in_flight() + parameter_bytes_ * (live_versions() - 1);
+}
+
 int64_t Stash::held_bytes() const {
   const int64_t pieces = static_cast<int64_t>(entries_.size() + free_activations_.size());
   return parameter_bytes_ * static_cast<int64_t>(versions_.size()) + activation_bytes_ * pieces;

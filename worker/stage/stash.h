@@ -66,6 +66,8 @@ class Stash {
   int64_t in_flight() const { return static_cast<int64_t>(entries_.size()); }
   // Weight versions that are alive, the newest included.
   int64_t live_versions() const;
+  // What micro-batches in flight use, but for the newest weights.
+  int64_t in_use_bytes() const;
   // Everything that is held, in use or for the next micro-batch.
   int64_t held_bytes() const;
 

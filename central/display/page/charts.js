@@ -115,15 +115,22 @@ function drawChart(chart, options) {
   readOut(chart, options.output, points, area, x, options.text);
 }
 
-// One stage's slices, the latest at the right: from below what it computed, above that what it waited.
+// One stage's slices, the latest at the right: from below its forwards, backwards, what else it computed, and what it waited. A line of
+// its own below that is how long its links sent, which goes on beside.
 function drawStrip(slices, stage, label) {
   const total = slices.reduce((sum, slice) => sum + slice.seconds, 0) || 1;
   const strip = svg("svg", {viewBox: "0 0 1000 100", preserveAspectRatio: "none", "shape-rendering": "crispEdges", role: "img", "aria-label": label});
   let at = 0;
   for (const slice of slices) {
-    const width = 1000 * slice.seconds / total, busy = 100 * (slice.busy[stage] ?? 0), wait = 100 * (slice.wait[stage] ?? 0);
-    strip.append(svg("rect", {class: "busy", x: at, y: 100 - busy, width, height: busy}));
-    strip.append(svg("rect", {class: "wait", x: at, y: Math.max(0, 100 - busy - wait), width, height: Math.min(wait, 100 - busy)}));
+    const width = 1000 * slice.seconds / total, share = name => slice[name]?.[stage] ?? 0;
+    const forward = share("forward"), backward = share("backward"), other = Math.max(0, share("busy") - forward - backward);
+    let above = 80;  // of the strip: the sending line is below
+    for (const [kind, part] of [["forward", forward], ["backward", backward], ["other", other], ["wait", share("wait")]]) {
+      const height = Math.min(80 * part, above);
+      above -= height;
+      if (height > 0) strip.append(svg("rect", {class: kind, x: at, y: above, width, height}));
+    }
+    if (share("send") > 0) strip.append(svg("rect", {class: "send", x: at, y: 86, width: width * Math.min(1, share("send")), height: 14}));
     at += width;
   }
   return strip;

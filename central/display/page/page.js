@@ -9,7 +9,7 @@ function make(tag, attributes = {}, ...children) {
 
 // ---- numbers for people
 const round = (value, digits = 3) => value === undefined ? "–" : String(Number(value.toPrecision(digits)));
-const percent = share => share === undefined ? "–" : round(share * 100) + " %";
+const percent = (share, digits = 3) => share === undefined ? "–" : round(share * 100, digits) + " %";
 const scaled = (value, unit, names = ["", "k", "M", "G", "T"]) => {
   if (value === undefined) return "–";
   let i = 0;
@@ -24,6 +24,7 @@ const duration = seconds => {
   const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
   return (hours ? hours + ":" + two(minutes) : minutes) + ":" + two(whole % 60);
 };
+const day = unix_s => new Date(unix_s * 1000).toLocaleString([], {dateStyle: "medium", timeStyle: "short"});
 const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 const layersOf = stage => stage.first_layer === stage.last_layer ? "layer " + stage.first_layer
                                                                  : `layers ${stage.first_layer} to ${stage.last_layer}`;
@@ -108,14 +109,17 @@ function showMap(state) {
 function showWorkers(state) {
   by("workers").replaceChildren(...state.workers.map(worker => {
     const stage = stageOf(state, worker.name), is = stateOf(worker, stage, state);
-    const memory = stage && `${bytes(stage.memory_bytes)} planned, ${bytes(stage.peak_rss_bytes)} used at most`;
+    const memory = stage && `${bytes(stage.memory_bytes)} planned${stage.stash_bytes ? `, ${bytes(stage.stash_bytes)} of it for micro-batches in flight` : ""}, ${bytes(stage.peak_rss_bytes)} used at most`;
     return make("div", {class: "card " + is.level}, make("h3", {}, `${is.sign} ${worker.name}`), list([
       ["State", is.text], ["Heard", worker.here ? round(Math.max(0.1, worker.heard_s_ago), 2) + " s ago" : "no more"],
       ["Computes", stage && percent(stage.busy_share) + " of the time"],
       ["A micro-batch", stage?.measured_ms && round(stage.measured_ms) + " ms" + (stage.predicted_ms ? `, ${round(stage.predicted_ms)} planned` : "")],
       ["Memory", memory], ["May take", worker.memory_bytes && bytes(worker.memory_bytes)],
       ["Where", worker.local ? "central's host" : worker.address + (worker.relayed ? ", by way of central" : "")],
-      ["Arithmetic", worker.numerics_class], ["Options", worker.options],
+      ["Waiting for it", stage && worker.here ? count(stage.queue_length ?? 0, "tensor") : ""],
+      ["Arithmetic", worker.numerics_class], ["Options", worker.options], ["Limits", worker.limits],
+      ["Temperature", stage?.celsius && round(stage.celsius) + " °C"], ["Battery", stage?.battery_charge && percent(stage.battery_charge)],
+      ["Certificate until", stage?.certificate_until_s && day(stage.certificate_until_s)],
       ["Processors", worker.processors.filter(one => one.usable !== "no").map(one => one.backend).join(", ")]]));
   }));
   if (!state.workers.length) by("workers").textContent = "None yet.";
@@ -159,7 +163,9 @@ function showTime(state) {
     : `Bubble: ${percent(state.bubble_share)} of the stages' time since the plan holds goes without computing.`;
   const slices = state.busy.filter(slice => slice.generation === state.plans[0]?.generation);
   by("timeline").replaceChildren(...state.stages.map((stage, i) => {
-    const label = `${stage.device}: computes ${percent(stage.busy_share)}, waits ${percent(stage.wait_share)}`;
+    const send = slices.reduce((sum, slice) => sum + (slice.send?.[i] ?? 0) * slice.seconds, 0) / (slices.reduce((sum, slice) => sum + slice.seconds, 0) || 1);
+    const label = `${stage.device}: forward ${percent(stage.forward_share, 2)}, backward ${percent(stage.backward_share, 2)}, ` +
+      `${stage.update_share > 0.005 ? `update ${percent(stage.update_share, 2)}, ` : ""}waits ${percent(stage.wait_share, 2)}; sends ${percent(send, 2)}`;
     return make("div", {class: "strip"}, make("span", {}, label), drawStrip(slices, i, label));
   }));
 }
@@ -204,8 +210,13 @@ function showGates(state) {
 }
 
 // ---- orders, for who has the token behind the # of the address; "read=TOKEN" only reads, where central is on another host
-const mayOrder = !location.hash.startsWith("#read="), token = location.hash.slice(mayOrder ? 1 : 6);
-const mayRead = token ? {Authorization: "Bearer " + token} : {};
+let mayOrder, token, mayRead;
+function takeToken() {
+  mayOrder = !location.hash.startsWith("#read=");
+  token = location.hash.slice(mayOrder ? 1 : 6);
+  mayRead = token ? {Authorization: "Bearer " + token} : {};
+}
+takeToken();
 function showOrders(state) {
   by("orders").hidden = !token || !mayOrder || state.phase === "done";
   by("pause").textContent = state.phase === "paused" ? "Continue" : "Pause at the next barrier";
@@ -279,25 +290,47 @@ function showStale(error) {
   stale.textContent = stale.hidden ? "" : text + (last ? ` What is below is ${duration(age)} old.` : "");
 }
 
+// Central does not know the token: it asks for another one, and looks again in case central has changed its mind.
 function showNoRight() {
-  by("stale").hidden = false;
-  by("stale").textContent = "Central shows its run to who has the whole address that it printed, with what is behind the #.";
+  by("stale").hidden = true;
+  if (!by("no-right").hidden) return;
+  by("no-right").hidden = false;
+  by("token").focus();
 }
 
+by("no-right").addEventListener("submit", event => {
+  event.preventDefault();
+  const given = by("token").value.trim();
+  // The whole address, what is behind its #, or the bare token; who is asked for one has a page over TLS, whose token only reads.
+  location.hash = given.includes("#") ? given.slice(given.indexOf("#")) : given.startsWith("read=") ? given : "read=" + given;
+  by("token").value = "";
+  takeToken();
+  refresh();
+});
+addEventListener("hashchange", () => { takeToken(); refresh(); });
+
+let timer = 0;
 async function refresh() {
-  let error = null;
+  clearTimeout(timer);
+  let error = null, pause_ms = 1000;
   try {
     const answer = await fetch("/state", {headers: mayRead, signal: AbortSignal.timeout(5000)});
-    if (answer.status === 401) return showNoRight();
-    const state = await answer.json();
-    lastAt = Date.now();
-    show(state);
+    if (answer.status === 401) {
+      showNoRight();
+      pause_ms = 10000;
+    } else {
+      const state = await answer.json();
+      lastAt = Date.now();
+      by("no-right").hidden = true;
+      show(state);
+    }
   } catch (reason) {
     error = reason;
     if (!(reason instanceof TypeError) && reason.name !== "TimeoutError" && reason.name !== "AbortError") console.error(reason);
   }
-  showStale(error);
-  setTimeout(refresh, 1000);
+  if (by("no-right").hidden) showStale(error);
+  clearTimeout(timer);
+  timer = setTimeout(refresh, pause_ms);
 }
 
 for (const button of document.querySelectorAll("[data-copies]")) {

@@ -226,7 +226,7 @@ class Coordinator {
   void Handle(int device, const DryRunDone& done);
   void Handle(int device, const Snapshot& snapshot);
   void Handle(int device, const Telemetry& telemetry);
-  void Handle(int device, const Leaving&);
+  void Handle(int device, const Leaving& leaving);
   void Handle(int, const WorkerHello&) {}
   void Handle(int device, const Heartbeat& heartbeat) {
     detector_.AddHeartbeat(roster_.device(device).connection, heartbeat);
@@ -301,7 +301,8 @@ class Coordinator {
   void Enter(ConnectionId connection, const WorkerHello& hello);
   // The device goes at once if it has no stage, else when a plan without it is in force.
   // FailedPrecondition: it cannot go, with the reason.
-  absl::Status BeginLeaving(int device);
+  // reason: the worker's own; empty: none.
+  absl::Status BeginLeaving(int device, const std::string& reason);
   // At a barrier: moves layers away from devices that leave. False: no device leaves, or none can.
   bool MoveFromLeaving();
 

@@ -31,12 +31,16 @@ void Coordinator::Enter(ConnectionId connection, const WorkerHello& hello) {
     if (ended()) return;
   }
   const size_t before = roster_.devices().size();
+  const bool is_known =
+      std::any_of(roster_.devices().begin(), roster_.devices().end(),
+                  [&hello](const Device& known) { return known.hello.name == hello.name; });
   const auto has_stage = [this](int number) {
     return active_.plan.Uses(number) || move_.Uses(number);
   };
   const std::optional<int> device = roster_.Enter(connection, hello, has_stage, effects_);
   if (!device.has_value()) return;
-  const bool is_new = static_cast<size_t>(*device) >= before;
+  const bool is_new = static_cast<size_t>(*device) >= before || !is_known;
+  if (!is_known) measuring_.ForgetPath(*device);  // the number may have been another one's
   if (!has_plan() || gathering_.waits()) return MeasureNewcomer(*device);
   effects_.push_back(
       LogLine{Severity::kInfo,
@@ -44,10 +48,10 @@ void Coordinator::Enter(ConnectionId connection, const WorkerHello& hello) {
                            ": the next barriers show whether a stage there pays")});
 }
 
-absl::Status Coordinator::BeginLeaving(int device) {
+absl::Status Coordinator::BeginLeaving(int device, const std::string& reason) {
   const bool has_stage = active_.plan.Uses(device) || move_.Uses(device);
   const bool is_new = !roster_.device(device).leaving;
-  if (absl::Status begun = roster_.BeginLeaving(device, has_stage, effects_); !begun.ok())
+  if (absl::Status begun = roster_.BeginLeaving(device, has_stage, reason, effects_); !begun.ok())
     return begun;
   if (!is_new || !has_stage || !course_.Stands(StandsFor::kOperator)) return absl::OkStatus();
   course_.GoOn();
@@ -55,8 +59,8 @@ absl::Status Coordinator::BeginLeaving(int device) {
   return absl::OkStatus();
 }
 
-void Coordinator::Handle(int device, const Leaving&) {
-  const absl::Status status = BeginLeaving(device);
+void Coordinator::Handle(int device, const Leaving& leaving) {
+  const absl::Status status = BeginLeaving(device, leaving.reason);
   if (status.ok()) return;
   effects_.push_back(
       LogLine{Severity::kWarning, absl::StrCat(status.message(), "; training goes on as it was")});
@@ -67,7 +71,7 @@ absl::Status Coordinator::Drain(const std::string& name) {
     if (roster_.devices()[i].hello.name != name || roster_.lost()[i]) continue;
     if (!has_plan())
       return absl::FailedPreconditionError("training has not begun: end the worker instead");
-    return BeginLeaving(static_cast<int>(i));
+    return BeginLeaving(static_cast<int>(i), "");
   }
   return absl::NotFoundError(absl::StrCat("no worker named ", name, " takes part"));
 }

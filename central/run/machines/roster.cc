@@ -239,7 +239,8 @@ bool Roster::Bar(int number) {
   return true;
 }
 
-absl::Status Roster::BeginLeaving(int number, bool has_stage, RunEffects& effects) {
+absl::Status Roster::BeginLeaving(int number, bool has_stage, const std::string& reason,
+                                  RunEffects& effects) {
   if (device(number).leaving) return absl::OkStatus();
   if (has_local_seats() && IsLastLocal(number)) {
     return absl::FailedPreconditionError(
@@ -252,9 +253,9 @@ absl::Status Roster::BeginLeaving(int number, bool has_stage, RunEffects& effect
     return absl::OkStatus();
   }
   effects.push_back(
-      LogLine{Severity::kInfo, absl::StrCat("worker ", name(number),
-                                            " leaves: its layers move to others at the next "
-                                            "barrier")});
+      LogLine{Severity::kInfo, absl::StrCat("worker ", name(number), " leaves",
+                                            reason.empty() ? "" : absl::StrCat(" (", reason, ")"),
+                                            ": its layers move to others at the next barrier")});
   return absl::OkStatus();
 }
 

@@ -100,7 +100,8 @@ class Roster {
   bool Bar(int number);
   // No plan may use the device from now on; without a stage it goes at once.
   // FailedPrecondition: it cannot, why.
-  absl::Status BeginLeaving(int number, bool has_stage, RunEffects& effects);
+  absl::Status BeginLeaving(int number, bool has_stage, const std::string& reason,
+                            RunEffects& effects);
   // Names of those that leave and have a stage of this plan.
   std::vector<std::string> LeavingStages(const Plan& plan) const;
   // Tells a device without a stage to go.

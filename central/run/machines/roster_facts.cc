@@ -87,10 +87,10 @@ MemberList MembersOf(const Roster& roster, const ActivePlan& active, int64_t ste
   MemberList list{{}, step, paused};
   for (size_t i = 0; i < roster.devices().size(); ++i) {
     const Device& device = roster.devices()[i];
-    list.members.push_back({device.hello.name, StateOf(roster, active, static_cast<int>(i)),
-                            device.hello.data_address, roster.ClassOf(static_cast<int>(i)),
-                            device.hello.memory_bytes, device.local, false,
-                            device.hello.processor_list, device.hello.backend_options});
+    list.members.push_back(
+        {device.hello.name, StateOf(roster, active, static_cast<int>(i)), device.hello.data_address,
+         roster.ClassOf(static_cast<int>(i)), device.hello.memory_bytes, device.local, false,
+         device.hello.processor_list, device.hello.backend_options, device.hello.limits});
   }
   return list;
 }

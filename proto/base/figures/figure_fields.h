@@ -16,7 +16,9 @@
 
 namespace runnel {
 
-using FigureMember = std::variant<int64_t Telemetry::*, double Telemetry::*>;
+// A histogram is a figure of its time, in nanoseconds.
+using FigureMember =
+    std::variant<int64_t Telemetry::*, double Telemetry::*, Histogram Telemetry::*>;
 using FigureValue = std::variant<int64_t, double>;
 
 // Of several stages or links: how one figure comes of theirs.
@@ -49,7 +51,8 @@ struct FigureView {
   const char* key = nullptr;
   bool on_page = false;  // under the same key
   bool of_run = false;   // in the summary also as one figure of all stages, under the same key
-  // A counter if it ends in "_total", else a gauge. Labels: stage and worker, or link and direction.
+  // A histogram's is a histogram; else a counter if it ends in "_total", or a gauge. Labels: stage
+  // and worker, or link and direction. Starts with "runnel_", but for what OpenTelemetry has a name of.
   const char* metric = nullptr;
   const char* help = nullptr;  // one sentence
   FigureAtZero at_zero = FigureAtZero::kShown;

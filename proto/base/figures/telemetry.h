@@ -8,6 +8,7 @@
 
 #include "proto/base/energy_source.h"
 #include "proto/base/figures/gate_choices.h"
+#include "proto/base/figures/histogram.h"
 #include "proto/base/ids.h"
 
 namespace runnel {
@@ -21,6 +22,21 @@ struct Telemetry {
   int64_t busy_ns = 0;  // compute lane at work on training
   int64_t wait_ns = 0;  // compute lane idle between a grant and its barrier
   int64_t codec_ns = 0;
+  // Of busy_ns, an action each: forwards, gradients of inputs and of weights, updates of weights
+  // where they are apart from the gradients. Of codec_ns: its two halves. Of wait_ns: each pause.
+  Histogram forward_times = {};
+  Histogram backward_times = {};
+  Histogram update_times = {};
+  Histogram encode_times = {};
+  Histogram decode_times = {};
+  Histogram wait_times = {};
+  // What a frame that comes in takes of its link: its bytes over the rate that the link is measured
+  // to have. Of activations from the stage before, and of gradients from the next one.
+  Histogram activation_times = {};
+  Histogram gradient_times = {};
+  int64_t queue_length = 0;  // tensors that have come and wait to be begun
+  // Of memory_bytes: activations of micro-batches in flight, and weights that are not the newest.
+  int64_t stash_bytes = 0;
   // Processor time: of the computing thread in busy_ns, and of the whole worker between grants and
   // their barriers. Where a device gives a worker less than a processor, the wall clock says too
   // little: what a thread did not use while it waited it catches up at full speed.
@@ -54,6 +70,12 @@ struct Telemetry {
   // Used between grants and their barriers: by the worker's share of the device, or by the model.
   double joules = 0;
   EnergySource energy_source = EnergySource::kModel;
+  // Of the device and of the worker's process (worker/limits/device_figures.h); 0: not known.
+  double celsius = 0;               // of its hottest part
+  double battery_charge = 0;        // 0 to 1
+  int64_t certificate_until_s = 0;  // since 1970
+  int64_t resident_bytes = 0;
+  int64_t process_ns = 0;  // processor time since the process began
   // Of recipe fp16: gradient values that were made, those of them that are beyond the largest value
   // or became 0, and activations beyond the largest value.
   int64_t gradient_values = 0;

@@ -36,7 +36,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 28;
+inline constexpr int32_t kProtocolVersion = 29;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -104,6 +104,8 @@ struct WorkerHello {
   // Devices of one site may be lost together (a power strip, an access point), as CheckWorkerName
   // wants it; empty: not known.
   std::string site = {};
+  // Limits of its owner, for people: "battery 20 % or more, 22:00 to 7:00"; empty: none.
+  std::string limits = {};
 };
 
 // What a worker is at.
@@ -242,9 +244,11 @@ struct StageFailed {
   NotFinite not_finite = NotFinite::kNothing;
 };
 
-// The worker was told to end (SIGTERM). It trains on until a plan without it holds; then central
-// releases it.
-struct Leaving {};
+// The worker was told to end (SIGTERM), or a limit of its owner holds it. It trains on until a plan
+// without it holds; then central releases it.
+struct Leaving {
+  std::string reason = {};  // for people; empty: it was told to end
+};
 
 // Answer to ProgramRequest.
 struct ProgramReport {

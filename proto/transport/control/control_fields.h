@@ -100,7 +100,7 @@ void ListFields(auto& list, WorkerHello& hello) {
   list("secret", hello.secret)("memory_bytes", hello.memory_bytes)("device_id", hello.device_id);
   list("incarnation", hello.incarnation)("backend", hello.backend);
   list("device_class", hello.device_class)("backend_options", hello.backend_options);
-  list("site", hello.site);
+  list("site", hello.site)("limits", hello.limits);
   ProcessorList processors{std::move(hello.processor_list)};
   list("processor_list", processors);
   hello.processor_list = std::move(processors.processors);
@@ -172,6 +172,11 @@ void ListFields(auto& list, GateChoices& gate) {
   list("layer", gate.layer)("samples", gate.samples);
 }
 
+void ListFields(auto& list, Histogram& histogram) {
+  Unsaid<int64_t, std::tuple_size_v<decltype(Histogram::counts)>> counts{histogram.counts, {}};
+  list("sum_ns", histogram.sum_ns)("counts", counts);
+}
+
 void ListFields(auto& list, Telemetry& telemetry) {
   list("generation", telemetry.generation)("energy_source", telemetry.energy_source);
   list("gates", telemetry.gates);
@@ -185,7 +190,7 @@ void ListFields(auto& list, StageFailed& failed) {
   list("not_finite", failed.not_finite);
 }
 
-void ListFields(auto&, Leaving&) {}
+void ListFields(auto& list, Leaving& leaving) { list("reason", leaving.reason); }
 
 void ListFields(auto& list, ProgramReport& report) {
   ProgramListing& listing = report.listing;

@@ -23,6 +23,7 @@ struct Member {
   bool relayed = false;      // somebody cannot dial it, and reaches it by way of central
   std::vector<ProcessorFacts> processors = {};
   std::string backend_options = {};  // WorkerHello's
+  std::string limits = {};           // WorkerHello's
 };
 
 struct MemberList {

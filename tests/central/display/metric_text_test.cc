@@ -24,6 +24,31 @@ TEST(MetricText, AFamilyStandsTogetherUnderItsHead) {
             "runnel_samples_total 12345678\n");
 }
 
+TEST(MetricText, BucketsOfAHistogramHoldAllBelowTheirBound) {
+  Histogram histogram;
+  histogram.Add(200'000);
+  histogram.Add(20'000'000);
+  histogram.Add(20'000'000);
+  histogram.Add(4'000'000'000);
+  MetricText text;
+  text.Add({"runnel_stage_forward_seconds", "Seconds of each forward.", "stage"}, {"0"}, histogram);
+  EXPECT_EQ(text.Text(),
+            "# HELP runnel_stage_forward_seconds Seconds of each forward.\n"
+            "# TYPE runnel_stage_forward_seconds histogram\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.0003\"} 1\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.001\"} 1\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.003\"} 1\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.01\"} 1\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.03\"} 3\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.1\"} 3\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"0.3\"} 3\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"1\"} 3\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"3\"} 3\n"
+            "runnel_stage_forward_seconds_bucket{stage=\"0\",le=\"+Inf\"} 4\n"
+            "runnel_stage_forward_seconds_sum{stage=\"0\"} 4.0402\n"
+            "runnel_stage_forward_seconds_count{stage=\"0\"} 4\n");
+}
+
 TEST(MetricText, LabelValuesAreEscaped) {
   MetricText text;
   text.Add({"runnel_up", "Up.", "a,b"}, {"a\"b\\c\nd", ""}, 1);

@@ -50,13 +50,21 @@ TEST(BusyHistory, SharesOfSlices) {
   EXPECT_TRUE(history.slices().empty()) << "too short";
   view.training_ns = view.plan_ns = 4'000'000'000;
   view.stages[0].telemetry.busy_ns = 3'000'000'000;
+  view.stages[0].telemetry.forward_times.Add(1'000'000'000);
+  view.stages[0].telemetry.backward_times.Add(2'000'000'000);
   view.stages[1].telemetry.wait_ns = 1'000'000'000;
+  // Who receives measures it.
+  view.stages[1].telemetry.activation_times.Add(2'000'000'000);
+  view.stages[0].telemetry.gradient_times.Add(400'000'000);
   history.Add(view);
   ASSERT_EQ(history.slices().size(), 1u);
   const BusyHistory::Slice& slice = history.slices()[0];
   EXPECT_EQ(slice.seconds, 4);
   EXPECT_EQ(slice.busy, (std::vector<double>{0.75, 0}));
+  EXPECT_EQ(slice.forward, (std::vector<double>{0.25, 0}));
+  EXPECT_EQ(slice.backward, (std::vector<double>{0.5, 0}));
   EXPECT_EQ(slice.wait, (std::vector<double>{0, 0.25}));
+  EXPECT_EQ(slice.send, (std::vector<double>{0.5, 0.1}));
   // Another plan counts from nothing.
   view.plan.generation = Generation(2);
   view.plan_ns = 0;
@@ -72,10 +80,14 @@ TEST(BusyHistory, IsBounded) {
     view.plan_ns += 2'000'000'000;
     view.training_ns += 2'000'000'000;
     view.stages[0].telemetry.busy_ns += 1'000'000'000;
+    view.stages[0].telemetry.backward_times.Add(500'000'000);
     history.Add(view);
   }
   EXPECT_LE(history.slices().size(), BusyHistory::kMaxSlices);
-  for (const BusyHistory::Slice& slice : history.slices()) EXPECT_NEAR(slice.busy[0], 0.5, 1e-9);
+  for (const BusyHistory::Slice& slice : history.slices()) {
+    EXPECT_NEAR(slice.busy[0], 0.5, 1e-9);
+    EXPECT_NEAR(slice.backward[0], 0.25, 1e-9);
+  }
 }
 
 TEST(EventLog, ALineAboutAnEventIsTheEvent) {

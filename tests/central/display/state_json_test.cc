@@ -34,6 +34,31 @@ TEST(StateJson, WhileWorkersAreAwaited) {
   EXPECT_FALSE(state.contains("train_loss")) << "NaN is no JSON";
 }
 
+TEST(StateJson, WhatCardsSayOfADevice) {
+  ShownRun run;
+  run.view = TwoStages();
+  run.view.plan_ns = 1'000'000'000;
+  run.view.workers[0].member.limits = "battery 20 % or more";
+  Telemetry& first = run.view.stages[0].telemetry;
+  first.celsius = 48.5;
+  first.battery_charge = 0.37;
+  first.certificate_until_s = 1'800'000'000;
+  first.stash_bytes = 4096;
+  first.queue_length = 2;
+  first.forward_times.Add(250'000'000);
+  const json state = StateOf(run);
+  EXPECT_EQ(state["workers"][0]["limits"], "battery 20 % or more");
+  EXPECT_FALSE(state["workers"][1].contains("limits"));
+  const json& stage = state["stages"][0];
+  EXPECT_EQ(stage["celsius"], 48.5);
+  EXPECT_EQ(stage["battery_charge"], 0.37);
+  EXPECT_EQ(stage["certificate_until_s"], 1'800'000'000);
+  EXPECT_EQ(stage["stash_bytes"], 4096);
+  EXPECT_EQ(stage["queue_length"], 2);
+  EXPECT_EQ(stage["forward_share"], 0.25);
+  EXPECT_FALSE(state["stages"][1].contains("celsius")) << "its device shows none";
+}
+
 TEST(StateJson, WhatAMicroBatchIsMadeOf) {
   ShownRun run;
   run.view.period.measured_seconds = 0.010;

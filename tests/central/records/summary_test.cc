@@ -91,7 +91,8 @@ TEST(Summary, HasExactlyTheseKeys) {
   EXPECT_THAT(Keys(json["timeline"][0]), ElementsAre("batches", "seconds"));
   EXPECT_THAT(
       Keys(json["stages"][0]),
-      ElementsAre("numerics_class", "busy_share", "wait_share", "codec_share",
+      ElementsAre("numerics_class", "busy_share", "wait_share", "codec_share", "forward_share",
+                  "backward_share", "update_share", "encode_share", "decode_share",
                   "busy_processor_share", "processor_share", "peak_rss_bytes", "memory_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
   EXPECT_THAT(Keys(json["recoveries"][0]),

@@ -154,6 +154,24 @@ TEST(Members, AnOperatorListsPausesAndDrains) {
   EXPECT_EQ(summary["plan"]["stages"].size(), 2u);
 }
 
+TEST(Members, ARunIsEndedByAnOrder) {
+  RunOfThree run;
+  Process one(run.Worker("one"));
+  Process two(run.Worker("two"));
+  ASSERT_TRUE(run.Trains()) << run.central().err();
+  // An even cut has no times of layers to plan with.
+  Process replan = run.Order({"replan"});
+  EXPECT_EQ(replan.Wait(), 1);
+  EXPECT_THAT(replan.err(), HasSubstr("layers do not move in this run"));
+  Process unsure = run.Order({"stop"});
+  EXPECT_EQ(unsure.Wait(), 1);
+  EXPECT_THAT(unsure.err(), AllOf(HasSubstr("loses the weights"), HasSubstr("stop --sure")));
+  Process sure = run.Order({"stop", "--sure"});
+  EXPECT_EQ(sure.Wait(), 0) << sure.err();
+  EXPECT_THAT(sure.out(), HasSubstr("training ends at the next barrier"));
+  EXPECT_EQ(run.central().Wait(), 130) << run.central().err();
+}
+
 // Another user of the host, who cannot read the secret of central's port.
 TEST(Members, NobodyElseGivesOrders) {
   RunOfThree run;

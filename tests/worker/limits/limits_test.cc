@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/scratch.h"
+#include "worker/limits/device_figures.h"
 #include "worker/limits/device_limits.h"
 #include "worker/limits/device_readings.h"
 #include "worker/limits/limit_rows.h"
@@ -167,6 +168,54 @@ TEST(Limits, DataOfADayAlsoOverAnotherStart) {
       "11 MB were sent and received today; at midnight it takes part again (--data-mb-per-day)");
   limited.SetClock(28, 0, 0);
   EXPECT_EQ(limited.limits.Reason(), "") << "another day";
+}
+
+TEST(Limits, TheSameDayOfAnotherYearIsAnotherDay) {
+  Limited limited(Parsed("--data-mb-per-day", "10"));
+  limited.passed = 11'000'000;
+  EXPECT_NE(limited.limits.Reason(), "");
+  std::tm local = {};
+  localtime_r(&limited.now_s, &local);
+  local.tm_year += 1;
+  local.tm_isdst = -1;
+  limited.now_s = mktime(&local);
+  EXPECT_EQ(limited.limits.Reason(), "") << "the worker has run through a year, or lay in a drawer";
+}
+
+TEST(DeviceFigures, SensorsAreReadNowAndThenTheProcessEachTime) {
+  const Planted planted;
+  planted.PutBattery(37, "Discharging");
+  planted.Put("thermal/thermal_zone0/temp", "48500");
+  int64_t now_ns = 5, asked = 0;
+  DeviceFigures figures({[&] {
+                           ++asked;
+                           return ReadDevice(planted.root.path());
+                         },
+                         [] { return int64_t{1'800'000'000}; }, [&] { return now_ns; }});
+  Telemetry telemetry;
+  figures.Fill(telemetry);
+  EXPECT_DOUBLE_EQ(telemetry.celsius, 48.5);
+  EXPECT_DOUBLE_EQ(telemetry.battery_charge, 0.37);
+  EXPECT_EQ(telemetry.certificate_until_s, 1'800'000'000);
+  EXPECT_GT(telemetry.resident_bytes, 100'000);
+  EXPECT_GT(telemetry.process_ns, 0);
+  planted.PutBattery(36, "Discharging");
+  now_ns += DeviceFigures::kEveryNs - 1;
+  figures.Fill(telemetry);
+  EXPECT_EQ(asked, 1) << "a sensor may take milliseconds";
+  EXPECT_DOUBLE_EQ(telemetry.battery_charge, 0.37);
+  now_ns += 1;
+  figures.Fill(telemetry);
+  EXPECT_DOUBLE_EQ(telemetry.battery_charge, 0.36);
+}
+
+TEST(DeviceFigures, WhatADeviceDoesNotShowIsNotKnown) {
+  DeviceFigures figures({[] { return DeviceReadings(); }, nullptr, [] { return int64_t{1}; }});
+  Telemetry telemetry;
+  figures.Fill(telemetry);
+  EXPECT_EQ(telemetry.celsius, 0);
+  EXPECT_EQ(telemetry.battery_charge, 0);
+  EXPECT_EQ(telemetry.certificate_until_s, 0);
 }
 
 TEST(Limits, SeveralAreAllNamed) {

@@ -43,6 +43,12 @@ void LinkProbe::Skip(int device, const Roster& roster, RunEffects& effects) {
   if (begins) BeginNext(roster, effects);
 }
 
+void LinkProbe::Forget(int device) {
+  const auto at = static_cast<size_t>(device);
+  if (at < paths_.size()) paths_[at] = PathFigures();
+  media_.Forget(device);
+}
+
 void LinkProbe::Cancel() {
   paths_ = paths();
   media_ = MediumProbe();

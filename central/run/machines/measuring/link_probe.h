@@ -46,6 +46,8 @@ class LinkProbe {
   void Begin(std::vector<int> devices, Media media, const Roster& roster, RunEffects& effects);
   // The device has left: its path keeps the figures that it had.
   void Skip(int device, const Roster& roster, RunEffects& effects);
+  // Another device has its number: nothing is known of the path to it.
+  void Forget(int device);
   // Stops waiting for probes under way.
   void Cancel();
   // Takes a device's measurement of its way and of its trains. Ignored if it was not asked for.

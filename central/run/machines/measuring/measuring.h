@@ -59,6 +59,8 @@ class Measuring {
   // Something is ordered and has not begun.
   bool waits() const { return next_.has_value(); }
   const LinkProbe& links() const { return links_; }
+  // As LinkProbe::Forget.
+  void ForgetPath(int device) { links_.Forget(device); }
   const Measurement& devices() const { return devices_; }
 
  private:

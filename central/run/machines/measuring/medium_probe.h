@@ -45,6 +45,11 @@ class MediumProbe {
                  RunEffects& effects);
   void AddPiece(int device, const ProbePiece& piece, const Roster& roster, RunEffects& effects);
 
+  // Another device has its number.
+  void Forget(int device) {
+    if (static_cast<size_t>(device) < paths_.size()) paths_[static_cast<size_t>(device)] = {};
+  }
+
   bool under_way() const { return !flows_.empty(); }
   // The paths with their media.
   const std::vector<PathFigures>& paths() const { return paths_; }

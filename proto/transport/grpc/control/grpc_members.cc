@@ -59,6 +59,7 @@ class Calls {
       RUNNEL_ASSIGN_OR_RETURN(list.members.back().processors,
                               FromProto("processor_list", member.processor_list()));
       list.members.back().backend_options = absl::CEscape(member.backend_options());
+      list.members.back().limits = absl::CEscape(member.limits());
     }
     return list;
   }
@@ -92,6 +93,16 @@ class Calls {
     proto::WhatIfReply reply;
     RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::WhatIf, request, reply));
     return reply.answer();
+  }
+  absl::Status Stop(bool is_sure) {
+    proto::StopRequest request;
+    request.set_is_sure(is_sure);
+    proto::StopReply reply;
+    return Call(&proto::Members::Stub::Stop, request, reply);
+  }
+  absl::Status Replan() {
+    proto::ReplanReply reply;
+    return Call(&proto::Members::Stub::Replan, proto::ReplanRequest(), reply);
   }
   absl::Status GiveWay() {
     proto::GiveWayReply reply;
@@ -134,7 +145,9 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
                      [calls] { return calls->Status(); },
                      [calls] { return calls->GiveWay(); },
                      [calls](const std::string& assumption) { return calls->WhatIf(assumption); },
-                     [calls](int64_t window_ms) { return calls->Trace(window_ms); }};
+                     [calls](int64_t window_ms) { return calls->Trace(window_ms); },
+                     [calls](bool is_sure) { return calls->Stop(is_sure); },
+                     [calls] { return calls->Replan(); }};
 }
 
 }  // namespace runnel

@@ -15,7 +15,8 @@ class MembersService final
     : public proto::Members::WithCallbackMethod_List<proto::Members::WithCallbackMethod_Drain<
           proto::Members::WithCallbackMethod_Pause<proto::Members::WithCallbackMethod_Status<
               proto::Members::WithCallbackMethod_GiveWay<proto::Members::WithCallbackMethod_Trace<
-                  proto::Members::WithCallbackMethod_WhatIf<proto::Members::Service>>>>>>> {
+                  proto::Members::WithCallbackMethod_WhatIf<proto::Members::WithCallbackMethod_Stop<
+                      proto::Members::WithCallbackMethod_Replan<proto::Members::Service>>>>>>>>> {
  public:
   explicit MembersService(Streams* streams) : streams_(streams) {}
 
@@ -82,6 +83,18 @@ class MembersService final
     });
   }
 
+  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
+                                 const proto::StopRequest* request, proto::StopReply*) override {
+    return Answer(context, [&] {
+      return calls().stop == nullptr ? NoRun() : calls().stop(request->is_sure());
+    });
+  }
+
+  grpc::ServerUnaryReactor* Replan(grpc::CallbackServerContext* context,
+                                   const proto::ReplanRequest*, proto::ReplanReply*) override {
+    return Answer(context, [&] { return calls().replan == nullptr ? NoRun() : calls().replan(); });
+  }
+
  private:
   const MemberCalls& calls() const { return streams_->options().orders.members; }
 
@@ -108,6 +121,7 @@ class MembersService final
       row.set_relayed(member.relayed);
       *row.mutable_processor_list() = ToProto(member.processors);
       row.set_backend_options(member.backend_options);
+      row.set_limits(member.limits);
     }
   }
 

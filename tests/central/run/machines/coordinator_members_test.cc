@@ -119,6 +119,15 @@ TEST(CoordinatorMembers, WhoLeavesHandsItsLayersOverFirst) {
   }
 }
 
+TEST(CoordinatorMembers, WhatMakesItLeaveIsSaid) {
+  TrainingCluster cluster(kThree);
+  cluster.When(SecondGrant,
+               [&] { cluster->Received(ConnectionId(2), Leaving{"the battery is at 19 %"}); });
+  cluster.Settle();
+  EXPECT_THAT(cluster.lines(),
+              HasSubstr("worker w2 leaves (the battery is at 19 %): its layers move to others"));
+}
+
 TEST(CoordinatorMembers, WhoHasLeftIsNoLoss) {
   TrainingCluster cluster(kThree);
   cluster.When(SecondGrant, [&] { cluster->Received(ConnectionId(2), Leaving{}); });

@@ -186,6 +186,24 @@ TEST_F(LinkProbeTest, OnePathIsMeasuredAgain) {
 }
 
 // Who leaves is not waited for, whether pings or trains are under way.
+// With the media and without them.
+TEST_F(LinkProbeTest, AnotherDeviceOfTheSameNumberHasNoFiguresYet) {
+  for (const LinkProbe::Media media : {LinkProbe::Media::kAsKnown, LinkProbe::Media::kFind}) {
+    probe_ = LinkProbe();
+    effects_.clear();
+    probe_.Begin({1, 2}, media, roster_, effects_);
+    AnswerPings(kMs);
+    Answer(1, {1e6, 400 * kMs}, 400 * kMs);
+    Answer(2, {2e6, 400 * kMs}, 400 * kMs);
+    ASSERT_TRUE(probe_.paths()[1].down.rate.is_set());
+    probe_.Forget(1);
+    EXPECT_FALSE(probe_.paths()[1].down.rate.is_set());
+    EXPECT_FALSE(probe_.paths()[1].up.delay_seconds.has_value());
+    EXPECT_TRUE(probe_.paths()[2].down.rate.is_set());
+    probe_.Forget(77);  // of whom nothing was known
+  }
+}
+
 TEST_F(LinkProbeTest, WhoLeavesIsSkipped) {
   for (const int pings : {0, 2, LinkProbe::kPings}) {
     probe_ = LinkProbe();
