@@ -26,10 +26,11 @@ struct Trained {
 
 // Two steps of `micro_batches` each, then an evaluation.
 Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Backend* backend,
-              uint64_t seed, int micro_batches = 2, Steps steps = Steps::kApart) {
+              uint64_t seed, int micro_batches = 2, Steps steps = Steps::kApart,
+              const char* recipe = "fp32") {
   Trained result;
   auto pipeline =
-      TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn, steps);
+      TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn, steps, recipe);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return result;
   const CounterRandom random(seed, RandomPurpose::kTest, 5, 0);
@@ -125,6 +126,23 @@ TEST(CpuFusion, RandomModelsTrainToTheSameBytesOnEveryInstructionSet) {
       ExpectSame(plain, Train(model, {}, 4, Cpu(cap, 3, true).get(), seed));
       if (model.layer_count() < 2) continue;
       ExpectSame(plain, Train(model, {model.layer_count() / 2}, 4, Cpu(cap, 1, true).get(), seed));
+    }
+  }
+}
+
+// Codes are made of a batch norm's values and of its gradient without these in memory.
+TEST(CpuFusion, CodesOfNormsAreTheSameBytes) {
+  for (const char* recipe : {"sbm:8,8,8", "sbm:4,4,12"}) {
+    for (const std::string name : {"resnet8", "vgg11_bn", "mobilenet_v2", "har_cnn"}) {
+      const ModelSpec model = name == "har_cnn" ? *MakeModel(name) : Shrunk(name, 32);
+      for (const std::string& cap : CpuInstructionSets()) {
+        if (cap == "portable" && name != "resnet8") continue;  // slow
+        SCOPED_TRACE(absl::StrCat(recipe, ", ", name, ", ", cap));
+        const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 2, true);
+        const Trained apart = Train(model, {}, 3, plain.get(), 7, 1, Steps::kApart, recipe);
+        ExpectSame(apart, Train(model, {}, 3, fused.get(), 7, 1, Steps::kApart, recipe));
+        ExpectSame(apart, Train(model, {2, 3}, 3, fused.get(), 7, 1, Steps::kAlone, recipe));
+      }
     }
   }
 }
