@@ -74,9 +74,10 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
   }
   for (Side& side : sides) {
     std::sort(side.ms.begin() + 1, side.ms.end());  // behind the first, which warms up
-    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values\n", name.c_str(),
-                side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
-                ValueMegabytes(*side.net.stages[0]));
+    const TestStage& stage = *side.net.stages[0];
+    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values, %8.1f of them stash\n",
+                name.c_str(), side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
+                ValueMegabytes(stage), static_cast<double>(stage.program.stash_bytes) * 1e-6);
   }
   return absl::OkStatus();
 }
