@@ -59,6 +59,15 @@ double ValueMegabytes(const TestStage& stage) {
   return static_cast<double>(stage.program.stash_bytes + stage.program.scratch_bytes) * 1e-6;
 }
 
+// What a stage of the whole model keeps of a micro-batch in flight.
+absl::StatusOr<double> StashMegabytes(const ModelSpec& model, int64_t batch,
+                                      const std::string& recipe, Backend& backend) {
+  RUNNEL_ASSIGN_OR_RETURN(const auto stage,
+                          TestStage::Make(model, 0, model.layer_count() - 1, batch, &backend,
+                                          Checks::kOff, Steps::kApart, recipe.c_str()));
+  return static_cast<double>(stage->program.stash_bytes) * 1e-6;
+}
+
 absl::Status Measure(const std::string& name, const std::vector<std::string>& recipes,
                      int64_t batch, int runs, Backend& backend) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
@@ -74,10 +83,10 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
   }
   for (Side& side : sides) {
     std::sort(side.ms.begin() + 1, side.ms.end());  // behind the first, which warms up
-    const TestStage& stage = *side.net.stages[0];
-    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values, %8.1f of them stash\n",
+    RUNNEL_ASSIGN_OR_RETURN(const double stash, StashMegabytes(model, batch, side.recipe, backend));
+    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values; %8.1f MB stashed in flight\n",
                 name.c_str(), side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
-                ValueMegabytes(stage), static_cast<double>(stage.program.stash_bytes) * 1e-6);
+                ValueMegabytes(*side.net.stages[0]), stash);
   }
   return absl::OkStatus();
 }

@@ -203,6 +203,18 @@ TEST(RecomputedLayers, ZooModelsTrainToTheSameBytes) {
   }
 }
 
+TEST(RecomputedLayers, CodesAreMadeAgainWithTheSameBytes) {
+  constexpr const char* kRecipe = "sbm:8,8,8";
+  const std::string cap = CpuInstructionSets().front();
+  const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 2, true);
+  const ModelSpec model = Shrunk("resnet8", 16);
+  const Trained kept = Train(model, {}, 3, plain.get(), 7, 2, Steps::kApart, kRecipe);
+  for (Backend* backend : {plain.get(), fused.get()}) {
+    ExpectSame(kept, Train(Recomputing(model, 1), {}, 3, backend, 7, 2, Steps::kApart, kRecipe));
+    ExpectSame(kept, Train(Recomputing(model, 2), {2}, 3, backend, 7, 2, Steps::kApart, kRecipe));
+  }
+}
+
 TEST(RecomputedLayers, RandomModelsTrainToTheSameBytes) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
