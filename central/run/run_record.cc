@@ -10,6 +10,7 @@
 #include "central/records/weights_digest.h"
 #include "compress/codec.h"
 #include "proto/base/training/rates/rate.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 
@@ -226,6 +227,9 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.predictor = settings.predictor;
   summary.seed = static_cast<int64_t>(settings.training.seed);
   summary.recipe = settings.recipe;
+  const absl::StatusOr<RecipeName> recipe = ParseRecipeName(settings.recipe);
+  const bool has_gates = !settings.gates.empty() && settings.gates != "off";
+  summary.gates_emulate = has_gates && recipe.ok() && recipe->family->grids.any();
   summary.gradient_bits = settings.gradient_bits;
   summary.codec_forward = settings.codec_forward.text();
   summary.codec_backward = settings.codec_backward.text();

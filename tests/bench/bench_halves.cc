@@ -1,10 +1,11 @@
-// Step times and memory of recipes beside fp32, in turn in one run, one thread.
+// Processor time of a step, and memory, of recipes beside fp32, in turn in one run, one thread.
 //
 // bench_halves [--models lenet,vgg11] [--recipes fp32,bf16,fp16] [--batch 64] [--backend cpu] [--runs 5]
 // Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8".
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -32,6 +33,12 @@ struct Side {
   std::vector<double> ms;  // of steps
 };
 
+double ProcessorMs() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
 absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& side) {
   const StepContext context = {.sequence = Sequence(step),
                                .step = step,
@@ -41,16 +48,24 @@ absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& sid
   const auto samples = RandomValues(1, static_cast<uint64_t>(step), batch * model.input.elements());
   const auto labels = RandomLabels(1, static_cast<uint64_t>(step), batch,
                                    side.net.stages.back()->program.output[1]);
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = ProcessorMs();
   RUNNEL_RETURN_IF_ERROR(side.net.ForwardBackward(samples.data(), labels.data(), context));
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  side.ms.push_back(took.count());
+  side.ms.push_back(ProcessorMs() - begin);
   return absl::OkStatus();
 }
 
 // What lives while a step runs, beside the parameters and their slots.
 double ValueMegabytes(const TestStage& stage) {
   return static_cast<double>(stage.program.stash_bytes + stage.program.scratch_bytes) * 1e-6;
+}
+
+// What a stage of the whole model keeps of a micro-batch in flight.
+absl::StatusOr<double> StashMegabytes(const ModelSpec& model, int64_t batch,
+                                      const std::string& recipe, Backend& backend) {
+  RUNNEL_ASSIGN_OR_RETURN(const auto stage,
+                          TestStage::Make(model, 0, model.layer_count() - 1, batch, &backend,
+                                          Checks::kOff, Steps::kApart, recipe.c_str()));
+  return static_cast<double>(stage->program.stash_bytes) * 1e-6;
 }
 
 absl::Status Measure(const std::string& name, const std::vector<std::string>& recipes,
@@ -68,9 +83,10 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
   }
   for (Side& side : sides) {
     std::sort(side.ms.begin() + 1, side.ms.end());  // behind the first, which warms up
-    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values\n", name.c_str(),
-                side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
-                ValueMegabytes(*side.net.stages[0]));
+    RUNNEL_ASSIGN_OR_RETURN(const double stash, StashMegabytes(model, batch, side.recipe, backend));
+    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values; %8.1f MB stashed in flight\n",
+                name.c_str(), side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
+                ValueMegabytes(*side.net.stages[0]), stash);
   }
   return absl::OkStatus();
 }

@@ -227,6 +227,11 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
     context.logger->Log(Severity::kInfo, absl::StrCat("recipe ", recipe.text,
                                                       ": products are emulated, of floats that are "
                                                       "rounded to its grids"));
+  } else if (recipe.family->grids.any() && HasGates(setup.model)) {
+    context.logger->Log(Severity::kInfo,
+                        absl::StrCat("recipe ", recipe.text,
+                                     ": products are emulated, since gates give each sample its "
+                                     "bits; without gates they are those of codes"));
   }
   TrainingJob job;
   job.setup = &setup;

@@ -5,6 +5,7 @@
 
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/cpu/fp32/packing.h"
+#include "kernels/backends/cpu/grids/grid_kernels.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
 
 namespace runnel::cpu {
@@ -13,6 +14,9 @@ namespace {
 bool IsActivation(OpCode code) { return TraitsOf(code).is_relu; }
 bool IsActivationGradient(OpCode code) {
   return code == OpCode::kReluInputGradient || code == OpCode::kRelu6InputGradient;
+}
+bool IsActivationCodes(OpCode code) {
+  return code == OpCode::kAffineActivationCodes || code == OpCode::kAffineActivationCodesEval;
 }
 bool IsNorm(OpCode code) {
   return code == OpCode::kBatchNormForward || code == OpCode::kBatchNormEval ||
@@ -39,6 +43,8 @@ class Fuser {
       }
       Step step;
       size_t taken = TakeWeightStep(i, &step);
+      if (taken == 0) taken = TakeSumCodes(i, &step);
+      if (taken == 0) taken = TakeCodes(i, &step);
       if (taken == 0) taken = TakeBackward(i, &step);
       if (taken == 0) taken = TakeForward(i, &step);
       if (taken == 0) {
@@ -173,6 +179,48 @@ class Fuser {
     StepPart& part = Take(i, step);
     if (const BufferIndex shift = ShiftOf(i); shift >= 0) part.extra_inputs.push_back(shift);
     return part;
+  }
+
+  // Either apart, or each element of one where that of the other is.
+  bool MeetAtElements(BufferIndex a, BufferIndex b) const {
+    return !Overlap(a, b) ||
+           (program_.buffers[a].offset_bytes == program_.buffers[b].offset_bytes && Covers(a, b));
+  }
+  // A normalisation, its sum with another value, activation, codes.
+  size_t TakeSumCodes(size_t i, Step* step) {
+    const size_t sum = i + 1, activation = i + 2, codes = i + 3;
+    if (StartsNorm(i) != 1 || Code(sum) != OpCode::kAddForward || !IsActivation(Code(activation)) ||
+        !IsActivationCodes(Code(codes)))
+      return 0;
+    if (Turned(sum) || Turned(activation) || Turned(codes)) return 0;
+    const bool is_first = In(sum, 0) == Out(i), is_second = In(sum, 1) == Out(i);
+    if (is_first == is_second || In(activation, 0) != Out(sum) || In(codes, 0) != Out(activation))
+      return 0;
+    if (WantedAfter(Out(i), sum, codes) || WantedAfter(Out(sum), activation, codes) ||
+        !MeetAtElements(Out(activation), In(i, 0)) ||
+        !MeetAtElements(Out(activation), In(sum, is_first ? 1 : 0)))
+      return 0;
+    for (size_t k = i; k <= codes; ++k) Take(k, step);
+    step->run = CodesOfSum;
+    return codes + 1 - i;
+  }
+
+  // A normalisation or its gradient, and the codes of what it makes.
+  size_t TakeCodes(size_t i, Step* step) {
+    const size_t forward = StartsNorm(i), gradient = StartsNormGradient(i);
+    const size_t codes = i + std::max(forward, gradient);
+    const bool fits =
+        forward > 0 ? IsActivationCodes(Code(codes)) : Code(codes) == OpCode::kAffineErrorCodes;
+    if (codes == i || !fits || Turned(codes) || In(codes, 0) != Out(codes - 1)) return 0;
+    for (size_t k = i; k < codes; ++k)
+      Code(k) == OpCode::kBatchNormInputGradient ? TakeNormGradient(k, step) : Take(k, step);
+    // What is read block by block must not lie where codes are written.
+    const bool overwrites =
+        Overwrites(codes, In(i, 0)) || (gradient > 0 && Overwrites(codes, In(codes - 1, 1)));
+    step->parts.back().keep_output = overwrites || WantedAfter(Out(codes - 1), codes, codes);
+    Take(codes, step);
+    step->run = forward > 0 ? CodesOfNorm : CodesOfNormGradient;
+    return codes + 1 - i;
   }
 
   // [normalisation], convolution, [statistics]; or a normalisation alone.

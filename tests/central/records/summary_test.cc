@@ -158,6 +158,17 @@ TEST(Summary, IntegerRecipesTellTheirBits) {
   EXPECT_EQ(json["gradient_bits"], "0:3/2,4:1");
 }
 
+TEST(Summary, TellsWhichProductsAreEmulated) {
+  RunSummary summary;
+  summary.recipe = "sbm:8,8,8";
+  EXPECT_FALSE(nlohmann::json::parse(SummaryToJson(summary)).contains("products"));
+  summary.gates_emulate = true;
+  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["products"], "emulated");
+  summary.gates_emulate = false;
+  summary.recipe = "dorefa:8,8,8";
+  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["products"], "emulated");
+}
+
 TEST(Summary, TellsWhatWasPredicted) {
   RunSummary summary = Sample();
   summary.predicted_samples_per_s = 80.5;

@@ -26,10 +26,11 @@ struct Trained {
 
 // Two steps of `micro_batches` each, then an evaluation.
 Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Backend* backend,
-              uint64_t seed, int micro_batches = 2, Steps steps = Steps::kApart) {
+              uint64_t seed, int micro_batches = 2, Steps steps = Steps::kApart,
+              const char* recipe = "fp32") {
   Trained result;
   auto pipeline =
-      TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn, steps);
+      TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn, steps, recipe);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return result;
   const CounterRandom random(seed, RandomPurpose::kTest, 5, 0);
@@ -129,6 +130,24 @@ TEST(CpuFusion, RandomModelsTrainToTheSameBytesOnEveryInstructionSet) {
   }
 }
 
+// Codes are made of a batch norm's values and of its gradient without these in memory.
+TEST(CpuFusion, CodesOfNormsAreTheSameBytes) {
+  for (const char* recipe : {"sbm:8,8,8", "sbm:4,4,12"}) {
+    for (const std::string name : {"resnet8", "vgg11_bn", "mobilenet_v2", "har_cnn"}) {
+      const ModelSpec model = name == "har_cnn" ? *MakeModel(name) : Shrunk(name, 32);
+      for (const std::string& cap : CpuInstructionSets()) {
+        // One model on all of them: what differs by instruction set differs in all models.
+        if (cap != CpuInstructionSets().front() && name != "resnet8") continue;
+        SCOPED_TRACE(absl::StrCat(recipe, ", ", name, ", ", cap));
+        const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 2, true);
+        const Trained apart = Train(model, {}, 3, plain.get(), 7, 1, Steps::kApart, recipe);
+        ExpectSame(apart, Train(model, {}, 3, fused.get(), 7, 1, Steps::kApart, recipe));
+        ExpectSame(apart, Train(model, {2, 3}, 3, fused.get(), 7, 1, Steps::kAlone, recipe));
+      }
+    }
+  }
+}
+
 TEST(StepInBackward, ZooModelsTrainToTheSameBytes) {
   const std::string cap = CpuInstructionSets().front();
   for (const std::string name : {"mobilenet_v2", "vgg11", "lenet"}) {
@@ -181,6 +200,18 @@ TEST(RecomputedLayers, ZooModelsTrainToTheSameBytes) {
     }
     const Trained alone = Train(model, {}, 3, plain.get(), 7, 1);
     ExpectSame(alone, Train(Recomputing(model, 1), {2}, 3, fused.get(), 7, 1, Steps::kAlone));
+  }
+}
+
+TEST(RecomputedLayers, CodesAreMadeAgainWithTheSameBytes) {
+  constexpr const char* kRecipe = "sbm:8,8,8";
+  const std::string cap = CpuInstructionSets().front();
+  const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 2, true);
+  const ModelSpec model = Shrunk("resnet8", 16);
+  const Trained kept = Train(model, {}, 3, plain.get(), 7, 2, Steps::kApart, kRecipe);
+  for (Backend* backend : {plain.get(), fused.get()}) {
+    ExpectSame(kept, Train(Recomputing(model, 1), {}, 3, backend, 7, 2, Steps::kApart, kRecipe));
+    ExpectSame(kept, Train(Recomputing(model, 2), {2}, 3, backend, 7, 2, Steps::kApart, kRecipe));
   }
 }
 

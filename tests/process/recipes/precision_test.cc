@@ -152,6 +152,7 @@ TEST(Gates, StagesHaveTheWeightsOfThePlainLoopAndDoWhatIsClaimed) {
     const json plain = RunCentral(With(With(gated, sync), With(run, {"--local-workers", "0"})));
     const json& claimed = plain["precision"];
     EXPECT_EQ(plain["macs_done"], claimed["macs_done"]) << "counted by the kernels, and claimed";
+    EXPECT_EQ(plain.contains("products"), &run == &runs[0]) << "grids beside gates are emulated";
     EXPECT_LT(claimed["macs_done"], 0.75 * claimed["macs_in_full"].get<double>());
     EXPECT_NEAR(plain["effective_macs"].get<double>(),
                 claimed["effective_share"].get<double>() * claimed["macs_in_full"].get<double>(),

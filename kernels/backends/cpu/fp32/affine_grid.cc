@@ -107,7 +107,7 @@ absl::Status AffineError(Calls calls) {
   const Call& call = calls[0];
   const ValueRange range = RangeOf(call, call.in(0), call.in_shape(0).elements());
   const AffineGrid grid = AffineGridOf(range, BitsOf(call));
-  OverSampleDraws(call, [&](int64_t at, int64_t size, const uint32_t* draw) {
+  OverSampleDraws(call, [&](int, int64_t at, int64_t size, const uint32_t* draw) {
     const float* dy = call.in(0) + at;
     float* out = call.out(0) + at;
     for (int64_t i = 0; i < size; ++i) out[i] = NoisyAffineValue(dy[i], AffineNoise(draw[i]), grid);

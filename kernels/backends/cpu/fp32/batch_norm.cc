@@ -9,14 +9,16 @@
 namespace runnel::fp32 {
 namespace {
 
-// body(row, count) on all rows, in multiples of SumUnitRows.
+// body(worker, row, count) on all rows, in multiples of SumUnitRows.
 template <typename Body>
 void OverRows(const Call& call, const Image& image, const Body& body) {
   const int64_t unit = SumUnitRows(image), rows = image.rows();
-  ParallelFor(call.machine, (rows + unit - 1) / unit, [&](int, int64_t begin, int64_t end) {
-    body(begin * unit, std::min(rows, end * unit) - begin * unit);
+  ParallelFor(call.machine, (rows + unit - 1) / unit, [&](int worker, int64_t begin, int64_t end) {
+    body(worker, begin * unit, std::min(rows, end * unit) - begin * unit);
   });
 }
+
+}  // namespace
 
 Activation ActivationAfter(Calls calls) {
   if (calls.size() < 2) return Activation::kNone;
@@ -29,8 +31,6 @@ Activation ActivationBefore(Calls calls) {
   return calls[0].instruction->code == OpCode::kReluInputGradient ? Activation::kRelu
                                                                   : Activation::kRelu6;
 }
-
-}  // namespace
 
 PieceSums::PieceSums(const Call& call, const Image& image)
     : rows_(image.rows()), channels_(image.c), block_rows_(SumUnitRows(image)) {
@@ -165,11 +165,20 @@ RowSource GradientSource(const Call& norm, const Normalisation& n, const float* 
 }
 
 void EnsureStatistics(const Call& norm) {
+  EnsureStatistics(norm, [](int, const float*, int64_t) {});
+}
+
+void EnsureStatistics(const Call& norm, PieceFn also) {
   if (norm.sums_done || norm.instruction->code != OpCode::kBatchNormForward) return;
   const Image image = ImageOf(norm.in_shape(0));
   PieceSums sums(norm, image);
-  OverRows(norm, image,
-           [&](int64_t row, int64_t count) { AddMoments(norm, norm.in(0), row, count, sums); });
+  OverRows(norm, image, [&](int worker, int64_t row, int64_t count) {
+    sums.ForPieces(row, count, [&](int64_t at, int64_t rows, float* mean, float* squares) {
+      const float* x = norm.in(0) + at * image.c;
+      norm.kernels().moments(x, rows, image.c, mean, squares);
+      also(worker, x, rows);
+    });
+  });
   FinishStatistics(norm, sums);
 }
 
@@ -177,8 +186,9 @@ void EnsureGradientSums(const Call& norm, const Normalisation& n, const float* d
   if (norm.sums_done) return;
   const Image image = ImageOf(norm.in_shape(0));
   PieceSums sums(norm, image);
-  OverRows(norm, image,
-           [&](int64_t row, int64_t count) { AddGradientSums(norm, n, dy, row, count, sums); });
+  OverRows(norm, image, [&](int, int64_t row, int64_t count) {
+    AddGradientSums(norm, n, dy, row, count, sums);
+  });
   FinishGradientSums(norm, sums);
 }
 
@@ -188,7 +198,7 @@ absl::Status BatchNormForward(Calls calls) {
   EnsureStatistics(call);
   const Image image = ImageOf(call.in_shape(0));
   const Normalisation n = NormalisationOf(call, ActivationAfter(calls));
-  OverRows(call, image, [&](int64_t row, int64_t count) {
+  OverRows(call, image, [&](int, int64_t row, int64_t count) {
     call.kernels().normalise(call.in(0) + row * image.c, count, image.c, n,
                              calls.back().out(0) + row * image.c);
   });
@@ -203,7 +213,7 @@ absl::Status BatchNormInputGradient(Calls calls) {
   const Normalisation n = NormalisationOf(call, ActivationBefore(calls));
   EnsureGradientSums(call, n, dy);
   const RowSource dx = GradientSource(call, n, dy);
-  OverRows(call, image, [&](int64_t row, int64_t count) {
+  OverRows(call, image, [&](int, int64_t row, int64_t count) {
     dx.Make(call.kernels(), row, count, call.out(0) + row * image.c);
   });
   return absl::OkStatus();

@@ -46,8 +46,16 @@ void AddMoments(const Call& call, const float* x, int64_t row, int64_t count, Pi
 // Statistics of a kBatchNormForward from its input's moments: its outputs but y.
 void FinishStatistics(const Call& norm, const PieceSums& sums);
 
-// Computes both statistics from the input in memory, unless call.sums_done.
+// Computes both statistics from the input in memory, unless call.sums_done. `also` gets the rows
+// piece by piece while they are in the caches, no two at a time with the same worker.
+using PieceFn = absl::FunctionRef<void(int worker, const float* x, int64_t rows)>;
 void EnsureStatistics(const Call& norm);
+void EnsureStatistics(const Call& norm, PieceFn also);
+
+// Of a normalisation and the activation behind it, if that is calls[1].
+Activation ActivationAfter(absl::Span<const Call> calls);
+// Of the gradient of a normalisation and the activation's before it, if that is calls[0].
+Activation ActivationBefore(absl::Span<const Call> calls);
 
 // The normalisation that kBatchNormForward (its statistics are there), -Again, -Eval or
 // kBatchNormInputGradient (inputs[4], if there is one, is the shift) means.

@@ -51,7 +51,7 @@ void OverSampleDraws(const cpu::Call& call, SampleDrawsFn body) {
                                  channels);
         draw = drawn + draws.drawn;
       }
-      body(n * size, size, draw);
+      body(worker, n * size, size, draw);
     }
   });
 }

@@ -9,10 +9,11 @@
 
 namespace runnel::fp32 {
 
-// body(at, size, draw): the sample that begins at element `at`; draw[i] are the 20 upper bits of the
+// body(worker, at, size, draw): the sample that begins at element `at`; draw[i] are the 20 upper bits of the
 // word that kErrorRounding has for the place of element at + i in the logical (N, C, spatial) order. Samples may come
-// beside one another.
-using SampleDrawsFn = absl::FunctionRef<void(int64_t at, int64_t size, const uint32_t* draw)>;
+// beside one another, no two at a time with the same worker.
+using SampleDrawsFn =
+    absl::FunctionRef<void(int worker, int64_t at, int64_t size, const uint32_t* draw)>;
 void OverSampleDraws(const cpu::Call& call, SampleDrawsFn body);
 
 }  // namespace runnel::fp32

@@ -138,7 +138,7 @@ absl::Status FakeQuantizeActivationGradient(Calls calls) {
 absl::Status FakeQuantizeError(Calls calls) {
   const Call& call = calls[0];
   const int bits = call.instruction->grid.BitsAt(call.context->grid_bits);
-  OverSampleDraws(call, [&](int64_t at, int64_t size, const uint32_t* draw) {
+  OverSampleDraws(call, [&](int, int64_t at, int64_t size, const uint32_t* draw) {
     const float* dy = call.in(0) + at;
     float* out = call.out(0) + at;
     const float max_abs = std::bit_cast<float>(call.kernels().max_magnitude(dy, size));

@@ -11,40 +11,29 @@
 namespace runnel::cpu {
 namespace {
 
-// Where the sums of one group become values. Arrays by column are the group's.
-struct ValuePlan {
-  const GridLoops* loops = nullptr;
-  const double* product_units = nullptr;
-  const double* left_units = nullptr;
-  const double* left_sums = nullptr;           // by pixel of the result
-  const double* const* right_parts = nullptr;  // by position: of all columns
-  const int32_t* upper = nullptr;  // sums of the upper codes, as the result lies; or null
-  float* result = nullptr;
-  int64_t pixel = 1;  // elements from a pixel to the next
-  int64_t positions = 1;
-};
-
+// The sums of one group become values.
 class ValueSink final : public SumsSink {
  public:
-  explicit ValueSink(const ValuePlan& plan) : plan_(plan) {}
+  // tile: without what a tile of sums says. Arrays by column are the group's.
+  ValueSink(const GridLoops& loops, const ValueTile& tile, float* result)
+      : loops_(loops), tile_(tile), result_(result) {}
 
-  void Take(const SumsOfTile& tile) override {
-    for (int r = 0; r < tile.rows; ++r) {
-      const int64_t place = tile.places[r], pixel = place / plan_.pixel;
-      plan_.loops->values(
-          {.sums = tile.sums[r],
-           .upper = plan_.upper == nullptr ? nullptr : plan_.upper + place,
-           .left = plan_.left_sums[pixel],
-           .product_units = plan_.product_units + tile.first_column,
-           .left_units = plan_.left_units + tile.first_column,
-           .right_parts = plan_.right_parts[pixel % plan_.positions] + tile.first_column,
-           .count = tile.columns},
-          plan_.result + place);
-    }
+  void Take(const SumsOfTile& sums) override {
+    ValueTile tile = tile_;
+    tile.sums = sums.sums;
+    tile.places = sums.places;
+    tile.rows = sums.rows;
+    tile.columns = sums.columns;
+    tile.product_units += sums.first_column;
+    tile.left_units += sums.first_column;
+    tile.first_column = sums.first_column;
+    loops_.tile_values(tile, result_);
   }
 
  private:
-  const ValuePlan plan_;
+  const GridLoops& loops_;
+  const ValueTile tile_;
+  float* const result_;
 };
 
 // One product. The left operand are the codes that it gathers from, the right one are the weights.
@@ -83,10 +72,22 @@ class CodeGather {
     return call_.in<int8_t>(1) + g * shape_.group_out() * problem_.weight_row;
   }
 
+  struct Columns {
+    int64_t begin = 0, end = 0;
+  };
+
   void Allocate() {
     const int64_t columns = problem_.out_c;
     left_sums_ = call_.Take<double>(problem_.batch * positions());
-    of_worker_ = sources() + problem_.out_h * problem_.source_w;
+    of_worker_ = 2 * sources() + problem_.source_w + 1;
+    windows_ = call_.Take<Columns>(problem_.out_w);
+    for (int64_t x = 0; x < problem_.out_w; ++x) {
+      const std::vector<AxisTaps::Tap>& taps = w_.of[x];
+      windows_[x] = {};
+      if (taps.empty()) continue;
+      const auto [least, most] = std::minmax(taps.front().source, taps.back().source);
+      windows_[x] = {least, most + 1};
+    }
     partial_ = call_.Take<int64_t>(call_.machine.workers() * of_worker_);
     tap_sums_ = call_.Take<int32_t>(problem_.taps() * columns);
     product_units_ = call_.Take<double>(columns);
@@ -114,26 +115,24 @@ class CodeGather {
   void SumPixels(int64_t g, int64_t n, int64_t* pixels) const {
     const int64_t first = n * sources() * problem_.source_pixel + g * problem_.source_c;
     const int8_t* codes = call_.in<int8_t>(0) + first;
-    for (int64_t p = 0; p < sources(); ++p) {
-      const int64_t at = p * problem_.source_pixel;
-      pixels[p] = loops_.sum(codes + at, problem_.source_c);
-      if (low_ != nullptr)
-        pixels[p] = 256 * pixels[p] + loops_.sum(low_ + first + at, problem_.source_c);
-    }
+    loops_.pixel_sums(codes, sources(), problem_.source_pixel, problem_.source_c, pixels);
+    if (low_ == nullptr) return;
+    int64_t* low = pixels + of_worker_ - sources();
+    loops_.pixel_sums(low_ + first, sources(), problem_.source_pixel, problem_.source_c, low);
+    for (int64_t p = 0; p < sources(); ++p) pixels[p] = 256 * pixels[p] + low[p];
   }
 
-  void SumWindows(const int64_t* pixels, int64_t* rows, double* sums) const {
+  // The sources of an output lie side by side, so a sum is the difference of two sums from the left.
+  void SumWindows(const int64_t* pixels, int64_t* row, double* sums) const {
     const int64_t width = problem_.source_w;
-    std::fill_n(rows, problem_.out_h * width, int64_t{0});
-    for (int64_t y = 0; y < problem_.out_h; ++y) {
+    for (int64_t y = 0; y < problem_.out_h; ++y, sums += problem_.out_w) {
+      std::fill_n(row, width + 1, int64_t{0});
       for (const AxisTaps::Tap& tap : h_.of[y]) {
-        for (int64_t x = 0; x < width; ++x) rows[y * width + x] += pixels[tap.source * width + x];
+        for (int64_t x = 0; x < width; ++x) row[x + 1] += pixels[tap.source * width + x];
       }
-      for (int64_t x = 0; x < problem_.out_w; ++x) {
-        int64_t sum = 0;
-        for (const AxisTaps::Tap& tap : w_.of[x]) sum += rows[y * width + tap.source];
-        sums[y * problem_.out_w + x] = static_cast<double>(sum);
-      }
+      for (int64_t x = 0; x < width; ++x) row[x + 1] += row[x];
+      for (int64_t x = 0; x < problem_.out_w; ++x)
+        sums[x] = static_cast<double>(row[windows_[x].end] - row[windows_[x].begin]);
     }
   }
 
@@ -192,15 +191,15 @@ class CodeGather {
     if (low_ != nullptr) {
       RunGather(context, problem_, {.source = codes, .weights = WeightsOf(g), .out = upper_ + to});
     }
-    ValueSink sink({.loops = &loops_,
+    ValueSink sink(loops_,
+                   {.pixel = problem_.out_pixel,
+                    .positions = positions(),
+                    .upper = low_ == nullptr ? nullptr : upper_ + to,
+                    .left_sums = left_sums_,
                     .product_units = product_units_,
                     .left_units = left_units_,
-                    .left_sums = left_sums_,
-                    .right_parts = right_parts_,
-                    .upper = low_ == nullptr ? nullptr : upper_ + to,
-                    .result = call_.out(0) + to,
-                    .pixel = problem_.out_pixel,
-                    .positions = positions()});
+                    .right_parts = right_parts_},
+                   call_.out(0) + to);
     RunGather(
         context, problem_,
         {.source = low_ == nullptr ? codes : low_ + from, .weights = WeightsOf(g), .sink = &sink});
@@ -215,8 +214,9 @@ class CodeGather {
   const int8_t* const low_;      // of wide codes; or null
   const float* const bias_;      // or null
   double* left_sums_ = nullptr;  // by pixel of the result
+  Columns* windows_ = nullptr;   // by column of the result: the columns of the source
   int64_t of_worker_ = 0;
-  int64_t* partial_ = nullptr;   // by worker: [source pixel], then [output row][source column]
+  int64_t* partial_ = nullptr;   // by worker: [source pixel], [source column], [source pixel]
   int32_t* tap_sums_ = nullptr;  // [tap][column]
   double *product_units_ = nullptr, *left_units_ = nullptr;  // by column
   double* parts_ = nullptr;                                  // by class, [column]

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int64_t kChunk = 1 << 14;  // elements of one thread at least
 
-int BitsOf(const Call& call) { return call.instruction->grid.BitsAt(call.context->grid_bits); }
-
 int64_t ChunksOf(int64_t count) { return (count + kChunk - 1) / kChunk; }
 // body(chunk, begin, size) of each chunk of `count` elements.
 template <typename Body>
@@ -37,25 +35,12 @@ ValueRange RangeOf(const Call& call, const float* x, int64_t count) {
 ValueRange ActivationRange(const Call& call) {
   const int64_t count = call.in_shape(0).elements();
   if (call.instruction->code == OpCode::kAffineActivationCodesEval) {
-    ValueRange kept = {0, 0};
-    if (call.inputs.size() > 1) kept = {call.in(1)[0], call.in(1)[1]};
+    const ValueRange kept = KeptRange(call);
     return IsSeen(kept) ? kept : RangeOf(call, call.in(0), count);
   }
   const ValueRange range = RangeOf(call, call.in(0), count);
-  if (call.outputs.size() > 2) {
-    float* kept = call.out(2);
-    const ValueRange next = NextKeptRange({kept[0], kept[1]}, range);
-    kept[0] = next.low;
-    kept[1] = next.high;
-  }
+  KeepRange(call, range);
   return range;
-}
-
-// A tensor on one grid.
-void StoreGrid(const Call& call, const AffineGrid& grid, const bool* nans, int64_t count) {
-  call.out(1)[0] = static_cast<float>(BitsOf(call));
-  const bool has_nan = std::any_of(nans, nans + count, [](bool nan) { return nan; });
-  StoreCodeGrid(grid, has_nan, 0, 1, call.out(1));
 }
 
 // The codes of weights, as they are made.
@@ -112,6 +97,27 @@ class WeightCoder {
 
 }  // namespace
 
+int BitsOf(const Call& call) { return call.instruction->grid.BitsAt(call.context->grid_bits); }
+
+ValueRange KeptRange(const Call& codes) {
+  if (codes.inputs.size() < 2) return {0, 0};
+  return {codes.in(1)[0], codes.in(1)[1]};
+}
+
+void KeepRange(const Call& codes, const ValueRange& range) {
+  if (codes.outputs.size() < 3) return;
+  float* kept = codes.out(2);
+  const ValueRange next = NextKeptRange({kept[0], kept[1]}, range);
+  kept[0] = next.low;
+  kept[1] = next.high;
+}
+
+void StoreGrid(const Call& codes, const AffineGrid& grid, const bool* nans, int64_t count) {
+  codes.out(1)[0] = static_cast<float>(BitsOf(codes));
+  const bool has_nan = std::any_of(nans, nans + count, [](bool nan) { return nan; });
+  StoreCodeGrid(grid, has_nan, 0, 1, codes.out(1));
+}
+
 absl::Status AffineWeightCodes(absl::Span<const Call> calls) {
   WeightCoder(calls[0]).Run();
   return absl::OkStatus();
@@ -138,7 +144,7 @@ absl::Status AffineErrorCodes(absl::Span<const Call> calls) {
   const AffineGrid grid = AffineGridOf(RangeOf(call, call.in(0), count), bits);
   bool* nans = call.Take<bool>(samples);
   int8_t* low = IsWide(bits) ? call.out<int8_t>(2) : nullptr;
-  fp32::OverSampleDraws(call, [&](int64_t at, int64_t size, const uint32_t* draw) {
+  fp32::OverSampleDraws(call, [&](int, int64_t at, int64_t size, const uint32_t* draw) {
     nans[at / size] =
         call.machine.grids->codes(call.in(0) + at, draw, size, grid, CodeCentre(bits),
                                   call.out<int8_t>(0) + at, low == nullptr ? nullptr : low + at);

@@ -16,6 +16,17 @@ absl::Span<const KernelRow> GridKernels();
 absl::Status AffineWeightCodes(absl::Span<const Call> calls);
 absl::Status AffineActivationCodes(absl::Span<const Call> calls);  // in evaluation, too
 absl::Status AffineErrorCodes(absl::Span<const Call> calls);
+int BitsOf(const Call& codes);
+// What training kept for evaluation; not IsSeen where there is nothing.
+ValueRange KeptRange(const Call& codes);
+void KeepRange(const Call& codes, const ValueRange& range);
+// Of a tensor on one grid; nans: whether there is one, by part.
+void StoreGrid(const Call& codes, const AffineGrid& grid, const bool* nans, int64_t count);
+
+// made_codes.cc, behind what makes the values (fused_steps.h)
+absl::Status CodesOfNorm(absl::Span<const Call> calls);
+absl::Status CodesOfSum(absl::Span<const Call> calls);
+absl::Status CodesOfNormGradient(absl::Span<const Call> calls);
 // code_gather.cc
 absl::Status CodesForward(absl::Span<const Call> calls);
 absl::Status CodesInputGradient(absl::Span<const Call> calls);

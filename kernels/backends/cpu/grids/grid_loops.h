@@ -22,18 +22,40 @@ struct ValueRow {
   int64_t count = 0;
 };
 
+// The values of some columns of some pixels of a result, from the sums of a tile.
+struct ValueTile {
+  const int32_t* const* sums = nullptr;  // by row
+  const int64_t* places = nullptr;       // by row: element of the result that the first one is
+  int rows = 0;
+  int64_t columns = 0;
+  int64_t pixel = 1;                           // elements of the result from a pixel to the next
+  int64_t positions = 1;                       // pixels of an image
+  const int32_t* upper = nullptr;              // of wide codes, as the result lies; or null
+  const double* left_sums = nullptr;           // by pixel of the result
+  const double* product_units = nullptr;       // by column, from the tile's first one on
+  const double* left_units = nullptr;          // likewise
+  const double* const* right_parts = nullptr;  // by position: of all columns
+  int64_t first_column = 0;                    // where the tile's begin in right_parts
+};
+
 struct GridLoops {
   Isa isa;
   // NaN is no part of it.
   ValueRange (*range)(const float* x, int64_t count);
+  // Takes rows of channels into the least and largest value of each channel. NaN is no part of it.
+  void (*extremes)(const float* x, int64_t rows, int64_t channels, float* low, float* high);
   // CodeOfAffine of each element, with no noise where draws (20 bits each) is null; whether there is
   // a NaN. low: of wide codes the lower parts, else null.
   bool (*codes)(const float* x, const uint32_t* draws, int64_t count, const AffineGrid& grid,
                 int32_t centre, int8_t* codes, int8_t* low);
   int32_t (*sum)(const int8_t* codes, int64_t count);
+  // sums[p] = the sum of `channels` codes from codes + p * step on.
+  void (*pixel_sums)(const int8_t* codes, int64_t pixels, int64_t step, int64_t channels,
+                     int64_t* sums);
   // sums += codes.
   void (*add)(const int8_t* codes, int64_t count, int32_t* sums);
   void (*values)(const ValueRow& row, float* y);
+  void (*tile_values)(const ValueTile& tile, float* result);
 };
 
 // The best row that this machine can run and that needs no more than `isa`.
