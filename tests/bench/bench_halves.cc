@@ -1,10 +1,10 @@
 // Step times and memory of recipes beside fp32, in turn in one run, one thread.
 //
 // bench_halves [--models lenet,vgg11] [--recipes fp32,bf16,fp16] [--batch 64] [--backend cpu] [--runs 5]
-// Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8".
+// Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8". "+recompute"
+// behind a name: all layers are made again in the backward. Processor time of the thread.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -15,8 +15,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
@@ -25,6 +27,8 @@ namespace runnel {
 namespace {
 
 using Flags = std::map<std::string, std::string>;
+
+constexpr char kRecompute[] = "+recompute";
 
 struct Side {
   std::string recipe;
@@ -41,10 +45,9 @@ absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& sid
   const auto samples = RandomValues(1, static_cast<uint64_t>(step), batch * model.input.elements());
   const auto labels = RandomLabels(1, static_cast<uint64_t>(step), batch,
                                    side.net.stages.back()->program.output[1]);
-  const auto begin = std::chrono::steady_clock::now();
+  const int64_t begin = ThreadProcessorNs();
   RUNNEL_RETURN_IF_ERROR(side.net.ForwardBackward(samples.data(), labels.data(), context));
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  side.ms.push_back(took.count());
+  side.ms.push_back(static_cast<double>(ThreadProcessorNs() - begin) * 1e-6);
   return absl::OkStatus();
 }
 
@@ -58,9 +61,12 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
   std::vector<Side> sides;
   for (const std::string& recipe : recipes) {
+    const std::string name_alone(absl::StripSuffix(recipe, kRecompute));
+    ModelSpec of_side = model;
+    for (LayerSpec& layer : of_side.layers) layer.recompute = name_alone != recipe;
     RUNNEL_ASSIGN_OR_RETURN(TestPipeline net,
-                            TestPipeline::Make(model, {}, batch, &backend, 1, Checks::kOff,
-                                               Steps::kAlone, recipe.c_str()));
+                            TestPipeline::Make(of_side, {}, batch, &backend, 1, Checks::kOff,
+                                               Steps::kAlone, name_alone.c_str()));
     sides.push_back({recipe, std::move(net), {}});
   }
   for (int run = 0; run <= runs; ++run) {
@@ -68,9 +74,10 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
   }
   for (Side& side : sides) {
     std::sort(side.ms.begin() + 1, side.ms.end());  // behind the first, which warms up
-    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values\n", name.c_str(),
-                side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
-                ValueMegabytes(*side.net.stages[0]));
+    const TestStage& stage = *side.net.stages[0];
+    std::printf("%-16s %-16s %9.1f ms a step, %8.1f MB of values, %8.1f of them stash\n",
+                name.c_str(), side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
+                ValueMegabytes(stage), static_cast<double>(stage.program.stash_bytes) * 1e-6);
   }
   return absl::OkStatus();
 }
