@@ -1,7 +1,8 @@
 // What frozen layers save of a training step: the step of the rewritten model beside the step of its
 // frozen front alone, the step of the rest alone, the step of the whole model unfrozen, and the
 // forward of the same front unfrozen.
-// Processor time of one thread, medians in turns, random values.
+// Processor time of one thread, medians in turns, random values; energy by the model of
+// worker/stage/work_energy.h.
 //
 // bench_freeze [--model vgg11] [--layers 6] [--recipe fp32] [--backend cpu] [--batch 64] [--runs 9]
 
@@ -25,6 +26,7 @@
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
+#include "worker/stage/work_energy.h"
 
 namespace runnel {
 namespace {
@@ -87,6 +89,14 @@ class Piece {
   double MedianMs() const { return Median({ms_.begin() + 1, ms_.end()}); }  // the first is cold
   double MedianForwardMs() const { return Median({forward_ms_.begin() + 1, forward_ms_.end()}); }
   int64_t memory_bytes() const { return executor_->memory_bytes(); }
+  double StepJoules() const {
+    double joules = 0;
+    for (int part = 0; part < kPartCount; ++part) {
+      if (static_cast<Part>(part) != Part::kForwardEval)
+        joules += ModelJoules(static_cast<Part>(part), executor_->program());
+    }
+    return joules;
+  }
 
  private:
   explicit Piece(const Batching& batching) : batching_(batching) {}
@@ -131,8 +141,8 @@ absl::Status Run(const Flags& flags) {
               backend->traits().numerics_class.c_str(), flags.at("--model").c_str(), layers - 1,
               flags.at("--recipe").c_str(), static_cast<int>(batch), runs);
   for (const auto& [name, piece] : pieces)
-    std::printf("%-22s %9.1f ms %9.1f MB\n", name, piece.MedianMs(),
-                static_cast<double>(piece.memory_bytes()) * 1e-6);
+    std::printf("%-22s %9.1f ms %9.1f MB %9.4f J\n", name, piece.MedianMs(),
+                static_cast<double>(piece.memory_bytes()) * 1e-6, piece.StepJoules());
   const double front = pieces[2].second.MedianMs(), rest = pieces[3].second.MedianMs();
   std::printf("%-22s %9.1f ms\n", "front unfrozen, forward", pieces[4].second.MedianForwardMs());
   std::printf("(frozen step - front) / rest: %.3f\n", (pieces[1].second.MedianMs() - front) / rest);
