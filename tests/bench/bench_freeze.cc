@@ -26,7 +26,6 @@
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
-#include "worker/stage/work_energy.h"
 
 namespace runnel {
 namespace {
@@ -89,14 +88,7 @@ class Piece {
   double MedianMs() const { return Median({ms_.begin() + 1, ms_.end()}); }  // the first is cold
   double MedianForwardMs() const { return Median({forward_ms_.begin() + 1, forward_ms_.end()}); }
   int64_t memory_bytes() const { return executor_->memory_bytes(); }
-  double StepJoules() const {
-    double joules = 0;
-    for (int part = 0; part < kPartCount; ++part) {
-      if (static_cast<Part>(part) != Part::kForwardEval)
-        joules += ModelJoules(static_cast<Part>(part), executor_->program());
-    }
-    return joules;
-  }
+  double StepJoules(int64_t batch) const { return executor_->ModelJoules(batch); }
 
  private:
   explicit Piece(const Batching& batching) : batching_(batching) {}
@@ -142,7 +134,7 @@ absl::Status Run(const Flags& flags) {
               flags.at("--recipe").c_str(), static_cast<int>(batch), runs);
   for (const auto& [name, piece] : pieces)
     std::printf("%-22s %9.1f ms %9.1f MB %9.4f J\n", name, piece.MedianMs(),
-                static_cast<double>(piece.memory_bytes()) * 1e-6, piece.StepJoules());
+                static_cast<double>(piece.memory_bytes()) * 1e-6, piece.StepJoules(batch));
   const double front = pieces[2].second.MedianMs(), rest = pieces[3].second.MedianMs();
   std::printf("%-22s %9.1f ms\n", "front unfrozen, forward", pieces[4].second.MedianForwardMs());
   std::printf("(frozen step - front) / rest: %.3f\n", (pieces[1].second.MedianMs() - front) / rest);
