@@ -133,8 +133,8 @@ absl::Status Run(const Flags& flags) {
               backend->traits().numerics_class.c_str(), flags.at("--model").c_str(), layers - 1,
               flags.at("--recipe").c_str(), static_cast<int>(batch), runs);
   for (const auto& [name, piece] : pieces)
-    std::printf("%-22s %9.1f ms %9.1f MB %9.4f J\n", name, piece.MedianMs(),
-                static_cast<double>(piece.memory_bytes()) * 1e-6, piece.StepJoules(batch));
+    std::printf("%-22s %9.1f ms %9.1f MB %10.4f mJ\n", name, piece.MedianMs(),
+                static_cast<double>(piece.memory_bytes()) * 1e-6, 1e3 * piece.StepJoules(batch));
   const double front = pieces[2].second.MedianMs(), rest = pieces[3].second.MedianMs();
   std::printf("%-22s %9.1f ms\n", "front unfrozen, forward", pieces[4].second.MedianForwardMs());
   std::printf("(frozen step - front) / rest: %.3f\n", (pieces[1].second.MedianMs() - front) / rest);
