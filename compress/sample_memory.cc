@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -125,9 +124,9 @@ absl::Status SampleMemory::Restore(absl::string_view codec, absl::string_view st
 }
 
 int64_t SampleMemory::Bytes(int64_t samples, int64_t elements) {
+  if (elements > kMostBytes / 2 - kRowOverheadBytes) return kMostBytes;
   const int64_t row = 2 * elements + kRowOverheadBytes;
-  return samples > std::numeric_limits<int64_t>::max() / row ? std::numeric_limits<int64_t>::max()
-                                                             : samples * row;
+  return samples > kMostBytes / row ? kMostBytes : samples * row;
 }
 
 }  // namespace runnel

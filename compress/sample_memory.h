@@ -36,7 +36,9 @@ class SampleMemory {
   // What Save gave. InvalidArgument with the name of the codec for other bytes; nothing changes then.
   absl::Status Restore(absl::string_view codec, absl::string_view state);
 
-  // Upper limit of what `samples` samples of `elements` values take.
+  // More than a device has, and little enough for callers to add up many of them.
+  static constexpr int64_t kMostBytes = int64_t{1} << 50;
+  // Upper limit of what `samples` samples of `elements` values take, or kMostBytes.
   static int64_t Bytes(int64_t samples, int64_t elements);
 
  private:

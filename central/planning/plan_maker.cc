@@ -133,6 +133,21 @@ std::vector<DeviceTimes> TimesOf(const Plan& plan, std::vector<DeviceTimes> time
   return times;
 }
 
+// The plan, in which only the stages that would not fit otherwise make their layers of `whole` again.
+absl::StatusOr<Plan> RecomputeWhereNeeded(PlanRequest request, Plan plan, const ModelSpec& whole,
+                                          const MeasuredCluster& cluster) {
+  ModelSpec model;
+  request.model = &model;
+  for (StagePlan& stage : plan.stages) stage.recompute = true;
+  for (StagePlan& stage : plan.stages) {
+    stage.recompute = false;
+    model = WithRecompute(whole, plan);
+    RUNNEL_ASSIGN_OR_RETURN(const bool fits, Fits(request, plan, cluster));
+    stage.recompute = !fits;
+  }
+  return plan;
+}
+
 bool LimitsMemory(const MeasuredCluster& cluster) {
   return std::any_of(cluster.memory.begin(), cluster.memory.end(),
                      [](const DeviceMemory& device) { return device.may_take_bytes > 0; });
@@ -241,32 +256,38 @@ absl::StatusOr<Plan> PlanMaker::RecomputingPlanFor(PlanRequest request,
   request.model = &model;
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, RoomyPlanFor(request, devices, cluster));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
-  for (StagePlan& stage : plan.stages) stage.recompute = true;
-  for (StagePlan& stage : plan.stages) {
-    stage.recompute = false;
-    model = WithRecompute(inputs_.model, plan);
-    RUNNEL_ASSIGN_OR_RETURN(const bool fits, Fits(request, plan, cluster));
-    stage.recompute = !fits;
-  }
-  return plan;
+  RUNNEL_ASSIGN_OR_RETURN(Plan lean, RecomputeWhereNeeded(request, plan, inputs_.model, cluster));
+  if (!WantsCopies(lean, cluster)) return lean;
+  request.state_copies = kStateCopies;
+  RUNNEL_ASSIGN_OR_RETURN(const bool has_room, Fits(request, plan, cluster));
+  if (!has_room) return lean;
+  RUNNEL_ASSIGN_OR_RETURN(Plan roomy, RecomputeWhereNeeded(request, plan, inputs_.model, cluster));
+  return WorthItsRoom(std::move(roomy), std::move(lean), cluster);
+}
+
+bool PlanMaker::WantsCopies(const Plan& plan, const MeasuredCluster& cluster) const {
+  return plan.stages.size() > 1 && inputs_.replicates && !cluster.times.empty() &&
+         LimitsMemory(cluster);
+}
+
+absl::StatusOr<Plan> PlanMaker::WorthItsRoom(Plan roomy, Plan other,
+                                             const MeasuredCluster& cluster) const {
+  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(roomy, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(other, cluster));
+  return with <= kRoomIsWorth * without ? std::move(roomy) : std::move(other);
 }
 
 absl::StatusOr<Plan> PlanMaker::RoomyPlanFor(PlanRequest request, const std::vector<int>& devices,
                                              const MeasuredCluster& cluster) const {
   absl::StatusOr<Plan> plan = FittingPlanFor(request, devices, cluster);
-  if (!plan.ok() || plan->stages.size() < 2 || !inputs_.replicates || cluster.times.empty() ||
-      !LimitsMemory(cluster)) {
-    return plan;
-  }
+  if (!plan.ok() || !WantsCopies(*plan, cluster)) return plan;
   request.state_copies = kStateCopies;
   PlanRequest checked = request;
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(*plan, inputs_.codecs.bits.epochs, checked));
   if (CheckMemory(checked, *plan, cluster.memory).ok()) return plan;
   absl::StatusOr<Plan> roomy = FittingPlanFor(request, devices, cluster);
   if (!roomy.ok()) return plan;
-  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(*roomy, cluster));
-  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(*plan, cluster));
-  return with <= kRoomIsWorth * without ? roomy : plan;
+  return WorthItsRoom(*std::move(roomy), *std::move(plan), cluster);
 }
 
 absl::StatusOr<Plan> PlanMaker::AnyPlanFor(PlanRequest request, const std::vector<int>& devices,

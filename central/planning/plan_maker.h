@@ -54,7 +54,12 @@ class PlanMaker final : public PlanSource {
   // A plan with room for copies of the neighbours' states, if that costs little.
   absl::StatusOr<Plan> RoomyPlanFor(PlanRequest request, const std::vector<int>& devices,
                                     const MeasuredCluster& cluster) const;
-  // A plan whose stages make their layers again in the backward where they would not fit.
+  // Whether copies of neighbours' states need room in it.
+  bool WantsCopies(const Plan& plan, const MeasuredCluster& cluster) const;
+  // The plan with room for copies, unless it is much slower than the other.
+  absl::StatusOr<Plan> WorthItsRoom(Plan roomy, Plan other, const MeasuredCluster& cluster) const;
+  // A plan whose stages make their layers again in the backward where they, or copies of the
+  // neighbours' states beside them, would not fit.
   absl::StatusOr<Plan> RecomputingPlanFor(PlanRequest request, const std::vector<int>& devices,
                                           const MeasuredCluster& cluster) const;
   // The better of the two, without recompute if the run does not have it.

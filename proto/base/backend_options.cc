@@ -43,6 +43,8 @@ constexpr BackendOptionRow kRows[] = {
     {"small", "l1_kb", "16|32|64|128|256", "64", "KiB of the near memory that holds a tile"},
     {"small", "kernels", "tuned|rule|naive", "tuned",
      "of products: by time, by rule, not unrolled"},
+    {"small", "sums", "fp32|fp16", "fp32",
+     "of products of recipe fp16; fp16: in the order of PULP-TrainLib, other bytes than ref's"},
     {"small", "tune_s", kSeconds, "2",
      "of the search for fast kernels at the first start; 0: none"},
 };

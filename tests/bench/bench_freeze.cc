@@ -1,7 +1,8 @@
 // What frozen layers save of a training step: the step of the rewritten model beside the step of its
 // frozen front alone, the step of the rest alone, the step of the whole model unfrozen, and the
 // forward of the same front unfrozen.
-// Processor time of one thread, medians in turns, random values.
+// Processor time of one thread, medians in turns, random values; energy by the model of
+// worker/stage/work_energy.h.
 //
 // bench_freeze [--model vgg11] [--layers 6] [--recipe fp32] [--backend cpu] [--batch 64] [--runs 9]
 
@@ -87,6 +88,7 @@ class Piece {
   double MedianMs() const { return Median({ms_.begin() + 1, ms_.end()}); }  // the first is cold
   double MedianForwardMs() const { return Median({forward_ms_.begin() + 1, forward_ms_.end()}); }
   int64_t memory_bytes() const { return executor_->memory_bytes(); }
+  double StepJoules(int64_t batch) const { return executor_->ModelJoules(batch); }
 
  private:
   explicit Piece(const Batching& batching) : batching_(batching) {}
@@ -131,8 +133,8 @@ absl::Status Run(const Flags& flags) {
               backend->traits().numerics_class.c_str(), flags.at("--model").c_str(), layers - 1,
               flags.at("--recipe").c_str(), static_cast<int>(batch), runs);
   for (const auto& [name, piece] : pieces)
-    std::printf("%-22s %9.1f ms %9.1f MB\n", name, piece.MedianMs(),
-                static_cast<double>(piece.memory_bytes()) * 1e-6);
+    std::printf("%-22s %9.1f ms %9.1f MB %10.4f mJ\n", name, piece.MedianMs(),
+                static_cast<double>(piece.memory_bytes()) * 1e-6, 1e3 * piece.StepJoules(batch));
   const double front = pieces[2].second.MedianMs(), rest = pieces[3].second.MedianMs();
   std::printf("%-22s %9.1f ms\n", "front unfrozen, forward", pieces[4].second.MedianForwardMs());
   std::printf("(frozen step - front) / rest: %.3f\n", (pieces[1].second.MedianMs() - front) / rest);

@@ -1,7 +1,8 @@
 // Processor time of a step, and memory, of recipes beside fp32, in turn in one run, one thread.
 //
 // bench_halves [--models lenet,vgg11] [--recipes fp32,bf16,fp16] [--batch 64] [--backend cpu] [--runs 5]
-// Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8".
+// Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8". "+recompute"
+// behind a name: all layers are made again in the backward. Processor time of the thread.
 
 #include <time.h>
 
@@ -16,8 +17,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
@@ -27,8 +30,11 @@ namespace {
 
 using Flags = std::map<std::string, std::string>;
 
+constexpr char kRecompute[] = "+recompute";
+
 struct Side {
   std::string recipe;
+  int64_t stash_bytes = 0;  // of a micro-batch in flight, where there may be others
   TestPipeline net;
   std::vector<double> ms;  // of steps
 };
@@ -51,6 +57,9 @@ absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& sid
   const double begin = ProcessorMs();
   RUNNEL_RETURN_IF_ERROR(side.net.ForwardBackward(samples.data(), labels.data(), context));
   side.ms.push_back(ProcessorMs() - begin);
+  const int64_t begin = ThreadProcessorNs();
+  RUNNEL_RETURN_IF_ERROR(side.net.ForwardBackward(samples.data(), labels.data(), context));
+  side.ms.push_back(static_cast<double>(ThreadProcessorNs() - begin) * 1e-6);
   return absl::OkStatus();
 }
 
@@ -73,10 +82,16 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
   std::vector<Side> sides;
   for (const std::string& recipe : recipes) {
+    const std::string name_alone(absl::StripSuffix(recipe, kRecompute));
+    ModelSpec of_side = model;
+    for (LayerSpec& layer : of_side.layers) layer.recompute = name_alone != recipe;
     RUNNEL_ASSIGN_OR_RETURN(TestPipeline net,
-                            TestPipeline::Make(model, {}, batch, &backend, 1, Checks::kOff,
-                                               Steps::kAlone, recipe.c_str()));
-    sides.push_back({recipe, std::move(net), {}});
+                            TestPipeline::Make(of_side, {}, batch, &backend, 1, Checks::kOff,
+                                               Steps::kAlone, name_alone.c_str()));
+    RUNNEL_ASSIGN_OR_RETURN(TestPipeline apart,
+                            TestPipeline::Make(of_side, {}, batch, &backend, 1, Checks::kOff,
+                                               Steps::kApart, name_alone.c_str()));
+    sides.push_back({recipe, apart.stages[0]->program.stash_bytes, std::move(net), {}});
   }
   for (int run = 0; run <= runs; ++run) {
     for (Side& side : sides) RUNNEL_RETURN_IF_ERROR(Step(model, batch, run, side));
@@ -87,6 +102,10 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
     std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values; %8.1f MB stashed in flight\n",
                 name.c_str(), side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
                 ValueMegabytes(*side.net.stages[0]), stash);
+    const TestStage& stage = *side.net.stages[0];
+    std::printf("%-16s %-16s %9.1f ms a step, %8.1f MB of values, stash %8.1f MB\n", name.c_str(),
+                side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
+                ValueMegabytes(stage), static_cast<double>(side.stash_bytes) * 1e-6);
   }
   return absl::OkStatus();
 }

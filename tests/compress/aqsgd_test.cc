@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -202,6 +203,21 @@ TEST(Aqsgd, SaysWhatItTakes) {
             4 * 4 + MakeCodec("hadamard:2").value()->EncodedBytes(kShape).value());
   EXPECT_GE(codec->KeptBytes(kShape, kSamples).value(), kSamples * 2 * 300);
   EXPECT_LE(codec->KeptBytes(kShape, kSamples).value(), kSamples * 3 * 300);
+}
+
+// Plans add up what the links of a stage keep, times copies of its state.
+TEST(SampleMemory, ItsBytesCanBeAddedUp) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const auto& [samples, elements] : {std::pair{kMost, int64_t{1}},
+                                          {int64_t{1}, kMost},
+                                          {kMost, kMost},
+                                          {int64_t{1} << 40, int64_t{1} << 40}}) {
+    const int64_t bytes = SampleMemory::Bytes(samples, elements);
+    EXPECT_EQ(bytes, SampleMemory::kMostBytes);
+    EXPECT_LT(bytes, kMost / 5 / 64) << "five copies of 64 links";
+  }
+  EXPECT_EQ(SampleMemory::Bytes(3, 100), 3 * SampleMemory::Bytes(1, 100));
+  EXPECT_EQ(SampleMemory::Bytes(0, 100), 0);
 }
 
 TEST(SampleMemory, RefusesWhatSaveDidNotGive) {

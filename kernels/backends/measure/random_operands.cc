@@ -17,6 +17,13 @@ void FillRandomly(const Buffer& buffer, std::byte* data) {
   if (buffer.dtype == DType::kFloat32) {
     fill(reinterpret_cast<float*>(data),
          [](uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F - 0.5F; });
+  } else if (buffer.dtype == DType::kFloat16 || buffer.dtype == DType::kBFloat16) {
+    // Codes of [0.125, 1), and of minus these.
+    const bool is_f16 = buffer.dtype == DType::kFloat16;
+    const uint32_t least = is_f16 ? 0x3000 : 0x3E00, span = is_f16 ? 0xC00 : 0x180;
+    fill(reinterpret_cast<uint16_t*>(data), [least, span](uint32_t bits) {
+      return static_cast<uint16_t>((bits >> 16 & 0x8000) | (least + bits % span));
+    });
   } else if (buffer.scaled && buffer.dtype == DType::kInt8) {
     fill(reinterpret_cast<int8_t*>(data),
          [](uint32_t bits) { return static_cast<int8_t>(static_cast<int>(bits % 255) - 127); });

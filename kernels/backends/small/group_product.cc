@@ -41,6 +41,7 @@ template <class Rule>
 class GroupProduct {
  public:
   using T = typename Rule::Element;
+  using Sum = typename Rule::Sum;
 
   GroupProduct(const host::Call& call, const ProductShape& shape, const ProductChoice& choice,
                const MatrixKernel<Rule>& kernel, int32_t group, NearMemory l1)
@@ -58,7 +59,7 @@ class GroupProduct {
     image_ = parts.template Take<T>(bytes.image);
     other_ = parts.template Take<T>(bytes.other);
     scratch_ = parts.template Take<T>(bytes.transforms);
-    sums_ = parts.template Take<float>(bytes.sums);
+    sums_ = parts.template Take<Sum>(bytes.sums);
   }
 
   void Slide();
@@ -109,9 +110,11 @@ class GroupProduct {
   void AddPositions(const Box& filters, const Box& walked);
   void HalfBlock(const FilterBox& filters, int64_t first, int32_t count);
   Box WindowsOf(const Box& walked, int32_t c0, int32_t c1, Conv* tile) const;
-  float FirstSum(int32_t channel) const {
-    const bool has_bias = shape_.step == Step::kForward && call_.has_input(2);
-    return has_bias ? call_.in(2)[int64_t{group_} * shape_.conv.out.c + channel] : 0.0f;
+  Sum FirstSum(int32_t channel) const {
+    Sum first = {};
+    if (shape_.step == Step::kForward && call_.has_input(2))
+      Hold(call_.in(2)[int64_t{group_} * shape_.conv.out.c + channel], &first);
+    return first;
   }
   void StoreFilters(const FilterBox& box, bool outs_inside);
 
@@ -125,7 +128,7 @@ class GroupProduct {
   const int32_t group_;
   const NearMemory l1_;
   T *image_, *other_, *scratch_;
-  float* sums_;
+  Sum* sums_;
   std::optional<std::tuple<int32_t, int32_t, int32_t>> loaded_;  // weights that lie in L1
   RangeCounts counts_;
 };
@@ -168,7 +171,7 @@ template <class Rule>
 void GroupProduct<Rule>::SlideTile(const Box& walked) {
   const Plane plane = walked.plane();
   for (int32_t c = 0; c < plane.c; ++c) {
-    const float first = FirstSum(walked.c0 + c);
+    const Sum first = FirstSum(walked.c0 + c);
     for (int32_t at = 0; at < plane.positions(); ++at)
       sums_[layout_ == Layout::kChw ? c * plane.positions() + at : at * plane.c + c] = first;
   }
@@ -183,7 +186,7 @@ void GroupProduct<Rule>::AddPart(const Box& walked, const Part& part) {
   Box read =
       Rows(walked.sample, part.c0, part.c1, h.first, h.first + h.count, w.first, w.first + w.count);
   read.channels_of = shape_.source().c;
-  read.in_pairs = shape_.is_half;
+  read.in_pairs = shape_.in_pairs();
   CopyIn(ViewOf(call_.in<T>(0), shape_.source()), read, layout_, image_);
   LoadWeights(walked, part);
   LayerCall<Rule> layer;
@@ -209,9 +212,10 @@ void GroupProduct<Rule>::LoadWeights(const Box& walked, const Part& part) {
   const std::tuple<int32_t, int32_t, int32_t> wanted = {walked.c0, part.t0, part.c0};
   if (loaded_ == wanted) return;
   loaded_ = wanted;
-  FilterBox box = {walked.c0, walked.c1, part.c0, part.c1, part.t0, part.t1, false, shape_.is_half};
+  FilterBox box = {walked.c0, walked.c1, part.c0, part.c1,
+                   part.t0,   part.t1,   false,   shape_.in_pairs()};
   if (is_input())
-    box = {part.c0, part.c1, walked.c0, walked.c1, part.t0, part.t1, shape_.is_half, false};
+    box = {part.c0, part.c1, walked.c0, walked.c1, part.t0, part.t1, shape_.in_pairs(), false};
   CopyFilters(FiltersOf(const_cast<float*>(call_.in(1))), box, outs_inside_, other_);
 }
 
@@ -239,7 +243,7 @@ void GroupProduct<Rule>::Gradient() {
     for (int32_t i = 0; i < c.in.c; i += chunk) {
       const FilterBox box = {
           o, std::min(o + tile_.outs, c.out.c), i, std::min(i + chunk, c.in.c), 0, c.taps()};
-      std::fill_n(sums_, box.outs() * box.terms(), 0.0f);
+      std::fill_n(sums_, box.outs() * box.terms(), Sum{});
       const Box filters = Rows(0, box.i0, box.i1, 0, 0, 0, 0);
       for (int32_t n = 0; n < shape_.batch; ++n) {
         for (int32_t h = 0; h < c.out.h; h += tile_.rows) {
@@ -277,8 +281,13 @@ void GroupProduct<Rule>::StoreFilters(const FilterBox& box, bool outs_inside) {
     for (int32_t i = box.i0; i < box.i1; ++i) {
       for (int32_t tap = 0; tap < to.taps; ++tap) {
         const int32_t term = tap * channels + i - box.i0;
-        const float sum =
-            sums_[outs_inside ? term * box.outs() + o - box.o0 : (o - box.o0) * box.terms() + term];
+        const int32_t from =
+            outs_inside ? term * box.outs() + o - box.o0 : (o - box.o0) * box.terms() + term;
+        float sum = ValueOf(sums_[from]);
+        if constexpr (!std::is_same_v<Sum, float>) {
+          Count<Sum>(sum, &counts_);
+          sum = InRange(sum);
+        }
         float& place = to.At(o, i, tap);
         place = call_.adds() ? place + sum : sum;
       }
@@ -313,8 +322,8 @@ void GroupProduct<Rule>::HalfGradient() {
       NearParts parts(l1_);
       image_ = parts.template Take<T>(kHalfPixels * box.outs() * int64_t{sizeof(T)});
       other_ = parts.template Take<T>(kHalfPixels * box.terms() * int64_t{sizeof(T)});
-      sums_ = parts.template Take<float>(int64_t{box.outs()} * box.terms() * 4);
-      std::fill_n(sums_, box.outs() * box.terms(), 0.0f);
+      sums_ = parts.template Take<Sum>(int64_t{box.outs()} * box.terms() * 4);
+      std::fill_n(sums_, box.outs() * box.terms(), Sum{});
       for (int64_t r = 0; r < rows; r += kHalfPixels)
         HalfBlock(box, r, static_cast<int32_t>(std::min(kHalfPixels, rows - r)));
       StoreFilters(box, false);
@@ -390,7 +399,7 @@ void GroupProduct<Rule>::SlideDepthwise() {
 template <class Rule>
 void GroupProduct<Rule>::GradientDepthwise() {
   const Plane& out = shape_.conv.out;
-  std::fill_n(sums_, shape_.conv.taps(), 0.0f);
+  std::fill_n(sums_, shape_.conv.taps(), Sum{});
   for (int32_t n = 0; n < shape_.batch; ++n) {
     for (int32_t h = 0; h < out.h; h += tile_.rows) {
       for (int32_t w = 0; w < out.w; w += tile_.columns) {
@@ -436,7 +445,7 @@ void RunGroup(GroupProduct<Rule>& product, const ProductShape& shape) {
     if (is_depthwise) return product.SlideDepthwise();
     return product.Slide();
   }
-  if (shape.is_half) return product.HalfGradient();
+  if (shape.in_pairs()) return product.HalfGradient();
   if (is_depthwise) return product.GradientDepthwise();
   product.Gradient();
 }
@@ -462,7 +471,11 @@ absl::Status RunGroups(const host::Call& call, const ProductShape& shape,
     counts.saturated += product.counts().saturated;
     counts.underflows += product.counts().underflows;
   }
-  if (call.context.range != nullptr) call.context.range->Add(call.instruction().code, counts);
+  if (call.context.range == nullptr) return absl::OkStatus();
+  // Sums of F16 of a weight-gradient count among gradients, for which the loss's scale is chosen.
+  const OpCode code =
+      shape.step == Step::kWeightGradient ? OpCode::kConvInputGradient : call.instruction().code;
+  call.context.range->Add(code, counts);
   return absl::OkStatus();
 }
 
@@ -470,6 +483,8 @@ template absl::Status RunGroups<Float32Rule>(const host::Call&, const ProductSha
                                              const ProductChoice&, NearMemory);
 template absl::Status RunGroups<WideRule<F16>>(const host::Call&, const ProductShape&,
                                                const ProductChoice&, NearMemory);
+template absl::Status RunGroups<NarrowRule<F16>>(const host::Call&, const ProductShape&,
+                                                 const ProductChoice&, NearMemory);
 template absl::Status RunGroups<WideRule<Bf16>>(const host::Call&, const ProductShape&,
                                                 const ProductChoice&, NearMemory);
 

@@ -7,7 +7,7 @@
 
 namespace runnel::small {
 
-// Rule: Float32Rule, WideRule<F16>, WideRule<Bf16>. Internal: the choice names no kernel of the type.
+// Rule: Float32Rule, WideRule<F16>, WideRule<Bf16>, NarrowRule<F16>. Internal: the choice names no kernel of the type.
 template <class Rule>
 absl::Status RunGroups(const host::Call& call, const ProductShape& shape,
                        const ProductChoice& choice, NearMemory l1);

@@ -141,7 +141,7 @@ std::vector<ProductTuner::Candidate> ProductTuner::CandidatesOf(const Program& p
   for (int part = 0; part < kPartCount; ++part) {
     for (const Instruction& instruction : program.parts[static_cast<size_t>(part)]) {
       if (!IsProduct(instruction.code)) continue;
-      const ProductShape shape = ShapeOf(program, instruction);
+      const ProductShape shape = ShapeOf(program, instruction, sums_);
       const std::string name = ClassOf(shape);
       if (!anew_ && choices_.count(name) > 0) continue;
       Candidate& candidate = by_class[name];

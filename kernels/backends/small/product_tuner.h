@@ -15,8 +15,8 @@ namespace runnel::small {
 
 class ProductTuner final : public Tuner {
  public:
-  ProductTuner(int64_t l1_bytes, double usual_seconds)
-      : l1_bytes_(l1_bytes), usual_seconds_(usual_seconds) {}
+  ProductTuner(int64_t l1_bytes, double usual_seconds, HalfSums sums = HalfSums::kFloat)
+      : l1_bytes_(l1_bytes), usual_seconds_(usual_seconds), sums_(sums) {}
 
   TuningSubject subject() const override;
   double usual_seconds() const override { return usual_seconds_; }
@@ -45,6 +45,7 @@ class ProductTuner final : public Tuner {
 
   const int64_t l1_bytes_;
   const double usual_seconds_;
+  const HalfSums sums_;
   const MonotonicClock clock_;
   std::map<std::string, TuningChoice> choices_;  // by class
   std::map<std::string, std::string> hints_;     // of other kernels: tried first

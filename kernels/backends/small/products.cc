@@ -44,12 +44,13 @@ bool IsProduct(OpCode code) {
   return Has(kForwards, code) || Has(kInputGradients, code) || Has(kWeightGradients, code);
 }
 
-ProductShape ShapeOf(const Program& program, const Instruction& instruction) {
+ProductShape ShapeOf(const Program& program, const Instruction& instruction, HalfSums sums) {
   const auto shape_of = [&](BufferIndex index) -> const Shape& {
     return program.buffers[static_cast<size_t>(index)].shape;
   };
   ProductShape product;
   product.is_half = IsHalf(program.values);
+  product.has_own_sums = sums == HalfSums::kOwn && program.values == DType::kFloat16;
   const Shape* x = &shape_of(instruction.inputs[0]);
   const Shape* y = &shape_of(instruction.outputs[0]);
   if (Has(kInputGradients, instruction.code)) {
@@ -64,7 +65,7 @@ ProductShape ShapeOf(const Program& program, const Instruction& instruction) {
   Conv& conv = product.conv;
   conv.in = PlaneOf(in);
   conv.out = PlaneOf(out);
-  conv.keeps_taps = product.is_half;
+  conv.keeps_taps = product.in_pairs();
   if (instruction.attributes.kind != OpKind::kConv) {
     // Rows are positions of one sample.
     product.is_linear = true;
@@ -87,10 +88,10 @@ ProductShape ShapeOf(const Program& program, const Instruction& instruction) {
 
 std::string ClassOf(const ProductShape& shape) {
   const Conv& c = shape.conv;
-  return absl::StrCat(shape.is_half ? "half " : "fp32 ", "product_", Name(shape.step), " ", c.in.c,
-                      "x", c.in.h, "x", c.in.w, " to ", c.out.c, " window ", c.kh, "x", c.kw,
-                      " stride ", c.stride_h, "x", c.stride_w, " pad ", c.pad_h, "x", c.pad_w,
-                      " groups ", shape.groups);
+  const char* type = shape.has_own_sums ? "fp16 sums " : shape.is_half ? "half " : "fp32 ";
+  return absl::StrCat(type, "product_", Name(shape.step), " ", c.in.c, "x", c.in.h, "x", c.in.w,
+                      " to ", c.out.c, " window ", c.kh, "x", c.kw, " stride ", c.stride_h, "x",
+                      c.stride_w, " pad ", c.pad_h, "x", c.pad_w, " groups ", shape.groups);
 }
 
 bool IsDepthwise(const ProductShape& shape) {
@@ -141,6 +142,7 @@ ProductChoice NaiveFor(const ProductShape& shape, int64_t l1_bytes) {
 
 absl::Status RunProduct(const host::Call& call, const ProductShape& shape,
                         const ProductChoice& choice, NearMemory l1) {
+  if (shape.has_own_sums) return RunGroups<NarrowRule<F16>>(call, shape, choice, l1);
   if (!shape.is_half) return RunGroups<Float32Rule>(call, shape, choice, l1);
   const DType values = shape.step == Step::kWeightGradient ? call.in_dtype(1) : call.in_dtype(0);
   if (values == DType::kFloat16) return RunGroups<WideRule<F16>>(call, shape, choice, l1);

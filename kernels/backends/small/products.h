@@ -6,7 +6,8 @@
 // || Sums of FP32: a forward's begin with the bias, terms ascend by (tap, channel); an
 // input-gradient's by (descending tap, channel); a weight-gradient's by (sample, position), one sum
 // over the batch. Tile, layout, kernel and L1's size change none of it.
-// || Halves: as kernels/ir/arithmetic/half_products.h says.
+// || Halves: as kernels/ir/arithmetic/half_products.h says. With HalfSums::kOwn: as sums of FP32, but
+// each sum is F16, and a bias is rounded to it; a sum beyond its range stays at its largest value.
 // A kernel is one of KernelsOf without lanes.
 
 #include <memory>
@@ -35,8 +36,9 @@ std::optional<ProductChoice> ParseChoice(absl::string_view text);
 
 // Whether an instruction is a product of floats.
 bool IsProduct(OpCode code);
-// Of an instruction that IsProduct.
-ProductShape ShapeOf(const Program& program, const Instruction& instruction);
+// Of an instruction that IsProduct. `sums` concerns programs of f16 alone.
+ProductShape ShapeOf(const Program& program, const Instruction& instruction,
+                     HalfSums sums = HalfSums::kFloat);
 // A text for each kind: type, step, sizes.
 std::string ClassOf(const ProductShape& shape);
 bool IsDepthwise(const ProductShape& shape);

@@ -22,6 +22,7 @@ namespace {
 
 using host::KernelRow;
 using host::Widened;
+using small::HalfSums;
 using small::NearMemory;
 using small::ProductChoice;
 using small::ProductShape;
@@ -149,22 +150,24 @@ enum class Kernels : uint8_t { kTuned, kRule, kNaive };
 
 class SmallBackend final : public Backend {
  public:
-  SmallBackend(int64_t l1_bytes, Kernels kernels, double tune_seconds)
-      : l1_bytes_(l1_bytes), kernels_(kernels), tuner_(l1_bytes, tune_seconds) {}
+  SmallBackend(int64_t l1_bytes, Kernels kernels, HalfSums sums, double tune_seconds)
+      : l1_bytes_(l1_bytes), kernels_(kernels), sums_(sums), tuner_(l1_bytes, tune_seconds, sums) {}
 
   // Recomputes: a batch norm's output is made again rather than kept. Rates: of a core of this host; of a microcontroller nothing is known.
   BackendTraits traits() const override {
-    return {.name = "small",
-            .numerics_class = small::kFuses ? "small/fused/rule1" : "small/rounded/rule1",
-            .recomputes = true,
-            .narrows_stash = true,
-            .computes_halves = true,
-            .keeps_values = true,
-            .pads_by_side = true,
-            .rates = {.float_macs_per_second = 3e9,
-                      .bytes_per_second = 1e9,
-                      .instruction_seconds = 1e-6,
-                      .switch_cost = {5e-6, 0.2e-9}}};
+    return {
+        .name = "small",
+        .numerics_class = absl::StrCat(small::kFuses ? "small/fused/rule1" : "small/rounded/rule1",
+                                       sums_ == HalfSums::kOwn ? "/fp16_sums" : ""),
+        .recomputes = true,
+        .narrows_stash = true,
+        .computes_halves = true,
+        .keeps_values = true,
+        .pads_by_side = true,
+        .rates = {.float_macs_per_second = 3e9,
+                  .bytes_per_second = 1e9,
+                  .instruction_seconds = 1e-6,
+                  .switch_cost = {5e-6, 0.2e-9}}};
   }
   std::string description() const override {
     return absl::StrCat("primitives for cores without much memory, tiles of ", l1_bytes_ / 1024,
@@ -206,7 +209,7 @@ class SmallBackend final : public Backend {
               "backend small has no ", Name(instruction.code), is_half ? " of halves" : "",
               " (layer ", instruction.layer, ", op ", instruction.op, "); take --backend cpu"));
         }
-        step.shape = small::ShapeOf(program, instruction);
+        step.shape = small::ShapeOf(program, instruction, sums_);
         step.choice = kernels_ == Kernels::kNaive ? small::NaiveFor(step.shape, l1_bytes_)
                                                   : small::RuleFor(step.shape, l1_bytes_);
         steps[part].push_back(std::move(step));
@@ -217,6 +220,7 @@ class SmallBackend final : public Backend {
 
   const int64_t l1_bytes_;
   const Kernels kernels_;
+  const HalfSums sums_;
   small::ProductTuner tuner_;
 };
 
@@ -233,6 +237,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeSmallBackend(const BackendSettings&
       kernels == "naive"  ? Kernels::kNaive
       : kernels == "rule" ? Kernels::kRule
                           : Kernels::kTuned,
+      settings.options.Get("small", "sums") == "fp16" ? HalfSums::kOwn : HalfSums::kFloat,
       settings.options.Seconds("small", "tune_s", kUsualTuneSeconds));
 }
 

@@ -11,6 +11,12 @@
 
 namespace runnel::small {
 
+// What adds up products of halves.
+enum class HalfSums : uint8_t {
+  kFloat,  // in the order that all backends have (kernels/ir/arithmetic/half_products.h)
+  kOwn,    // F16 itself, in the paper's order: terms ascend
+};
+
 // A product of one group of channels. Planes have the group's channels; a linear layer's positions
 // are its rows.
 struct ProductShape {
@@ -20,7 +26,9 @@ struct ProductShape {
   int32_t groups = 1;
   bool is_linear = false;
   bool is_half = false;
+  bool has_own_sums = false;  // HalfSums::kOwn
 
+  bool in_pairs() const { return is_half && !has_own_sums; }
   // The plane that is written, or of the weight-gradient walked over, and the one that windows read.
   const Plane& positions() const { return step == Step::kInputGradient ? conv.in : conv.out; }
   const Plane& source() const { return step == Step::kInputGradient ? conv.out : conv.in; }

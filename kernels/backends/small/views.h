@@ -64,9 +64,12 @@ inline void Hold(float value, float* to) { *to = value; }
 inline void Hold(float value, Bf16* to) {
   to->code = static_cast<uint16_t>(FromFloat<kBFloat16Format>(value));
 }
-inline void Hold(float value, F16* to) {
+inline float InRange(float value) {
   constexpr float kLargest = 65504;
-  to->code = static_cast<uint16_t>(FromFloat<kHalfFormat>(std::clamp(value, -kLargest, kLargest)));
+  return std::clamp(value, -kLargest, kLargest);
+}
+inline void Hold(float value, F16* to) {
+  to->code = static_cast<uint16_t>(FromFloat<kHalfFormat>(InRange(value)));
 }
 // What f16 does not hold.
 template <class T>
@@ -77,8 +80,8 @@ void Count(float value, RangeCounts* counts) {
 }
 
 // Sums into a tensor; a sum of -0 becomes 0.
-template <class T>
-void CopyOut(const float* from, const Box& box, Layout layout, const View<T>& to,
+template <class T, class Sum>
+void CopyOut(const Sum* from, const Box& box, Layout layout, const View<T>& to,
              RangeCounts* counts) {
   const Plane plane = box.plane();
   for (int32_t c = 0; c < plane.c; ++c) {
@@ -86,7 +89,7 @@ void CopyOut(const float* from, const Box& box, Layout layout, const View<T>& to
       for (int32_t w = 0; w < plane.w; ++w) {
         const int32_t place = layout == Layout::kChw ? (c * plane.h + h) * plane.w + w
                                                      : (h * plane.w + w) * plane.c + c;
-        const float sum = from[place] + 0.0f;
+        const float sum = ValueOf(from[place]) + 0.0f;
         Count<T>(sum, counts);
         Hold(sum, &to.At(box.sample, box.c0 + c, box.h0 + h, box.w0 + w));
       }

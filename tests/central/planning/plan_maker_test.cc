@@ -334,6 +334,30 @@ TEST(PlanMaker, AStageThatDoesNotFitMakesItsLayersAgain) {
             maker.PeriodSeconds(same, cluster).value());
 }
 
+// A stage that fits without copies of states alone keeps its flag for them, unless that is slow.
+TEST(PlanMaker, AStageMakesItsLayersAgainForRoomForCopies) {
+  PlanningInputs inputs = OfDeepLayers("uniform");
+  inputs.recomputes = true;
+  MeasuredCluster cluster;
+  cluster.times = Layers(inputs, 3 * kLayerSeconds, kLayerSeconds);
+  // Not enough for the first stage as it is, but for the stage that makes its layers again and its
+  // copies.
+  const int64_t first = LeastMemory(inputs, cluster, false) + 3'000'000;
+  const auto remakes = [&](int64_t second, bool replicates) {
+    cluster.memory = {{"pi-1", first}, {"pi-2", second}};
+    inputs.replicates = replicates;
+    const Plan plan = PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
+    EXPECT_TRUE(plan.stages[0].recompute);
+    return plan.stages[1].recompute;
+  };
+  int64_t just_fits = 80'000'000;
+  while (remakes(just_fits, false)) just_fits += 100'000;
+  EXPECT_TRUE(remakes(just_fits, true));
+  EXPECT_FALSE(remakes(1'000'000'000, true)) << "there is room";
+  cluster.times = Layers(inputs, kLayerSeconds, 4 * kLayerSeconds);
+  EXPECT_FALSE(remakes(just_fits, true)) << "a third slower";
+}
+
 // A policy that cuts by memory finds plans for smaller workers.
 TEST(PlanMaker, WithRecomputeThereArePlansForSmallerWorkers) {
   PlanningInputs inputs = OfDeepLayers("runnel");

@@ -14,8 +14,10 @@
 #include "kernels/backends/small/products.h"
 #include "kernels/backends/small/small_backend.h"
 #include "kernels/ir/compiler.h"
+#include "kernels/ir/range_tally.h"
 #include "kernels/ir/recipe.h"
 #include "partition/zoo/zoo.h"
+#include "tests/kernels/small/exact_model.h"
 #include "tests/support/case_count.h"
 
 namespace runnel::small::small_products_test {
@@ -132,10 +134,12 @@ TEST(SmallProducts, TilesAndKernelsChangeNoByte) {
   int tried = 0;
   for (int shape_number = 0; shape_number < kShapes * 3; ++shape_number) {
     const auto step = static_cast<Step>(shape_number % 3);
-    const DType types[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-    const Product product = MakeProduct(random, step, types[shape_number / 3 % 3]);
+    const DType types[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat16};
+    const int type = shape_number / 3 % 4;
+    const Product product = MakeProduct(random, step, types[type]);
     const Instruction& instruction = product.program.part(product.part)[0];
-    const ProductShape shape = ShapeOf(product.program, instruction);
+    const ProductShape shape =
+        ShapeOf(product.program, instruction, type == 3 ? HalfSums::kOwn : HalfSums::kFloat);
     SCOPED_TRACE(absl::StrCat("shape ", shape_number, ": ", ClassOf(shape)));
     const auto around = Surround(product.program);
     ASSERT_TRUE(around.ok());
@@ -162,7 +166,7 @@ TEST(SmallProducts, TilesAndKernelsChangeNoByte) {
           tile.outs = static_cast<int32_t>(random.Within(1, tile.outs));
         }
         if (!Fits(shape, choice, l1_bytes)) continue;
-        if (shape.is_half && step == Step::kWeightGradient && l1_bytes < 4096) continue;
+        if (shape.in_pairs() && step == Step::kWeightGradient && l1_bytes < 4096) continue;
         ++tried;
         ASSERT_EQ(run(choice, l1_bytes) == want, true) << ToString(choice) << " of " << l1_bytes;
         ASSERT_EQ(ParseChoice(ToString(choice)), choice);
@@ -170,6 +174,172 @@ TEST(SmallProducts, TilesAndKernelsChangeNoByte) {
     }
   }
   EXPECT_GT(tried, kShapes * 3 * 6);
+}
+
+// A product of f16 term by term, each sum rounded once from its exact value: the paper's order.
+class ExactProduct {
+ public:
+  ExactProduct(const host::Call& call, Step step)
+      : call_(call),
+        step_(step),
+        x_(host::ImageOf(step == Step::kInputGradient
+                             ? call.out_shape(0)
+                             : call.in_shape(step == Step::kForward ? 0 : 1))),
+        y_(host::ImageOf(step == Step::kForward ? call.out_shape(0) : call.in_shape(0))) {
+    const OpSpec& op = call.instruction().attributes;
+    if (op.kind != OpKind::kConv) return;
+    for (int i = 0; i < 2; ++i) {
+      kernel_[i] = op.kernel[i];
+      stride_[i] = op.stride[i];
+      padding_[i] = op.padding[i];
+    }
+    groups_ = op.groups;
+  }
+
+  int64_t ins() const { return x_.c / groups_; }
+  int64_t outs() const { return y_.c / groups_; }
+  int64_t taps() const { return kernel_[0] * kernel_[1]; }
+
+  float Forward(int64_t n, int64_t o, int64_t h, int64_t w) const {
+    F16 sum = Rounded<F16>(call_.in(2)[o]);
+    for (int64_t tap = 0; tap < taps(); ++tap) {
+      for (int64_t i = 0; i < ins(); ++i)
+        sum = Model::Add(sum, X(n, o / outs() * ins() + i, h, w, tap), Weight(o, i, tap));
+    }
+    return ValueOf(sum);
+  }
+  float InputGradient(int64_t n, int64_t c, int64_t row, int64_t column) const {
+    F16 sum = {};
+    for (int64_t tap = taps() - 1; tap >= 0; --tap) {
+      const int64_t h = row + padding_[0] - tap / kernel_[1];
+      const int64_t w = column + padding_[1] - tap % kernel_[1];
+      if (h < 0 || w < 0 || h % stride_[0] != 0 || w % stride_[1] != 0) continue;
+      if (h / stride_[0] >= y_.h || w / stride_[1] >= y_.w) continue;
+      for (int64_t o = 0; o < outs(); ++o) {
+        const int64_t out = c / ins() * outs() + o;
+        sum = Model::Add(sum, At(call_.in<F16>(0), y_, n, out, h / stride_[0], w / stride_[1]),
+                         Weight(out, c % ins(), tap));
+      }
+    }
+    return ValueOf(sum);
+  }
+  float WeightGradient(int64_t o, int64_t i, int64_t tap) const {
+    F16 sum = {};
+    for (int64_t n = 0; n < y_.n; ++n) {
+      for (int64_t h = 0; h < y_.h; ++h) {
+        for (int64_t w = 0; w < y_.w; ++w)
+          sum = Model::Add(sum, At(call_.in<F16>(0), y_, n, o, h, w),
+                           X(n, o / outs() * ins() + i, h, w, tap));
+      }
+    }
+    return ValueOf(sum);
+  }
+  // All of the output.
+  std::vector<float> Values() const {
+    std::vector<float> values;
+    if (step_ == Step::kWeightGradient) {
+      for (int64_t o = 0; o < y_.c; ++o) {
+        for (int64_t i = 0; i < ins(); ++i) {
+          for (int64_t tap = 0; tap < taps(); ++tap) values.push_back(WeightGradient(o, i, tap));
+        }
+      }
+      return values;
+    }
+    const host::Image& of = step_ == Step::kForward ? y_ : x_;
+    for (int64_t at = 0; at < of.n * of.c * of.h * of.w; ++at) {
+      const int64_t w = at % of.w, h = at / of.w % of.h, c = at / of.w / of.h % of.c;
+      const int64_t n = at / of.w / of.h / of.c;
+      values.push_back(step_ == Step::kForward ? Forward(n, c, h, w) : InputGradient(n, c, h, w));
+    }
+    return values;
+  }
+
+ private:
+  using Model = small::Model<NarrowRule<F16>>;
+
+  static F16 At(const F16* data, const host::Image& of, int64_t n, int64_t c, int64_t h,
+                int64_t w) {
+    return data[((n * of.c + c) * of.h + h) * of.w + w];
+  }
+  F16 X(int64_t n, int64_t c, int64_t h, int64_t w, int64_t tap) const {
+    const int64_t row = h * stride_[0] + tap / kernel_[1] - padding_[0];
+    const int64_t column = w * stride_[1] + tap % kernel_[1] - padding_[1];
+    if (row < 0 || row >= x_.h || column < 0 || column >= x_.w) return {};
+    return At(call_.in<F16>(step_ == Step::kForward ? 0 : 1), x_, n, c, row, column);
+  }
+  F16 Weight(int64_t o, int64_t i, int64_t tap) const {
+    return Rounded<F16>(call_.in(1)[(o * ins() + i) * taps() + tap]);
+  }
+
+  const host::Call& call_;
+  const Step step_;
+  const host::Image x_, y_;
+  int64_t kernel_[2] = {1, 1}, stride_[2] = {1, 1}, padding_[2] = {0, 0};
+  int64_t groups_ = 1;
+};
+
+TEST(SmallProducts, SumsOfF16HaveThePapersOrder) {
+  GuardedMemory memory;
+  Random random(5);
+  int64_t differs = 0;
+  for (int shape_number = 0; shape_number < kShapes * 3; ++shape_number) {
+    const auto step = static_cast<Step>(shape_number % 3);
+    const Product product = MakeProduct(random, step, DType::kFloat16);
+    const Instruction& instruction = product.program.part(product.part)[0];
+    const ProductShape shape = ShapeOf(product.program, instruction, HalfSums::kOwn);
+    SCOPED_TRACE(absl::StrCat("shape ", shape_number, ": ", ClassOf(shape)));
+    const auto around = Surround(product.program);
+    ASSERT_TRUE(around.ok());
+    const StepContext context;
+    const host::Call call(product.program, instruction, context, around->bindings);
+    const std::vector<float> want = ExactProduct(call, step).Values();
+    for (const HalfSums sums : {HalfSums::kOwn, HalfSums::kFloat}) {
+      const ProductShape of_sums = ShapeOf(product.program, instruction, sums);
+      ASSERT_TRUE(RunProduct(call, of_sums, RuleFor(of_sums, 65536), memory.Of(65536)).ok());
+      for (size_t i = 0; i < want.size(); ++i) {
+        const float got =
+            step == Step::kWeightGradient ? call.out(0)[i] : ValueOf(call.out<F16>(0)[i]);
+        ASSERT_TRUE(got == want[i] || sums == HalfSums::kFloat)
+            << i << ": " << got << ", model " << want[i];
+        differs += got != want[i];
+      }
+    }
+  }
+  EXPECT_GT(differs, kShapes) << "FP32 sums are other ones";
+}
+
+TEST(SmallProducts, ASumOfF16BeyondItsRangeStaysAtItsEnd) {
+  GuardedMemory memory;
+  Random random(8);
+  for (const Step step : {Step::kForward, Step::kInputGradient, Step::kWeightGradient}) {
+    const Product product = MakeProduct(random, step, DType::kFloat16);
+    const Instruction& instruction = product.program.part(product.part)[0];
+    const ProductShape shape = ShapeOf(product.program, instruction, HalfSums::kOwn);
+    const auto around = Surround(product.program);
+    ASSERT_TRUE(around.ok());
+    StepContext context;
+    RangeTally tally;
+    context.range = &tally;
+    const host::Call call(product.program, instruction, context, around->bindings);
+    const auto fill = [&](size_t input) {
+      auto* values = const_cast<std::byte*>(call.in<std::byte>(input));
+      if (call.in_dtype(input) == DType::kFloat32) {
+        std::fill_n(reinterpret_cast<float*>(values), call.in_bytes(input) / 4, 30000.0f);
+      } else {
+        std::fill_n(reinterpret_cast<F16*>(values), call.in_bytes(input) / 2,
+                    Rounded<F16>(30000.0));
+      }
+    };
+    for (size_t input = 0; input < instruction.inputs.size(); ++input) fill(input);
+    ASSERT_TRUE(RunProduct(call, shape, RuleFor(shape, 65536), memory.Of(65536)).ok());
+    float got = 0;  // some of the output are of padding alone
+    const bool is_float = step == Step::kWeightGradient;
+    for (int64_t i = 0; i < call.out_bytes(0) / (is_float ? 4 : 2); ++i)
+      got = std::max(got, is_float ? call.out(0)[i] : ValueOf(call.out<F16>(0)[i]));
+    EXPECT_EQ(got, 65504);
+    EXPECT_GT(step == Step::kForward ? tally.activations_saturated() : tally.gradients_saturated(),
+              0);
+  }
 }
 
 TEST(SmallProducts, ChoicesThatAreNoneAreRefused) {

@@ -23,6 +23,18 @@ TEST(Small, TrainsWithTheSameBytesWhateverTheTilesAndKernels) {
             want);
 }
 
+// Other sums, and so other weights than ref's; the same on any number of stages and with any tiles.
+TEST(Small, TrainsWithSumsOfF16) {
+  const Words halves = With(kTrain, {"--recipe", "fp16"});
+  const Words own = With(halves, {"--backend-option", "small.sums=fp16"});
+  const std::string want = Weights(With(own, {"--local-workers", "2"}));
+  EXPECT_EQ(want.size(), 64);
+  EXPECT_EQ(Weights(With(own, {"--local-workers", "1", "--backend-option", "small.l1_kb=16",
+                               "--backend-option", "small.kernels=naive"})),
+            want);
+  EXPECT_NE(Weights(With(halves, {"--local-workers", "1"})), want);
+}
+
 TEST(Small, RefusesByNameWhatItDoesNotOffer) {
   // The worker logs it too.
   Process integers(
