@@ -1,10 +1,8 @@
-// Processor time of a step, and memory, of recipes beside fp32, in turn in one run, one thread.
+// Step times and memory of recipes beside fp32, in turn in one run, one thread.
 //
 // bench_halves [--models lenet,vgg11] [--recipes fp32,bf16,fp16] [--batch 64] [--backend cpu] [--runs 5]
 // Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8". "+recompute"
 // behind a name: all layers are made again in the backward. Processor time of the thread.
-
-#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -39,12 +37,6 @@ struct Side {
   std::vector<double> ms;  // of steps
 };
 
-double ProcessorMs() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
 absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& side) {
   const StepContext context = {.sequence = Sequence(step),
                                .step = step,
@@ -54,9 +46,6 @@ absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& sid
   const auto samples = RandomValues(1, static_cast<uint64_t>(step), batch * model.input.elements());
   const auto labels = RandomLabels(1, static_cast<uint64_t>(step), batch,
                                    side.net.stages.back()->program.output[1]);
-  const double begin = ProcessorMs();
-  RUNNEL_RETURN_IF_ERROR(side.net.ForwardBackward(samples.data(), labels.data(), context));
-  side.ms.push_back(ProcessorMs() - begin);
   const int64_t begin = ThreadProcessorNs();
   RUNNEL_RETURN_IF_ERROR(side.net.ForwardBackward(samples.data(), labels.data(), context));
   side.ms.push_back(static_cast<double>(ThreadProcessorNs() - begin) * 1e-6);
@@ -66,15 +55,6 @@ absl::Status Step(const ModelSpec& model, int64_t batch, int64_t step, Side& sid
 // What lives while a step runs, beside the parameters and their slots.
 double ValueMegabytes(const TestStage& stage) {
   return static_cast<double>(stage.program.stash_bytes + stage.program.scratch_bytes) * 1e-6;
-}
-
-// What a stage of the whole model keeps of a micro-batch in flight.
-absl::StatusOr<double> StashMegabytes(const ModelSpec& model, int64_t batch,
-                                      const std::string& recipe, Backend& backend) {
-  RUNNEL_ASSIGN_OR_RETURN(const auto stage,
-                          TestStage::Make(model, 0, model.layer_count() - 1, batch, &backend,
-                                          Checks::kOff, Steps::kApart, recipe.c_str()));
-  return static_cast<double>(stage->program.stash_bytes) * 1e-6;
 }
 
 absl::Status Measure(const std::string& name, const std::vector<std::string>& recipes,
@@ -98,10 +78,6 @@ absl::Status Measure(const std::string& name, const std::vector<std::string>& re
   }
   for (Side& side : sides) {
     std::sort(side.ms.begin() + 1, side.ms.end());  // behind the first, which warms up
-    RUNNEL_ASSIGN_OR_RETURN(const double stash, StashMegabytes(model, batch, side.recipe, backend));
-    std::printf("%-16s %-12s %9.1f ms a step, %8.1f MB of values; %8.1f MB stashed in flight\n",
-                name.c_str(), side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
-                ValueMegabytes(*side.net.stages[0]), stash);
     const TestStage& stage = *side.net.stages[0];
     std::printf("%-16s %-16s %9.1f ms a step, %8.1f MB of values, stash %8.1f MB\n", name.c_str(),
                 side.recipe.c_str(), side.ms[1 + static_cast<size_t>(runs) / 2],
