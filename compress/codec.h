@@ -182,12 +182,17 @@ struct CodecRow {
   // Mean squared error over the mean square of a typical tensor (typical_errors.h): of activations
   // (kForward) and of gradients (kBackward), which some families round otherwise.
   double (*relative_error)(Direction direction, double parameter);
+  // Of Codec::EncodedBytes, what such a tensor's payload takes where the size varies. Null: all.
+  double (*size_share)(Direction direction, double parameter) = nullptr;
   // A parameter of the range.
   std::unique_ptr<const Codec> (*make)(double parameter, const CodecKernels& kernels);
 
   double BitsOf(const CodecId& codec) const { return bits(codec.parameter.value_or(0)); }
   double ErrorOf(const CodecId& codec, Direction direction) const {
     return relative_error(direction, codec.parameter.value_or(0));
+  }
+  double SizeShareOf(const CodecId& codec, Direction direction) const {
+    return size_share == nullptr ? 1 : size_share(direction, codec.parameter.value_or(0));
   }
 };
 

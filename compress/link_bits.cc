@@ -68,4 +68,19 @@ absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, Direction 
   return sum / static_cast<double>(epochs);
 }
 
+absl::StatusOr<double> MeanSizeShare(const CodecSchedule& codecs, Direction direction,
+                                     int64_t epochs) {
+  double all = 0, expected = 0;
+  for (size_t i = 0; i < codecs.steps().size(); ++i) {
+    const CodecId& codec = codecs.steps()[i].codec;
+    RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codec));
+    // Codecs whose bits depend on the shape have one size.
+    const double bits = row->bits == nullptr ? 1 : row->BitsOf(codec);
+    const double weight = bits * static_cast<double>(codecs.EpochsOf(i, epochs));
+    all += weight;
+    expected += weight * row->SizeShareOf(codec, direction);
+  }
+  return all > 0 ? expected / all : 1;
+}
+
 }  // namespace runnel

@@ -48,4 +48,9 @@ CodecSchedule CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
 absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, Direction direction,
                                          int64_t epochs);
 
+// What payloads take over a run of the bytes that MeanEncodedBytes has: CodecRow::size_share, by the
+// bits of each part. Errors as above.
+absl::StatusOr<double> MeanSizeShare(const CodecSchedule& codecs, Direction direction,
+                                     int64_t epochs);
+
 }  // namespace runnel

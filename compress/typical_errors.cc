@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kFewestBits = 2;
 
-// By bits, 2 to 8.
-struct Errors {
+// Errors or shares by bits, 2 to 8.
+struct ByBits {
   double activations[7];
   double gradients[7];
 
@@ -37,14 +37,14 @@ std::vector<float> TypicalTensor(Direction direction, uint64_t seed, int64_t seq
 }
 
 double TileError(Direction direction, double bits) {
-  static constexpr Errors kErrors = {
+  static constexpr ByBits kErrors = {
       {0.0757, 0.01383, 0.003073, 0.0007476, 0.0002118, 7.937e-05, 1.698e-05},
       {1.476, 0.2593, 0.05684, 0.01333, 0.003225, 0.0007999, 0.0001988}};
   return kErrors.At(direction, bits);
 }
 
 double HadamardError(Direction direction, double bits) {
-  static constexpr Errors kErrors = {
+  static constexpr ByBits kErrors = {
       {0.08, 0.02503, 0.007693, 0.002224, 0.0005847, 0.0001452, 3.527e-05},
       {0.6862, 0.125, 0.0272, 0.006444, 0.001549, 0.0003818, 9.55e-05}};
   return kErrors.At(direction, bits);
@@ -57,14 +57,32 @@ double HadamardFeedbackError(double bits) {
 }
 
 double EdenError(Direction direction, double bits) {
-  static constexpr Errors kErrors = {
+  static constexpr ByBits kErrors = {
       {0.09057, 0.02589, 0.007737, 0.002217, 0.0005819, 0.0001446, 3.517e-05},
       {0.1315, 0.03758, 0.01116, 0.003234, 0.0008524, 0.0002158, 5.376e-05}};
   return kErrors.At(direction, bits);
 }
 
+double TileAnsShare(Direction direction, double bits) {
+  static constexpr ByBits kShares = {{0.6333, 0.6615, 0.6570, 0.6430, 0.6280, 0.6440, 0.6581},
+                                     {0.6779, 0.7284, 0.7946, 0.8388, 0.8678, 0.8881, 0.9038}};
+  return kShares.At(direction, bits);
+}
+
+double HadamardAnsShare(Direction direction, double bits) {
+  static constexpr ByBits kShares = {{0.9566, 0.9247, 0.9050, 0.9014, 0.9121, 0.9248, 0.9361},
+                                     {0.7309, 0.7987, 0.8559, 0.8905, 0.9118, 0.9264, 0.9377}};
+  return kShares.At(direction, bits);
+}
+
+double EdenAnsShare(Direction direction, double bits) {
+  static constexpr ByBits kShares = {{0.9566, 0.9247, 0.9050, 0.9014, 0.9121, 0.9248, 0.9361},
+                                     {0.9571, 0.9253, 0.9053, 0.9021, 0.9135, 0.9264, 0.9377}};
+  return kShares.At(direction, bits);
+}
+
 double MbqError(Direction direction, double bits) {
-  static constexpr Errors kErrors = {
+  static constexpr ByBits kErrors = {
       {0.1493, 0.04657, 0.02269, 0.01442, 0.01088, 0.009008, 0.007776},
       {0.2096, 0.08085, 0.04565, 0.03355, 0.0274, 0.02389, 0.02229}};
   return kErrors.At(direction, bits);

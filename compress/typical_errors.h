@@ -3,8 +3,8 @@
 // What a codec loses of a typical tensor, by direction: the mean squared error over the mean square
 // of the tensor. The rows' CodecRow::relative_error. Measured over tensors of 131,072 values, the
 // eighth one of an encoder, when adaptive codecs have settled (codec_conformance_test.cc measures
-// them again). Under error feedback of the first one: what is lost then comes later. Pure; any
-// thread.
+// them again). Under error feedback of the first one: what is lost then comes later. And of codecs whose
+// payloads vary, what such a tensor takes of the most that it may. Pure; any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,5 +36,10 @@ double HadamardFeedbackError(double bits);
 // For activations only; before anything was learned from the loss.
 double AmsgradMbqError(double bits);
 double UniformError(double bits);
+
+// CodecRow::size_share. bits: 2 to 8.
+double TileAnsShare(Direction direction, double bits);
+double HadamardAnsShare(Direction direction, double bits);
+double EdenAnsShare(Direction direction, double bits);
 
 }  // namespace runnel

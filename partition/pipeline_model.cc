@@ -44,26 +44,39 @@ absl::Status CheckDevice(const PipelineModel& model, size_t index) {
       device.forward_share + device.input_gradient_share <= 1 &&
       IsSeconds(device.codec_seconds_per_byte) && IsSeconds(device.micro_batch_seconds) &&
       IsCost(device.network) && IsCost(device.within_host) && IsCost(device.feed) &&
-      device.memory_limit_bytes >= 0) {
+      IsSeconds(device.tensor_byte_seconds) && device.memory_limit_bytes >= 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "pipeline model: device ", index, ": shares ", device.forward_share, " and ",
       device.input_gradient_share, ", ", device.codec_seconds_per_byte, " s a coded byte, ",
       device.micro_batch_seconds, " s a micro-batch, ", TextOf(device.network), " on a network, ",
-      TextOf(device.within_host), " within the host, ", TextOf(device.feed),
-      " that is fed, memory limit ", device.memory_limit_bytes, " cannot be"));
+      TextOf(device.within_host), " within the host, ", device.tensor_byte_seconds,
+      " s a tensor's byte there, ", TextOf(device.feed), " that is fed, memory limit ",
+      device.memory_limit_bytes, " cannot be"));
 }
 
-// Processor seconds of the device's computation that a frame takes.
-double FrameSeconds(const DeviceCost& device, const LinkSpeed& speed, double bytes) {
+// Processor seconds of the device's computation that a frame takes, and the tensor in it.
+double FrameSeconds(const DeviceCost& device, const LinkSpeed& speed, double bytes,
+                    double tensor_bytes) {
   if (!device.shares_processor) return 0;
-  return (speed.within_host ? device.within_host : device.network).Seconds(bytes);
+  if (!speed.within_host) return device.network.Seconds(bytes);
+  return device.within_host.Seconds(bytes) + device.tensor_byte_seconds * tensor_bytes;
 }
 
 // Coding moves from a lane of its own to the computation's.
 void ShareProcessor(const DeviceCost& device, double& coding, double& codes) {
   if (device.shares_processor) codes = std::exchange(coding, 0);
+}
+
+// Of `kept` micro-batches in a row, behind how many but the last a step may end.
+int64_t MostStepsAmong(const PipelineModel& model, int64_t kept) {
+  const auto steps = [&model](int64_t micro_batches) {
+    return (micro_batches + model.step_every - 1) / model.step_every;
+  };
+  const int64_t between = kept - 1;
+  if (model.short_step == 0 || between <= model.short_step) return steps(between);
+  return 1 + steps(between - model.short_step);
 }
 
 }  // namespace
@@ -79,15 +92,15 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   way.delay = speed.delay_seconds;
   // An acknowledgement alone.
   if (!forward && layer < model.frozen_front) return way;
-  const double bytes = static_cast<double>((forward ? cost.down_bytes : cost.up_bytes)[layer]);
-  const double coded = (forward ? cost.forward_works : cost.backward_works)
-                           ? static_cast<double>(model.raw_bytes[layer])
-                           : 0;
+  const double bytes = static_cast<double>((forward ? cost.down_bytes : cost.up_bytes)[layer]) *
+                       (forward ? cost.down_share : cost.up_share);
+  const auto tensor_bytes = static_cast<double>(model.raw_bytes[layer]);
+  const double coded = (forward ? cost.forward_works : cost.backward_works) ? tensor_bytes : 0;
   way.encode = coded * model.devices[sender].codec_seconds_per_byte;
   way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
   way.send = speed.SendSeconds(bytes);
-  way.sender_takes = FrameSeconds(model.devices[sender], speed, bytes);
-  way.receiver_takes = FrameSeconds(model.devices[receiver], speed, bytes);
+  way.sender_takes = FrameSeconds(model.devices[sender], speed, bytes, tensor_bytes);
+  way.receiver_takes = FrameSeconds(model.devices[receiver], speed, bytes, tensor_bytes);
   ShareProcessor(model.devices[sender], way.encode, way.sender_codes);
   ShareProcessor(model.devices[receiver], way.decode, way.receiver_codes);
   return way;
@@ -157,8 +170,7 @@ int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, cons
   }
   // Otherwise the youngest in flight uses the newest, as does a single one in any case; and
   // micro-batches of one step share a version.
-  int64_t versions =
-      looks_ahead && kept > 1 ? kept : (kept - 1 + model.step_every - 1) / model.step_every;
+  int64_t versions = looks_ahead && kept > 1 ? kept : MostStepsAmong(model, kept);
   if (model.drain_every > 0) versions = 0;
   const int64_t stashes = kept + std::min(order.deferred_weight_gradients, kept);
   const bool has_neighbour = hold.frame_bytes > 0;
@@ -298,6 +310,10 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
                                 " have no size for every layer"));
     }
     if (!IsSeconds(codec.noise)) return wrong("a codec's noise must be at least 0");
+    for (const double share : {codec.down_share, codec.up_share}) {
+      if (!(share > 0 && share <= 1))
+        return wrong("of a frame's bytes a share within (0, 1] is sent");
+    }
   }
   for (const double processors : model.host_processors) {
     if (!IsSeconds(processors) || processors < kLeastProcessors) {
@@ -318,9 +334,12 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
   for (size_t i = 0; i < devices; ++i) {
     if (absl::Status status = CheckDevice(model, i); !status.ok()) return status;
   }
-  if (model.max_cap < 1 || model.drain_every < 0 || model.step_every < 1 ||
-      model.barrier_every < 0 || !IsSeconds(model.barrier_pause_seconds)) {
-    return wrong("max_cap must be at least 1; drains, barriers and their pause at least 0");
+  if (model.max_cap < 1 || model.drain_every < 0 || model.step_every < 1 || model.short_step < 0 ||
+      model.short_step >= model.step_every || model.barrier_every < 0 ||
+      !IsSeconds(model.barrier_pause_seconds)) {
+    return wrong(
+        "max_cap must be at least 1; drains, barriers and their pause at least 0; an epoch's last "
+        "step shorter than the others, or 0");
   }
   if (!IsSeconds(model.staleness_charge) || !IsSeconds(model.device_charge) ||
       !IsSeconds(model.loss_charge)) {

@@ -43,9 +43,12 @@ struct LinkSpeed {
 struct CodecCost {
   CodecSchedule forward;
   CodecSchedule backward;
-  // Bytes of a frame with a layer's output, by layer, header included.
+  // Bytes of a frame with a layer's output, by layer, header included; the most where sizes vary, and
+  // the share of them that is expected: memory counts the former, links carry the latter.
   std::vector<int64_t> down_bytes;
   std::vector<int64_t> up_bytes;
+  double down_share = 1;
+  double up_share = 1;
   // What each end keeps of the samples, by layer, with the copies of barriers; empty: nothing.
   std::vector<int64_t> kept_bytes = {};
   // Whether coding takes time at all.
@@ -86,6 +89,9 @@ struct DeviceCost {
   FrameCost network;
   FrameCost within_host;
   FrameCost feed;
+  // Within its host also a time for each byte of the tensor itself, whatever codec it passes: it comes
+  // from memory, and no cache holds it.
+  double tensor_byte_seconds = 0;
   // Devices with the same number >= 0 share the processors of PipelineModel::host_processors; -1:
   // nobody else computes on this device's.
   int host = -1;
@@ -135,6 +141,8 @@ struct PipelineModel {
   DeferredFn deferred = nullptr;  // ScheduleRow's
   int64_t drain_every = 0;        // micro-batches of a synchronous step; 0: asynchronous
   int64_t step_every = 1;         // micro-batches of any step
+  // Those of an epoch's last step where it has fewer; 0: all steps are alike.
+  int64_t short_step = 0;
   // Micro-batches from one barrier, at which the pipeline is empty, to the next; 0: there is none.
   int64_t barrier_every = 0;
   // from the last end before a barrier to the first start behind it

@@ -39,10 +39,19 @@ absl::Status CheckRequest(const PlanRequest& request) {
   return absl::OkStatus();
 }
 
-// Seconds that the payload and its header take.
-double FrameSeconds(const LinkSpeed& speed, Bytes payload) {
+// Micro-batches of an epoch's last step where it has fewer; 0: it has as many, or that is not known.
+int64_t ShortStep(const PlanRequest& request) {
+  if (request.micro_batches <= 1) return 0;
+  const int64_t size = request.micro_batch_size;
+  const int64_t rest = request.dataset_samples % (request.micro_batches * size);
+  const int64_t micro_batches = (rest + size - 1) / size;
+  return micro_batches < request.micro_batches ? micro_batches : 0;
+}
+
+// Seconds that this share of the payload and its header take.
+double FrameSeconds(const LinkSpeed& speed, Bytes payload, double share) {
   return speed.delay_seconds +
-         speed.SendSeconds(static_cast<double>(payload.value() + kFrameHeaderBytes));
+         speed.SendSeconds(share * static_cast<double>(payload.value() + kFrameHeaderBytes));
 }
 
 absl::StatusOr<std::vector<std::vector<LinkSpeed>>> LinkSpeeds(const PlanRequest& request) {
@@ -187,10 +196,11 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
     backward.push_back(request.codecs.encoded_backward(info.output));
   }
   return [forward = std::move(forward), backward = std::move(backward), speeds = std::move(speeds),
-          front = request.model->frozen_front()](int layer, int from, Direction direction) {
+          front = request.model->frozen_front(), down_share = request.codecs.forward_share,
+          up_share = request.codecs.backward_share](int layer, int from, Direction direction) {
     if (direction == Direction::kForward)
-      return FrameSeconds(speeds[from][from + 1], forward[layer]);
-    return layer < front ? 0.0 : FrameSeconds(speeds[from + 1][from], backward[layer]);
+      return FrameSeconds(speeds[from][from + 1], forward[layer], down_share);
+    return layer < front ? 0.0 : FrameSeconds(speeds[from + 1][from], backward[layer], up_share);
   };
 }
 
@@ -220,6 +230,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     model.deferred = request.schedule->deferred;
     if (request.schedule->drains_each_step) model.drain_every = request.micro_batches;
     model.step_every = request.micro_batches;
+    model.short_step = ShortStep(request);
     model.barrier_every = request.barrier_every * request.micro_batches;
     model.barrier_pause_seconds = request.barrier_pause_seconds;
   }
@@ -242,6 +253,8 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     cost.backward_works = !choice.backward.is_identity();
     cost.noise = choice.noise * request.noise_ratio;
     cost.lossy_directions = choice.lossy_directions;
+    cost.down_share = choice.forward_share;
+    cost.up_share = choice.backward_share;
     for (const LayerInfo& info : infos) {
       cost.down_bytes.push_back(choice.encoded_forward(info.output).value() + kFrameHeaderBytes);
       cost.up_bytes.push_back(choice.encoded_backward(info.output).value() + kFrameHeaderBytes);

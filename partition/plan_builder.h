@@ -30,6 +30,9 @@ struct CodecChoice {
   double noise = 0;  // this and the next one: CodecCost
   int lossy_directions = 0;
   KeptBytesFn kept = nullptr;  // what each end keeps of samples
+  // Of the sizes above, which are the most, what is expected on the link.
+  double forward_share = 1;
+  double backward_share = 1;
 };
 
 // model, policy and schedule are borrowed for the call.

@@ -226,6 +226,10 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
                           MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward,
                           MeanEncodedBytes(choice.backward, epochs, format, Direction::kBackward));
+  RUNNEL_ASSIGN_OR_RETURN(choice.forward_share,
+                          MeanSizeShare(choice.forward, Direction::kForward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(choice.backward_share,
+                          MeanSizeShare(choice.backward, Direction::kBackward, epochs));
   RUNNEL_ASSIGN_OR_RETURN(choice.kept, MostKeptBytes(choice.forward));
   return choice;
 }

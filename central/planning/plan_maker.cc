@@ -29,6 +29,13 @@ constexpr double kFeedByteProcessorSeconds = 0.8e-9;
 // measured, a tenth of what they cost on a network.
 constexpr double kServerFrameSeconds = 30e-6;
 constexpr double kServerLinkByteSeconds = 0.2e-9;
+// Those frames are small and stay in the caches. A boundary tensor of megabytes does not: beyond what
+// was measured its bytes cost this many times as much again, at each end.
+constexpr double kColdBytes = 2.5;
+// Of central's host, what central and each worker take of a processor beside micro-batches:
+// heartbeats, telemetry, the display.
+constexpr double kCentralShare = 0.02;
+constexpr double kWorkerShare = 0.006;
 // With this many micro-batches the share that fills and drains the pipeline is small.
 constexpr int64_t kMostSimulated = 1000;
 // A wired network's delay is below this and not worth a line.
@@ -58,10 +65,15 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
   const auto measured_share = [&cluster](size_t device) {
     return cluster.processor_shares.empty() ? 1.0 : cluster.processor_shares[device];
   };
-  if (cluster.host_processors > 0) request.host_processors = {cluster.host_processors};
   std::vector<int> devices;
   for (const DeviceId id : request.devices) devices.push_back(id.value());
   const bool is_host_crowded = cluster.CrowdHost(devices);
+  if (cluster.host_processors > 0) {
+    // Stages that leave no processor idle leave none to the rest.
+    const double beside =
+        is_host_crowded ? kCentralShare + kWorkerShare * cluster.OnHost(devices) : 0;
+    request.host_processors = {std::max(cluster.host_processors - beside, kLeastProcessors)};
+  }
   for (const DeviceId id : request.devices) {
     const auto device = static_cast<size_t>(id.value());
     const bool shares_host = cluster.SharesHost(device);
@@ -96,6 +108,7 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     cost.network = {frame_seconds, scale.bytes * kLinkByteProcessorSeconds / share};
     cost.within_host = {scale.frames * kServerFrameSeconds / share,
                         scale.bytes * kServerLinkByteSeconds / share};
+    cost.tensor_byte_seconds = kColdBytes * cost.within_host.byte_seconds;
     cost.feed = {frame_seconds, scale.bytes * kFeedByteProcessorSeconds / share};
   }
 }

@@ -160,6 +160,12 @@ TEST(TileAns, BytesAreTheEntropysAndFivePercent) {
         EXPECT_LE(static_cast<double>(coded.written), 1.05 * needed) << family << bits;
         RecordProperty(absl::StrCat(family, bits, direction == Direction::kForward ? "f" : "b"),
                        absl::StrCat(static_cast<double>(coded.written) / needed));
+        // What plans expect of a typical tensor.
+        const CodecId id = CodecId::Parse(absl::StrCat(family, "_ans:", bits)).value();
+        const double expected =
+            FindCodec(id).value()->SizeShareOf(id, direction) *
+            static_cast<double>(MakeCodec(id).value()->EncodedBytes(shape).value());
+        EXPECT_NEAR(static_cast<double>(coded.written), expected, 0.02 * expected);
         // After ReLU more than half of the elements are one code.
         if (key == 0 && direction == Direction::kForward) {
           EXPECT_LT(static_cast<double>(coded.written), 0.75 * static_cast<double>(plain.written));

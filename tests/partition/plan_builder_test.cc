@@ -279,6 +279,72 @@ TEST_F(PlanBuilder, NoGradientCrossesALinkBehindFrozenLayers) {
   EXPECT_FALSE(pipeline.stages[1].forward_only);
 }
 
+// Links carry what is expected of a frame, memory holds the most that it may be.
+TEST_F(PlanBuilder, FramesThatVaryTakeTheirExpectedSizeOfALinkAndTheirMostOfMemory) {
+  const auto compute =
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {1, 1, 1, 1, 1, 1}));
+  request_.compute = &*compute;
+  request_.link_speed = {LinkRate::Mbps(8), 0};
+  const PipelineModel most = *MakePipelineModel(request_);
+  const double most_seconds = (*MakeLinkSeconds(request_))(1, 0, Direction::kForward);
+  request_.codecs.forward_share = 0.5;
+  const PipelineModel model = *MakePipelineModel(request_);
+  EXPECT_DOUBLE_EQ((*MakeLinkSeconds(request_))(1, 0, Direction::kForward), most_seconds / 2);
+  const auto seconds = [](const PipelineModel& of, Direction direction) {
+    return WayCost(of, 0, 1, 0, 1, direction).send;
+  };
+  EXPECT_DOUBLE_EQ(seconds(model, Direction::kForward), seconds(most, Direction::kForward) / 2);
+  EXPECT_DOUBLE_EQ(seconds(model, Direction::kBackward), seconds(most, Direction::kBackward));
+  const StageEnds ends = {2, 2, 0, 0};
+  EXPECT_EQ(HoldOf(model, ends).frame_bytes, HoldOf(most, ends).frame_bytes);
+  request_.codecs.forward_share = 1.5;
+  EXPECT_FALSE(CheckPipelineModel(*MakePipelineModel(request_)).ok());
+}
+
+// A device without a processor for its transport pays for the tensor too, within its host.
+TEST_F(PlanBuilder, TensorsComeFromMemoryWhateverCodecTheyPass) {
+  const auto compute =
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {1, 1, 1, 1, 1, 1}));
+  request_.compute = &*compute;
+  request_.device_costs.assign(
+      3, {.shares_processor = true, .within_host = {1e-3, 0}, .tensor_byte_seconds = 1e-6});
+  const auto takes = [this](bool within_host) {
+    request_.link_speed.within_host = within_host;
+    const PipelineModel model = *MakePipelineModel(request_);
+    const WaySeconds way = WayCost(model, 0, 1, 0, 1, Direction::kForward);
+    EXPECT_DOUBLE_EQ(way.sender_takes, way.receiver_takes);
+    const auto tensor_seconds = 1e-6 * static_cast<double>(model.raw_bytes[1]);
+    EXPECT_NEAR(way.sender_takes, within_host ? 1e-3 + tensor_seconds : 0, 1e-12);
+    return way.sender_takes;
+  };
+  EXPECT_GT(takes(true), takes(false));
+  for (DeviceCost& cost : request_.device_costs) cost.shares_processor = false;
+  EXPECT_EQ(WayCost(*MakePipelineModel(request_), 0, 1, 0, 1, Direction::kForward).sender_takes, 0);
+}
+
+// Steps of four micro-batches, and one of a single one at an epoch's end: three in flight may have
+// begun before two steps.
+TEST_F(PlanBuilder, AShortLastStepTakesOneMoreWeightVersion) {
+  const auto compute =
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {1, 1, 1, 1, 1, 1}));
+  request_.compute = &*compute;
+  request_.micro_batches = 4;
+  const auto bytes = [this](int64_t samples, int64_t cap) {
+    request_.dataset_samples = samples;
+    const PipelineModel model = *MakePipelineModel(request_);
+    EXPECT_TRUE(CheckPipelineModel(model).ok());
+    return StageMemoryBytes(model, HoldOf(model, {2, 5}), {cap}, cap);
+  };
+  const PipelineModel model = *MakePipelineModel(request_);
+  const int64_t version = HoldOf(model, {2, 5}).layers.version_bytes;
+  ASSERT_GT(version, 0);
+  EXPECT_EQ(bytes(4 * 64 * 10 + 1, 3), bytes(4 * 64 * 10, 3) + version);
+  EXPECT_EQ(bytes(4 * 64 * 10 + 65, 3), bytes(4 * 64 * 10, 3)) << "two micro-batches";
+  EXPECT_EQ(bytes(4 * 64 * 10 + 65, 4), bytes(4 * 64 * 10, 4) + version);
+  EXPECT_EQ(bytes(4 * 64 * 10 + 1, 2), bytes(4 * 64 * 10, 2)) << "one step between two of them";
+  EXPECT_EQ(bytes(4 * 64 * 10 + 4 * 64 - 1, 3), bytes(4 * 64 * 10, 3)) << "no fewer micro-batches";
+}
+
 TEST_F(PlanBuilder, OneDeviceHasNoLink) {
   request_.devices = {DeviceId(0)};
   const auto plan = MakePlan(request_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -173,6 +174,7 @@ absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& rep
   } else {
     RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
   }
+  processor_shares_[device] = report.processor_share;
   if (!in_turns() && !parts_) answered_.push_back(device);
   const bool is_known = std::find(kept_.begin(), kept_.end(), device) != kept_.end();
   if (report.kept && !is_known) {
@@ -240,6 +242,41 @@ double Measurement::Progress() const {
   return parts_ ? 0.5 + share / 2 : share / 2;
 }
 
+void Measurement::AverageAlike(const Roster& roster) {
+  std::vector<int> left;
+  for (const int device : new_) {
+    const auto share = processor_shares_.find(device);
+    const bool has_answered = share != processor_shares_.end() && share->second > 0 &&
+                              !times_[static_cast<size_t>(device)].empty();
+    if (roster.device(device).local && has_answered) left.push_back(device);
+  }
+  while (!left.empty()) {
+    const DeviceTimes& first = times_[static_cast<size_t>(left.front())];
+    const auto is_alike = [&](int device) {
+      const DeviceTimes& times = times_[static_cast<size_t>(device)];
+      return times.by_range() == first.by_range() &&
+             times.figures().size() == first.figures().size() &&
+             AreAlike(roster.device(left.front()).hello, roster.device(device).hello);
+    };
+    std::vector<int> alike = {left.front()};
+    std::copy_if(left.begin() + 1, left.end(), std::back_inserter(alike), is_alike);
+    // Of the processor: each had a share of its own.
+    std::vector<double> mean(first.figures().size());
+    for (const int device : alike) {
+      const double weight = processor_shares_[device] / static_cast<double>(alike.size());
+      const std::vector<double>& own = times_[static_cast<size_t>(device)].figures();
+      for (size_t i = 0; i < mean.size(); ++i) mean[i] += weight * own[i];
+    }
+    const DeviceTimes whole =
+        first.by_range() ? DeviceTimes::ByRange(first.layers(), mean) : DeviceTimes::ByLayer(mean);
+    for (const int device : alike) {
+      if (alike.size() > 1)
+        times_[static_cast<size_t>(device)] = whole.Scaled(1 / processor_shares_[device]);
+      std::erase(left, device);
+    }
+  }
+}
+
 // The device has done its request.
 void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effects) {
   ++done_;
@@ -251,7 +288,7 @@ void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effe
     return;
   }
   if (!to_answer_.measured.empty()) return SendRequests(roster, effects);
-  if (parts_ || Parts().empty()) return;
+  if (parts_ || Parts().empty()) return AverageAlike(roster);
   parts_ = true;
   done_ = 0;
   to_answer_.measured = std::exchange(answered_, {});

@@ -14,7 +14,9 @@
 //               each: plans share those (DeviceCost::host), and computing in turns on one takes
 //               time that depends on who else does. Parts are measured when all devices have
 //               their layers, for about the same time on each, so that no device has the machine to
-//               itself before the others are done.
+//               itself before the others are done. Workers on central's host that are alike take
+//               the mean of their first times: what differs between them is chance, and a plan that
+//               gives each of them the layers on which it was lucky promises too much.
 //
 // Pure: events in, effects out.
 
@@ -128,6 +130,8 @@ class Measurement {
   absl::Status UpdateTimes(int device, const std::vector<double>& seconds, const Roster& roster,
                            RunEffects& effects);
   void GoOnWithout(int device, const Roster& roster, RunEffects& effects);
+  // Gives new devices of central's host that are alike the mean of their times.
+  void AverageAlike(const Roster& roster);
 
   MeasurementOptions options_;
   Planner* planner_;
@@ -140,8 +144,9 @@ class Measurement {
   int64_t at_once_ = 0;  // devices on central's host that measure at the same time
   std::map<int, std::vector<double>> sub_model_seconds_;  // by device, as last measured
   std::vector<int> answered_;                             // for their layers
-  size_t done_ = 0;             // devices that have answered for what is measured now
-  std::vector<double> shares_;  // by device: done of what it measures now
+  size_t done_ = 0;                         // devices that have answered for what is measured now
+  std::vector<double> shares_;              // by device: done of what it measures now
+  std::map<int, double> processor_shares_;  // of a device's thread while it measured last
   std::vector<int> kept_;
   std::vector<DeviceTimes> times_;
 };

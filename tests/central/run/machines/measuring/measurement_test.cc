@@ -286,6 +286,41 @@ TEST_F(MeasurementTest, WorkersOfCentralsHostAreToldHowManyMeasureBesideThem) {
   EXPECT_EQ(requests[2].second.neighbours, 0) << "on a host of its own";
 }
 
+// What differs between workers of one host that are alike is chance.
+TEST_F(MeasurementTest, WorkersOfCentralsHostThatAreAlikeTakeTheMean) {
+  RosterOptions options;
+  options.local_workers = 3;
+  options.dialling_workers = 1;
+  options.recipe = "fp32";
+  roster_ = Roster(options);
+  RunEffects joined;
+  for (int i = 0; i < 4; ++i) {
+    WorkerHello hello = SampleHello("w" + std::to_string(i));
+    hello.device_class = i == 2 ? "another" : "one";
+    EXPECT_TRUE(roster_.Join(ConnectionId(i), hello, i < 3, joined).ok());
+  }
+  MeasurementOptions all = Options("vgg11");
+  Begin(all, {0, 1, 2, 3});
+  const auto layers = static_cast<size_t>(all.request.model.layer_count());
+  for (const int device : {0, 1, 2, 3}) EXPECT_TRUE(Answer(device, layers));
+  const std::vector<LayerRange> parts = PartsOf(static_cast<int>(layers), 4);
+  const auto answer = [&](int device, double seconds, double share) {
+    ProfileReport report = Report(parts.size(), seconds);
+    report.processor_share = share;
+    EXPECT_TRUE(*measurement_->AddReport(device, report, roster_, effects_));
+  };
+  answer(0, 2, 0.5);
+  answer(1, 3, 1);
+  answer(2, 7, 1);
+  EXPECT_DOUBLE_EQ(measurement_->times()[0].Seconds(parts[0]), 2) << "one is still measuring";
+  answer(3, 9, 1);
+  // A second and three of a processor.
+  EXPECT_DOUBLE_EQ(measurement_->times()[0].Seconds(parts[0]), 4);
+  EXPECT_DOUBLE_EQ(measurement_->times()[1].Seconds(parts[0]), 2);
+  EXPECT_DOUBLE_EQ(measurement_->times()[2].Seconds(parts[0]), 7) << "of another class";
+  EXPECT_DOUBLE_EQ(measurement_->times()[3].Seconds(parts[0]), 9) << "on a host of its own";
+}
+
 // Four workers of central's host on two processors, and one elsewhere.
 TEST_F(MeasurementTest, OfCentralsHostOnlyWhoHasAProcessorMeasures) {
   RosterOptions options;
