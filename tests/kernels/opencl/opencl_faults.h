@@ -22,6 +22,15 @@ void RefuseBuilds(int code);
 // Devices say that they have this extension too; empty: none.
 void ClaimExtension(const std::string& extension);
 
+// Devices say that they run kernels in groups of so many work-items at most; 0: they say the truth.
+void LimitGroups(int items);
+
+// From now on clFinish never returns.
+void HangOnFinish();
+
+// So many buffers and images were made until now.
+int BuffersMade();
+
 // So many programs were made of their text until now.
 int SourcesBuilt();
 

@@ -176,6 +176,7 @@ Options OptionsOf(const BackendSettings& settings) {
           text("activations"),
           settings.options.Seconds("opencl", "tune_s", -1),
           settings.device_memory_bytes,
+          settings.options.Seconds("opencl", "stall_s", -1),
           std::move(programs)};
 }
 
