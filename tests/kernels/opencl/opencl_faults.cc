@@ -173,6 +173,13 @@ extern "C" __attribute__((visibility("default"))) cl_int clGetDeviceInfo(cl_devi
                                                                          size_t size, void* value,
                                                                          size_t* needed) {
   static auto* const real = runnel::Real<decltype(clGetDeviceInfo)>("clGetDeviceInfo");
+  if (const char* language = std::getenv("RUNNEL_TEST_OPENCL_LANGUAGE");
+      language != nullptr && what == CL_DEVICE_OPENCL_C_VERSION) {
+    const size_t bytes = std::strlen(language) + 1;
+    if (needed != nullptr) *needed = bytes;
+    if (value != nullptr && size >= bytes) std::memcpy(value, language, bytes);
+    return CL_SUCCESS;
+  }
   const std::string& claimed = runnel::ClaimedExtension();
   if (what != CL_DEVICE_EXTENSIONS || claimed.empty())
     return real(device, what, size, value, needed);

@@ -35,6 +35,7 @@ int BuffersMade();
 int SourcesBuilt();
 
 // Of the environment too: RUNNEL_TEST_OPENCL_BUFFERS, so many buffers are made, then there is no
-// memory; RUNNEL_TEST_OPENCL_NOTHING, kernels do nothing and report success.
+// memory; RUNNEL_TEST_OPENCL_NOTHING, kernels do nothing and report success;
+// RUNNEL_TEST_OPENCL_LANGUAGE, what devices say that they compile.
 
 }  // namespace runnel
