@@ -134,6 +134,7 @@ struct BackendRow {
   // For a loaded backend: a text that changes when its driver or the places of its files may have;
   // loads nothing. Null: the loaded file is of this build.
   std::string (*driver_stamp)() = nullptr;
+  bool has_floats = true;  // it computes recipes of floats
 
   bool is_loaded() const { return is_installed != nullptr; }
 };

@@ -95,7 +95,7 @@ absl::Span<const BackendRow> BuiltinBackends() {
        MakeSmallBackend},
       {"ref", "plain loops: slow, the specification of the others", MakeRef},
       {"hexagon", "a Hexagon DSP, or one under qemu-hexagon, integer recipes", MakeHexagonBackend,
-       IsHexagonInstalled, nullptr, HexagonStamp},
+       IsHexagonInstalled, HasHexagonDevice, HexagonStamp, /*has_floats=*/false},
       {"opencl", "a GPU or another OpenCL device", MakeOpenCl, IsOpenClInstalled,
        opencl::MayHaveGpu, opencl::DriverStamp},
       {"torch", "LibTorch on the CPU, FP32", MakeTorch, IsTorchInstalled},

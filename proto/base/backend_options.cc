@@ -38,6 +38,8 @@ constexpr BackendOptionRow kRows[] = {
     {"opencl", "activations", "fp32|fp16", "fp32", "as the forward keeps them for the backward"},
     {"opencl", "programs", kText, "~/.cache/runnel/opencl",
      "folder of built kernels, which later starts do not build again; off: none are kept"},
+    {"opencl", "stall_s", kSeconds, "150; 0 on the host's processor",
+     "without an answer of the driver, after which the worker ends; 0: it never does"},
     {"opencl", "tune_s", kSeconds, "2; 0 on the host's processor",
      "of the search for fast kernels at the first start; 0: none"},
     {"small", "l1_kb", "16|32|64|128|256", "64", "KiB of the near memory that holds a tile"},

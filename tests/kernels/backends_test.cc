@@ -105,6 +105,18 @@ TEST(Backends, WithoutAnEmulatorThereIsNoDsp) {
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("backend hexagon: no DSP here: "));
 }
 
+// An emulated DSP is slower than any processor.
+TEST(Backends, AutoMeasuresADspThatIsADeviceAndNoEmulator) {
+  const std::string library = testing::TempDir() + "/libcdsprpc.so";
+  std::ofstream(library) << "to be loaded later";
+  EXPECT_THAT(BackendsWorthMeasuring(), testing::Not(testing::Contains("hexagon")));
+  setenv("RUNNEL_DSP_LIBRARY", library.c_str(), 1);
+  EXPECT_THAT(BackendsWorthMeasuring(), testing::Contains("hexagon"));
+  EXPECT_THAT(BackendsWorthMeasuring(BackendOptions::Parse("hexagon.dsp=emulated").value()),
+              testing::Not(testing::Contains("hexagon")));
+  unsetenv("RUNNEL_DSP_LIBRARY");
+}
+
 // In a process of its own: OpenCL's loader looks for drivers once.
 TEST(BackendsDeathTest, WithoutADriverThereIsNoOpenCl) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";

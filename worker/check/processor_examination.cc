@@ -10,13 +10,25 @@
 namespace runnel {
 namespace {
 
+// Behind what a device did when it was tried; others' messages name theirs.
+absl::string_view RemedyFor(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kDataLoss:
+      return "; install another version of its driver";
+    case absl::StatusCode::kResourceExhausted:
+      return "; end what uses its memory, or raise --device-memory-mb";
+    default:
+      return "";
+  }
+}
+
 // One line without what the listing says anyway.
 std::string ReasonOf(absl::string_view backend, const absl::Status& status) {
   std::string text = absl::StrReplaceAll(status.message(), {{"\n", " "}});
   absl::string_view reason = text;
   absl::ConsumePrefix(&reason, absl::StrCat("backend ", backend, ": "));
   absl::ConsumeSuffix(&reason, "; take --backend cpu");
-  return std::string(reason);
+  return absl::StrCat(reason, RemedyFor(status.code()));
 }
 
 }  // namespace

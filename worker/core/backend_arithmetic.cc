@@ -21,6 +21,12 @@
 namespace runnel {
 namespace {
 
+bool HasFloats(absl::string_view name) {
+  const absl::Span<const BackendRow> rows = BuiltinBackends();
+  return std::all_of(rows.begin(), rows.end(),
+                     [&](const BackendRow& row) { return row.name != name || row.has_floats; });
+}
+
 std::string KeyOf(const ModelSpec& model, const Recipe& recipe) {
   return absl::StrCat(model.name, " ", recipe.name);
 }
@@ -95,11 +101,14 @@ absl::StatusOr<std::vector<std::string>> BackendArithmetic::NamesFor(const std::
   std::vector<std::string> names = NamesOf(name);
   if (name != "auto" || options_.backend != "auto") return names;
   std::vector<std::string> others = BackendsWorthMeasuring(options_.settings.options);
-  std::erase_if(others, [this](const std::string& one) { return without_.contains(one); });
+  const bool has_floats = !work.recipe.numbers.integer_parameters();
+  std::erase_if(others, [&](const std::string& one) {
+    return without_.contains(one) || (has_floats && !HasFloats(one));
+  });
   if (others.empty()) return names;
   const auto [chosen, is_new] =
       chosen_.try_emplace(KeyOf(work.model, work.recipe), BackendChoice{names.front(), ""});
-  if (is_new && !work.recipe.numbers.integer_parameters()) {
+  if (is_new && has_floats) {
     // A measurement must not decide on bytes.
     chosen->second.reason =
         absl::StrCat("backend auto takes ", names.front(), ": the bytes of ", work.recipe.name,

@@ -329,6 +329,10 @@ std::string HexagonStamp() {
   return absl::StrCat(Environment("RUNNEL_DSP_LIBRARY"), " ", Environment("RUNNEL_DSP_OBJECTS"));
 }
 
+bool HasHexagonDevice(const BackendOptions& options) {
+  return Allowed(options).device && FindDevice().ok();
+}
+
 bool IsHexagonInstalled(absl::string_view, const BackendOptions& options) {
   const Allowed allowed(options);
   return (allowed.device && FindDevice().ok()) ||

@@ -21,6 +21,9 @@ namespace runnel {
 absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(const BackendSettings& settings);
 // Whether the device's library, or program and emulator are there. Starts and loads nothing.
 bool IsHexagonInstalled(absl::string_view name, const BackendOptions& options);
+// Whether the device's own library is there, and not only the emulator, which no device is slower
+// than. Loads nothing.
+bool HasHexagonDevice(const BackendOptions& options);
 // Where the device's files are said to be: what times of an earlier run depend on.
 std::string HexagonStamp();
 

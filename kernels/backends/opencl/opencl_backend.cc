@@ -148,6 +148,7 @@ class OpenClExecutable final : public Executable {
   }
 
   absl::Status Read(cl_mem area, size_t offset, void* to, size_t bytes) {
+    const DriverWatch::Call call(session_->watch(), "clEnqueueReadBuffer");
     return session_->Check(clEnqueueReadBuffer(session_->queue(), area, CL_TRUE, offset, bytes, to,
                                                0, nullptr, nullptr),
                            "clEnqueueReadBuffer");
@@ -193,6 +194,7 @@ class OpenClBackend final : public Backend {
             .memory = MemoryKind::kDevice,
             .stash = session_->has_half_activations() ? DType::kFloat16 : DType::kFloat32,
             .keeps_values = true,
+            .dilates = true,
             .pads_by_side = true,
             .delays_products = true,
             .rates = {.int8_macs_per_second = 170e9,
@@ -266,7 +268,10 @@ class OpenClBackend final : public Backend {
 
   std::string TileNote() const {
     const bool is_forced = options_.has_value() && !options_->tile.empty();
-    return is_forced ? absl::StrCat(", tile ", options_->tile) : "";
+    std::string note = is_forced ? absl::StrCat(", tile ", options_->tile) : "";
+    for (const auto& [tile, why] : session_->too_large_tiles())
+      absl::StrAppend(&note, ", no tile ", ToText(tile), " (it ", why, ")");
+    return note;
   }
 
   // Stages that are made after the device was lost get it anew; older ones stay lost.

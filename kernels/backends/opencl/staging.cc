@@ -28,120 +28,86 @@ absl::Status ForPieces(const Buffer& buffer, const Body& body) {
   return body(begin + static_cast<size_t>(buffer.bytes()) - sizeof(ScaleTail), sizeof(ScaleTail));
 }
 
+void AddOnce(BufferIndex index, std::vector<BufferIndex>* all) {
+  if (std::find(all->begin(), all->end(), index) == all->end()) all->push_back(index);
+}
+
 }  // namespace
 
 Staging::Staging(const Program& program, std::shared_ptr<Session> session,
                  std::shared_ptr<Areas> areas)
     : program_(program), session_(std::move(session)), areas_(std::move(areas)) {
   for (int part = 0; part < kPartCount; ++part) {
-    for (const Instruction& instruction : program_.parts[part])
-      Note(static_cast<Part>(part), instruction);
+    for (const Instruction& instruction : program_.parts[part]) Note(instruction, &uses_[part]);
   }
 }
 
-void Staging::Note(Part part, const Instruction& instruction) {
-  const auto note = [&](BufferIndex index, bool is_written) {
+void Staging::Note(const Instruction& instruction, Uses* uses) {
+  const auto note = [&](BufferIndex index, bool is_read, bool is_written) {
     const Buffer& buffer = program_.buffers[index];
     if (!IsTheDevices(buffer)) return;
-    Use& use = uses_[static_cast<int>(part)][static_cast<int>(buffer.storage)];
-    use.bytes = std::max(use.bytes, buffer.offset_bytes + buffer.bytes());
-    use.is_written |= is_written;
+    int64_t& bytes = uses->bytes[static_cast<int>(buffer.storage)];
+    bytes = std::max(bytes, buffer.offset_bytes + buffer.bytes());
+    if (is_read) AddOnce(index, &uses->read);
+    if (is_written) AddOnce(index, &uses->written);
   };
+  const OpTraits& traits = TraitsOf(instruction.code);
   for (size_t i = 0; i < instruction.inputs.size(); ++i)
-    note(instruction.inputs[i], TraitsOf(instruction.code).WritesInput(i));
-  for (BufferIndex index : instruction.outputs) note(index, true);
+    note(instruction.inputs[i], true, traits.WritesInput(i));
+  for (size_t i = 0; i < instruction.outputs.size(); ++i)
+    note(instruction.outputs[i], traits.ReadsOutput(i), true);
 }
 
-absl::Status Staging::PlaceHostMemory(Storage storage, const Use& use, std::byte* base) {
-  const int i = static_cast<int>(storage);
-  if (!session_->shares_memory()) {
-    if (copy_bytes_[i] < use.bytes) {
-      buffers_[i] = DeviceBuffer();  // first, so that both are never there at once
-      copy_bytes_[i] = 0;
-      RUNNEL_ASSIGN_OR_RETURN(buffers_[i], CreateBuffer(*session_, use.bytes));
-      copy_bytes_[i] = use.bytes;
-    }
-    places_[i] = buffers_[i].get();
-    return absl::OkStatus();
-  }
-  cl_int code = CL_SUCCESS;
-  buffers_[i].handle.reset(clCreateBuffer(session_->context(),
-                                          CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                          static_cast<size_t>(use.bytes), base, &code));
-  RUNNEL_RETURN_IF_ERROR(session_->Check(code, "clCreateBuffer"));
-  places_[i] = buffers_[i].get();
+absl::Status Staging::MakeRoom(int storage, int64_t bytes) {
+  DeviceBuffer& copy = copies_[storage];
+  if (copy.get() != nullptr && copy.bytes() >= bytes) return absl::OkStatus();
+  // At once for all parts.
+  for (const Uses& uses : uses_) bytes = std::max(bytes, uses.bytes[storage]);
+  copy = DeviceBuffer();  // first, so that both are never there at once
+  RUNNEL_ASSIGN_OR_RETURN(copy, CreateBuffer(*session_, bytes));
   return absl::OkStatus();
 }
 
 absl::Status Staging::Enter(Part part, const Bindings& bindings) {
+  const Uses& uses = uses_[static_cast<int>(part)];
   is_hosts_ = {};
   for (int i = 0; i < kStorageCount; ++i) {
-    const Use& use = uses_[static_cast<int>(part)][i];
-    if (use.bytes == 0) continue;
+    if (uses.bytes[i] == 0) continue;
     places_[i] = areas_->Find(bindings.base[i]);
     if (places_[i] != nullptr) continue;
     is_hosts_[i] = true;
-    RUNNEL_RETURN_IF_ERROR(PlaceHostMemory(static_cast<Storage>(i), use, bindings.base[i]));
+    RUNNEL_RETURN_IF_ERROR(MakeRoom(i, uses.bytes[i]));
+    places_[i] = copies_[i].get();
   }
-  return session_->shares_memory() ? absl::OkStatus() : CopyIn(part, bindings);
+  return CopyIn(uses, bindings);
 }
 
-absl::Status Staging::CopyIn(Part part, const Bindings& bindings) {
-  const auto copy = [&](BufferIndex index) -> absl::Status {
+absl::Status Staging::CopyIn(const Uses& uses, const Bindings& bindings) {
+  for (const BufferIndex index : uses.read) {
     const Buffer& buffer = program_.buffers[index];
-    if (!IsTheDevices(buffer) || !IsHosts(buffer.storage)) return absl::OkStatus();
-    return ForPieces(buffer, [&](size_t offset, size_t bytes) {
+    if (!IsHosts(buffer.storage)) continue;
+    RUNNEL_RETURN_IF_ERROR(ForPieces(buffer, [&](size_t offset, size_t bytes) {
       return session_->Check(
           clEnqueueWriteBuffer(session_->queue(), places_[static_cast<int>(buffer.storage)],
                                CL_FALSE, offset, bytes, bindings[buffer.storage] + offset, 0,
                                nullptr, nullptr),
           "clEnqueueWriteBuffer");
-    });
-  };
-  for (const Instruction& instruction : program_.part(part)) {
-    for (BufferIndex index : instruction.inputs) RUNNEL_RETURN_IF_ERROR(copy(index));
-    for (size_t i = 0; i < instruction.outputs.size(); ++i) {
-      if (TraitsOf(instruction.code).ReadsOutput(i))
-        RUNNEL_RETURN_IF_ERROR(copy(instruction.outputs[i]));
-    }
+    }));
   }
   return absl::OkStatus();
 }
 
-absl::Status Staging::CopyOut(Part part, const Bindings& bindings) {
-  const auto copy = [&](BufferIndex index) -> absl::Status {
+absl::Status Staging::CopyOut(const Uses& uses, const Bindings& bindings) {
+  for (const BufferIndex index : uses.written) {
     const Buffer& buffer = program_.buffers[index];
-    if (!IsTheDevices(buffer) || !IsHosts(buffer.storage)) return absl::OkStatus();
-    return ForPieces(buffer, [&](size_t offset, size_t bytes) {
+    if (!IsHosts(buffer.storage)) continue;
+    RUNNEL_RETURN_IF_ERROR(ForPieces(buffer, [&](size_t offset, size_t bytes) {
       return session_->Check(
           clEnqueueReadBuffer(session_->queue(), places_[static_cast<int>(buffer.storage)],
                               CL_FALSE, offset, bytes, bindings[buffer.storage] + offset, 0,
                               nullptr, nullptr),
           "clEnqueueReadBuffer");
-    });
-  };
-  for (const Instruction& instruction : program_.part(part)) {
-    for (size_t i = 0; i < instruction.inputs.size(); ++i) {
-      if (TraitsOf(instruction.code).WritesInput(i))
-        RUNNEL_RETURN_IF_ERROR(copy(instruction.inputs[i]));
-    }
-    for (BufferIndex index : instruction.outputs) RUNNEL_RETURN_IF_ERROR(copy(index));
-  }
-  return absl::OkStatus();
-}
-
-// A map is what makes the device's writes visible; on shared memory it copies nothing.
-absl::Status Staging::ShowHost(Part part) {
-  for (int i = 0; i < kStorageCount; ++i) {
-    const Use& use = uses_[static_cast<int>(part)][i];
-    if (!is_hosts_[i] || !use.is_written) continue;
-    cl_int code = CL_SUCCESS;
-    void* mapped = clEnqueueMapBuffer(session_->queue(), places_[i], CL_TRUE, CL_MAP_READ, 0,
-                                      static_cast<size_t>(use.bytes), 0, nullptr, nullptr, &code);
-    RUNNEL_RETURN_IF_ERROR(session_->Check(code, "clEnqueueMapBuffer"));
-    RUNNEL_RETURN_IF_ERROR(session_->Check(
-        clEnqueueUnmapMemObject(session_->queue(), places_[i], mapped, 0, nullptr, nullptr),
-        "clEnqueueUnmapMemObject"));
+    }));
   }
   return absl::OkStatus();
 }
@@ -149,19 +115,11 @@ absl::Status Staging::ShowHost(Part part) {
 absl::Status Staging::Leave(Part part, const Bindings& bindings) {
   if (std::find(is_hosts_.begin(), is_hosts_.end(), true) == is_hosts_.end())
     return session_->Check(clFlush(session_->queue()), "clFlush");
-  RUNNEL_RETURN_IF_ERROR(session_->shares_memory() ? ShowHost(part) : CopyOut(part, bindings));
-  RUNNEL_RETURN_IF_ERROR(session_->Finish());
-  if (session_->shares_memory()) {
-    for (DeviceBuffer& buffer : buffers_) buffer.handle.reset();
-  }
-  return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(CopyOut(uses_[static_cast<int>(part)], bindings));
+  return session_->Finish();
 }
 
-void Staging::Abandon() {
-  session_->Finish().IgnoreError();
-  if (!session_->shares_memory()) return;
-  for (DeviceBuffer& buffer : buffers_) buffer.handle.reset();
-}
+void Staging::Abandon() { session_->Finish().IgnoreError(); }
 
 TensorRef Staging::At(BufferIndex index) const {
   const Buffer& buffer = program_.buffers[index];

@@ -1,10 +1,13 @@
 #pragma once
 
 // Places of the operands of a program's part on the device: an area of the stage, or for host
-// memory that memory itself (on a device that shares it) or a copy.
+// memory a copy. Host memory holds what enters and leaves a stage; its copies lie in buffers that
+// are made once. Host memory itself as a buffer (CL_MEM_USE_HOST_PTR) would be made and pinned anew
+// for each micro-batch, and copied by the driver wherever its address is not aligned.
 
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/backends/backend.h"
@@ -20,10 +23,10 @@ class Staging {
   // `program` outlives it.
   Staging(const Program& program, std::shared_ptr<Session> session, std::shared_ptr<Areas> areas);
 
-  // Makes host memory that the part uses visible to the device. ResourceExhausted, Unavailable.
+  // Copies what the part reads of host memory to the device. ResourceExhausted, Unavailable.
   absl::Status Enter(Part part, const Bindings& bindings);
-  // Makes the part's writes visible in host memory. Waits for the device if the part used any host
-  // memory, which then belongs to the owner again. Unavailable.
+  // Copies what the part wrote of host memory back, and waits for the device if it used any.
+  // Unavailable.
   absl::Status Leave(Part part, const Bindings& bindings);
   // After an error in between: waits until the device no longer uses the host's memory.
   void Abandon();
@@ -31,28 +34,26 @@ class Staging {
   TensorRef At(BufferIndex index) const;
 
  private:
-  // A part's use of a storage.
-  struct Use {
-    int64_t bytes = 0;  // up to the end of the last operand; 0: nothing
-    bool is_written = false;
+  // What a part does with the storages.
+  struct Uses {
+    // Bytes up to the end of the last operand; 0: it does not use the storage.
+    std::array<int64_t, kStorageCount> bytes = {};
+    std::vector<BufferIndex> read, written;  // each once
   };
-  void Note(Part part, const Instruction& instruction);
-  absl::Status PlaceHostMemory(Storage storage, const Use& use, std::byte* base);
-  absl::Status CopyIn(Part part, const Bindings& bindings);
-  absl::Status CopyOut(Part part, const Bindings& bindings);
-  absl::Status ShowHost(Part part);
+  void Note(const Instruction& instruction, Uses* uses);
+  absl::Status MakeRoom(int storage, int64_t bytes);
+  absl::Status CopyIn(const Uses& uses, const Bindings& bindings);
+  absl::Status CopyOut(const Uses& uses, const Bindings& bindings);
   bool IsHosts(Storage storage) const { return is_hosts_[static_cast<int>(storage)]; }
 
   const Program& program_;
   const std::shared_ptr<Session> session_;
   const std::shared_ptr<Areas> areas_;
-  std::array<std::array<Use, kStorageCount>, kPartCount> uses_ = {};
+  std::array<Uses, kPartCount> uses_;
   // Places for the running part.
   std::array<cl_mem, kStorageCount> places_ = {};
   std::array<bool, kStorageCount> is_hosts_ = {};
-  // Host memory for a part, or its copies, which are kept.
-  std::array<DeviceBuffer, kStorageCount> buffers_;
-  std::array<int64_t, kStorageCount> copy_bytes_ = {};
+  std::array<DeviceBuffer, kStorageCount> copies_;
 };
 
 }  // namespace runnel::opencl

@@ -164,7 +164,7 @@ bool HostProcess::Exchange(HostRequest* request, HostReply* reply) {
   if (is_lost_) return false;
   request->magic = kHostMagic;
   request->sequence = ++sequence_;
-  // A driver that hangs hangs the worker, as it does without a host.
+  // A driver that hangs hangs the worker until DriverWatch ends it, as it does without a host.
   const bool is_sent = send(socket_, request, sizeof *request, MSG_NOSIGNAL) ==
                        static_cast<ssize_t>(sizeof *request);
   const Answer answer = is_sent ? Receive(reply, sequence_, -1) : Answer::kEnd;

@@ -97,6 +97,7 @@ TEST(VendorLibrary, OneThatIsNotThereIsNamed) {
             "backend hexagon: no DSP here: /nowhere/libcdsprpc.so is not there; take --backend "
             "cpu");
   EXPECT_FALSE(IsHexagonInstalled("hexagon", options));
+  EXPECT_FALSE(HasHexagonDevice({}));
 }
 
 TEST(VendorLibrary, AFileThatIsNoLibraryIsRefused) {
@@ -104,6 +105,8 @@ TEST(VendorLibrary, AFileThatIsNoLibraryIsRefused) {
   std::ofstream(dir / "libcdsprpc.so") << "no library";
   const Variable library("RUNNEL_DSP_LIBRARY", dir / "libcdsprpc.so");
   EXPECT_TRUE(IsHexagonInstalled("hexagon", {}));
+  EXPECT_TRUE(HasHexagonDevice({}));
+  EXPECT_FALSE(HasHexagonDevice(*BackendOptions::Parse("hexagon.dsp=emulated")));
   EXPECT_THAT(std::string(MakeHexagonBackend({}).status().message()),
               AllOf(StartsWith("backend hexagon: no DSP here: "), HasSubstr("cannot be loaded: ")));
 }

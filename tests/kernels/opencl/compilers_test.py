@@ -4,7 +4,7 @@
     tests/kernels/opencl/compilers_test.py SOURCES.CC
 
 SOURCES.CC is what the build makes of kernels/backends/opencl/cl. PoCL compiles one dot product in one standard; drivers are
-mostly Clang of another age, so that what Clang refuses, or warns of, some device refuses. Integers' products have no
+mostly Clang of another age, so that what Clang refuses, or warns of, some device refuses. Products have no integer
 division, counted in what a GPU of NVIDIA would run: there one takes as long as some twenty dot products.
 """
 
@@ -58,6 +58,8 @@ def cases():
         yield Case("integers", standard, SPIR, ())
         for halves in ((), ("-DHALF_ACTIVATIONS",)):
             yield Case("floats", standard, SPIR, halves)
+    for kind in ((), ("-DCODES",), ("-DFLOATS",), ("-DFLOATS", "-DHALF_WEIGHTS", "-DHALF_ACTIVATIONS")):
+        yield Case("product", "CL1.2", SPIR, tiles()[0] + ("-DDEPTHWISE",) + kind)
     for at, tile in enumerate(tiles()):
         for name, option in dots().items():
             # NVIDIA's assembler is in core OpenCL C 1.2; the others' languages are what a device lists.
@@ -80,10 +82,20 @@ def text_of(case, parts):
 
 
 def divisions(ptx):
-    """{kernel: integer divisions and remainders}."""
+    """{kernel: integer divisions and remainders of it and of all that it calls}: Clang's driver leaves functions whole."""
+    whole = re.findall(r"\.(?:entry|func)\s*(?:\([^)]*\))?\s+(\w+)\s*\([^)]*\)\s*\{\n(.*?)\n\}", ptx, re.S)
+    bodies = dict(whole)
+    own = {name: len(re.findall(r"\b(?:div|rem)\.[su](?:16|32|64)\b", body)) for name, body in bodies.items()}
+    calls = {name: set(re.findall(r"call\S*\s+(?:\([^)]*\),\s+)?(\w+)", body)) & set(bodies) for name, body in bodies.items()}
     found = {}
-    for name, body in re.findall(r"\.entry (\w+)\((.*?)\n\}", ptx, re.S):
-        found[name] = len(re.findall(r"\b(?:div|rem)\.[su](?:16|32|64)\b", body))
+    for kernel in re.findall(r"\.entry (\w+)\(", ptx):
+        reached, ahead = set(), [kernel]
+        while ahead:
+            name = ahead.pop()
+            if name not in reached:
+                reached.add(name)
+                ahead += calls[name]
+        found[kernel] = sum(own[name] for name in reached)
     return found
 
 
@@ -102,12 +114,19 @@ def main():
             print(case.program, case.standard, case.target, " ".join(case.options))
             print(result.stderr[:2000])
     tile = next(one for one in tiles() if one[:2] == ("-DTILE_ROWS=4", "-DTILE_COLUMNS=4"))
-    case = Case("product", "CL1.2", NVIDIA, tile + ("-DDOT_NVIDIA",))
-    found = divisions(clang(text_of(case, parts), case, "-O3", "-S").stdout)
-    products = {name: count for name, count in found.items() if name.startswith("product_")}
-    if len(products) < 3 or any(products.values()):
-        failed += 1
-        print(f"integer divisions: {products}")
+    whole = text_of(Case("product", "CL1.2", NVIDIA, ()), parts)
+    # What the count has to find: the same products, with divisions.
+    divided, changed = re.subn(r"(int quotient\(.*?\) \{ return ).*?; \}", r"\1x / d.by; }", whole)
+    assert changed == 1, "quotient() looks otherwise"
+    for kind, kernels in ((("-DDOT_NVIDIA",), 3), (("-DDOT_NVIDIA", "-DCODES"), 1), (("-DDOT_NVIDIA", "-DDEPTHWISE"), 1),
+                          (("-DFLOATS",), 3)):
+        for text, has_divisions in ((whole, False), (divided, True)):
+            case = Case("product", "CL1.2", NVIDIA, tile + kind)
+            found = divisions(clang(text, case, "-O3", "-S").stdout)
+            products = {name: count for name, count in found.items() if name.startswith(("product_", "depthwise_"))}
+            if len(products) != kernels or any((count > 0) != has_divisions for count in products.values()):
+                failed += 1
+                print(f"integer divisions of {' '.join(kind)}: {products}")
     print(f"{len(every)} programs, {failed} findings")
     return 1 if failed else 0
 

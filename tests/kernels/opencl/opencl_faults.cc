@@ -1,6 +1,7 @@
 #include "tests/kernels/opencl/opencl_faults.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -65,6 +66,21 @@ std::string& ClaimedExtension() {
   return extension;
 }
 
+std::atomic<bool>& Hangs() {
+  static std::atomic<bool> hangs = false;
+  return hangs;
+}
+
+std::atomic<int>& GroupLimit() {
+  static std::atomic<int> items = 0;
+  return items;
+}
+
+std::atomic<int>& MemoryMade() {
+  static std::atomic<int> made = 0;
+  return made;
+}
+
 std::atomic<int>& SourcesMade() {
   static std::atomic<int> made = 0;
   return made;
@@ -88,6 +104,12 @@ void SpoilBuilds(const std::string& option, int code) { TheSpoilt() = {option, c
 void RefuseBuilds(int code) { BuildRefusal() = code; }
 
 void ClaimExtension(const std::string& extension) { ClaimedExtension() = extension; }
+
+void LimitGroups(int items) { GroupLimit() = items; }
+
+void HangOnFinish() { Hangs() = true; }
+
+int BuffersMade() { return MemoryMade(); }
 
 int SourcesBuilt() { return SourcesMade(); }
 
@@ -115,6 +137,7 @@ extern "C" __attribute__((visibility("default"))) cl_mem clCreateBuffer(cl_conte
                                                                         size_t size, void* host,
                                                                         cl_int* error) {
   static auto* const real = runnel::Real<decltype(clCreateBuffer)>("clCreateBuffer");
+  ++runnel::MemoryMade();
   std::atomic<int>& left = runnel::BuffersLeft();
   if (left == 0) {
     if (error != nullptr) *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
@@ -150,6 +173,13 @@ extern "C" __attribute__((visibility("default"))) cl_int clGetDeviceInfo(cl_devi
                                                                          size_t size, void* value,
                                                                          size_t* needed) {
   static auto* const real = runnel::Real<decltype(clGetDeviceInfo)>("clGetDeviceInfo");
+  if (const char* language = std::getenv("RUNNEL_TEST_OPENCL_LANGUAGE");
+      language != nullptr && what == CL_DEVICE_OPENCL_C_VERSION) {
+    const size_t bytes = std::strlen(language) + 1;
+    if (needed != nullptr) *needed = bytes;
+    if (value != nullptr && size >= bytes) std::memcpy(value, language, bytes);
+    return CL_SUCCESS;
+  }
   const std::string& claimed = runnel::ClaimedExtension();
   if (what != CL_DEVICE_EXTENSIONS || claimed.empty())
     return real(device, what, size, value, needed);
@@ -164,4 +194,30 @@ extern "C" __attribute__((visibility("default"))) cl_int clGetDeviceInfo(cl_devi
   if (size <= text.size()) return CL_INVALID_VALUE;
   std::memcpy(value, text.c_str(), text.size() + 1);
   return CL_SUCCESS;
+}
+
+extern "C" __attribute__((visibility("default"))) cl_mem clCreateImage(
+    cl_context context, cl_mem_flags flags, const cl_image_format* format,
+    const cl_image_desc* shape, void* host, cl_int* error) {
+  static auto* const real = runnel::Real<decltype(clCreateImage)>("clCreateImage");
+  ++runnel::MemoryMade();
+  return real(context, flags, format, shape, host, error);
+}
+
+extern "C" __attribute__((visibility("default"))) cl_int clGetKernelWorkGroupInfo(
+    cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info what, size_t size, void* value,
+    size_t* needed) {
+  static auto* const real =
+      runnel::Real<decltype(clGetKernelWorkGroupInfo)>("clGetKernelWorkGroupInfo");
+  const cl_int code = real(kernel, device, what, size, value, needed);
+  const auto limit = static_cast<size_t>(runnel::GroupLimit().load());
+  if (code == CL_SUCCESS && what == CL_KERNEL_WORK_GROUP_SIZE && limit > 0)
+    std::memcpy(value, &limit, sizeof limit);
+  return code;
+}
+
+extern "C" __attribute__((visibility("default"))) cl_int clFinish(cl_command_queue queue) {
+  static auto* const real = runnel::Real<decltype(clFinish)>("clFinish");
+  while (runnel::Hangs()) pause();
+  return real(queue);
 }

@@ -22,10 +22,20 @@ void RefuseBuilds(int code);
 // Devices say that they have this extension too; empty: none.
 void ClaimExtension(const std::string& extension);
 
+// Devices say that they run kernels in groups of so many work-items at most; 0: they say the truth.
+void LimitGroups(int items);
+
+// From now on clFinish never returns.
+void HangOnFinish();
+
+// So many buffers and images were made until now.
+int BuffersMade();
+
 // So many programs were made of their text until now.
 int SourcesBuilt();
 
 // Of the environment too: RUNNEL_TEST_OPENCL_BUFFERS, so many buffers are made, then there is no
-// memory; RUNNEL_TEST_OPENCL_NOTHING, kernels do nothing and report success.
+// memory; RUNNEL_TEST_OPENCL_NOTHING, kernels do nothing and report success;
+// RUNNEL_TEST_OPENCL_LANGUAGE, what devices say that they compile.
 
 }  // namespace runnel

@@ -14,7 +14,6 @@
 #include "kernels/backends/opencl/device/session.h"
 #include "kernels/backends/opencl/device/tile.h"
 #include "kernels/backends/opencl/opencl_backend.h"
-#include "kernels/backends/opencl/product/product_plan.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/opencl_faults.h"
 #include "tests/kernels/opencl/uneven_conv.h"
@@ -111,7 +110,10 @@ class OpenClTest : public testing::Test {
     if (!session.ok()) GTEST_SKIP() << "no OpenCL here: " << session.status().message();
     session_ = *std::move(session);
   }
-  void TearDown() override { LoseDeviceAfter(-1); }
+  void TearDown() override {
+    LoseDeviceAfter(-1);
+    LimitGroups(0);
+  }
 
   std::shared_ptr<Session> session_;
 };
@@ -320,6 +322,56 @@ TEST_F(OpenClTest, TheTileCannotBeSeenInTheResult) {
   EXPECT_GT(fitting, 1);
 }
 
+// Registers may leave a kernel smaller groups than the device has for others.
+TEST_F(OpenClTest, ATileWhoseGroupsAreTooLargeGivesWayToASmallerOne) {
+  const std::string large = "8x8 by 8x8, depth 8, vector 4";
+  const auto by_rule = AllProducts({});
+  LimitGroups(63);
+  EXPECT_EQ(AllProducts({.tile = large}), by_rule);
+  auto backend = MakeBackendWith({.tile = large});
+  Tensor x = ScaledTensor({2, 12}, DType::kInt8), weight = ScaledTensor({3, 12}, DType::kInt8);
+  Tensor y = ScaledTensor({2, 3}, DType::kInt32);
+  OpSpec op = {.kind = OpKind::kLinear, .out_channels = 3};
+  const auto run = [&] {
+    return RunOp(OpCode::kInt8LinearForward, op, {&x, &weight}, {&y}, {}, 0, 0, backend->get());
+  };
+  EXPECT_TRUE(run().ok());
+  EXPECT_THAT(
+      (*backend)->description(),
+      HasSubstr("no tile " + large + " (it runs product_forward in groups of 63, not of 64)"));
+  LimitGroups(15);
+  backend = MakeBackendWith({});
+  const absl::Status none = run();
+  EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition) << none;
+  EXPECT_THAT(
+      std::string(none.message()),
+      HasSubstr("runs product_forward in groups of 15, not of 16; there is no smaller tile"));
+}
+
+// Whatever address a micro-batch lies at.
+TEST_F(OpenClTest, BuffersAreMadeForTheFirstMicroBatchAlone) {
+  Program program;
+  program.buffers = {{Storage::kInput, DType::kInt8, {8, 8}, 0, true},
+                     {Storage::kOutput, DType::kInt8, {8, 8}, 0, true}};
+  program.parts[0].push_back({OpCode::kInt8ReluForward, {0}, {1}});
+  auto backend = MakeBackendWith({});
+  auto stage = (*backend)->Prepare(program);
+  ASSERT_TRUE(stage.ok()) << stage.status();
+  int after_first = 0;
+  for (int8_t value = 1; value < 5; ++value) {
+    Tensor x = ScaledTensor({8, 8}, DType::kInt8), y = x;
+    std::fill_n(x.data<int8_t>(), 64, value);
+    Bindings bindings;
+    bindings[Storage::kInput] = x.bytes.data();
+    bindings[Storage::kOutput] = y.bytes.data();
+    ASSERT_TRUE((*stage)->Run(Part::kForward, {}, bindings).ok());
+    EXPECT_EQ(y.data<int8_t>()[63], value);
+    if (value == 1) after_first = BuffersMade();
+  }
+  EXPECT_GT(after_first, 0);
+  EXPECT_EQ(BuffersMade(), after_first);
+}
+
 // In the host's memory a weight at the end of a storage may end within a texel; copies do not.
 TEST_F(OpenClTest, WeightsAreReadAsImagesWhereverTheyLie) {
   if (session_->device().image_texels == 0) GTEST_SKIP() << "no images";
@@ -353,61 +405,6 @@ TEST(TileTest, IsReadBackByItsTextOrRefused) {
   EXPECT_TRUE(Fits({4, 4, 8, 8, 8, 4, true}, device));
   EXPECT_THAT(std::string(ForcedTiles("9x9", Gpu()).status().message()),
               HasSubstr("opencl.tile '9x9': device Some GPU has '4x4 by 8x8, depth 8, "));
-}
-
-TEST(ProductPlanTest, AWeightIsAnImageWhereTheDeviceReachesIt) {
-  Program program;
-  program.buffers = {{Storage::kScratch, DType::kInt8, {2, 64, 4, 4}, 0, true},
-                     {Storage::kParameters, DType::kInt8, {32, 64, 3, 3}, 64, true},
-                     {Storage::kScratch, DType::kInt32, {2, 32, 2, 2}, 4096, true}};
-  Instruction forward = {OpCode::kInt8ConvForward, {0, 1}, {2}};
-  forward.attributes.kind = OpKind::kConv;
-  forward.attributes.kernel = {3, 3};
-  DeviceInfo device = Gpu();
-  const ChosenTiles image = {{kEveryClass, {4, 4, 8, 8, 8, 4, true}}};
-  const auto is_image = [&](const Instruction& instruction) {
-    return PlanProduct(program, instruction, device, image).tile.image;
-  };
-  device.image_texels = 1 << 16;
-  EXPECT_TRUE(is_image(forward));
-  device.image_texels = 1 << 10;
-  EXPECT_FALSE(is_image(forward)) << "18 KiB of weights";
-  device.image_texels = 1 << 16;
-  Instruction gradient = forward;
-  gradient.code = OpCode::kInt8ConvWeightGradient;
-  gradient.inputs = {2, 0};
-  gradient.outputs = {1};
-  EXPECT_FALSE(is_image(gradient)) << "it reads no weight";
-}
-
-TEST(ProductPlanTest, SlicesGiveEachUnitWorkAndStayIn32Bits) {
-  Program program;
-  const auto buffer = [&](Shape shape, DType dtype) {
-    program.buffers.push_back({Storage::kScratch, dtype, shape, 0, true});
-  };
-  buffer({200, 6, 30, 30}, DType::kInt8);
-  buffer({200, 3, 32, 32}, DType::kInt8);
-  buffer({6, 3, 3, 3}, DType::kInt32);
-  Instruction instruction = {OpCode::kInt8ConvWeightGradient, {0, 1}, {2}};
-  instruction.attributes.kind = OpKind::kConv;
-  instruction.attributes.kernel = {3, 3};
-  DeviceInfo device = Gpu();
-  device.compute_units = 1;
-  const ProductPlan one = PlanProduct(program, instruction, device, {});
-  EXPECT_EQ(one.plan.rows, 6);
-  EXPECT_EQ(one.plan.columns, 27);
-  EXPECT_EQ(one.plan.depth, 200 * 900);
-  EXPECT_EQ(one.tile.group_rows(), 8);
-  EXPECT_EQ(one.plan.slices, 2);
-  device.compute_units = 100;
-  const ProductPlan many = PlanProduct(program, instruction, device, {});
-  EXPECT_GE(many.plan.slices, 95);
-  for (const KernelPlan& plan : {one.plan, many.plan}) {
-    EXPECT_EQ(plan.slice_depth % 32, 0);
-    EXPECT_LE(plan.slice_depth, kMaxInt32Products);
-    EXPECT_GE(int64_t{plan.slices} * plan.slice_depth, plan.depth);
-    EXPECT_LT(int64_t{plan.slices - 1} * plan.slice_depth, plan.depth);
-  }
 }
 
 }  // namespace

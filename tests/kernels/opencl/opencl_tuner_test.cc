@@ -1,12 +1,14 @@
 // The tuner of the OpenCL backend: it chooses what computes right, and nothing of its choice can be
 // seen in a result. Skipped where there is no device. Under PoCL: correctness only.
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/backends/opencl/device/tile_families.h"
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "kernels/backends/opencl/product/lone_product.h"
 #include "kernels/backends/opencl/product/product_tuner.h"
@@ -96,6 +98,57 @@ TEST_F(OpenClTunerTest, SearchesEachKindOfProduct) {
     EXPECT_TRUE(ParseTile(choice.kernel).has_value()) << choice.kernel;
   }
   EXPECT_THAT(choices[0].shape_class, HasSubstr("int8 product_forward point rows 2^4 columns 2^4"));
+}
+
+// Each reading of it takes a tenth of a second.
+class SlowClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return nanos_ += 100'000'000; }
+
+ private:
+  mutable int64_t nanos_ = 0;
+};
+
+// Where builds take all of the time, a search would end with the rule's tile of the first class.
+TEST_F(OpenClTunerTest, EachClassIsTriedWithEightTilesWhateverTheTime) {
+  DeviceInfo device = (*Session::Open({}))->device();
+  device.max_work_group = 64;
+  device.local_bytes = 2200;
+  tuner_ = std::make_unique<ProductTuner>(
+      Options(), device, std::make_shared<DeviceBudget>(device, 0), std::make_shared<SlowClock>());
+  const auto ref = *MakeRefBackend(1);
+  tuner_->BeginSearch(/*seconds=*/1, /*anew=*/true, ref.get());
+  tuner_->Search(SmallProgram("niti"));
+  const std::vector<TuningChoice> choices = tuner_->choices();
+  ASSERT_EQ(choices.size(), 2u);
+  for (const TuningChoice& choice : choices)
+    EXPECT_EQ(choice.tried, std::min(ProductTuner::kLeastTiles, Tiles(choice, 7, 2)));
+}
+
+TEST(TileFamiliesTest, ASearchBeginsWithTilesOfTheDevicesFamily) {
+  DeviceInfo device;
+  device.platform_name = "ARM Platform";
+  device.name = "Mali-G76";
+  device.type = CL_DEVICE_TYPE_GPU;
+  EXPECT_EQ(ToText(TilesInOrder(device, 0).front()), "4x4 by 4x4, depth 8, vector 4");
+  EXPECT_NE(ToText(TilesInOrder(device, 32).front()), "4x4 by 4x4, depth 8, vector 4")
+      << "16 work-items leave half of a warp empty";
+  EXPECT_EQ(ToText(TilesInOrder(device, 32).back()), "4x4 by 4x4, depth 8, vector 4");
+  device.name = "Some other GPU";
+  device.platform_name = "Unknown";
+  EXPECT_EQ(TilesInOrder(device, 0), std::vector<Tile>(Tiles().begin(), Tiles().end()));
+  // Each family's are rows of the table, and none is lost.
+  for (const char* name :
+       {"Mali", "Adreno(TM) 640", "PowerVR", "NVIDIA", "AMD", "Radeon", "Intel"}) {
+    device.name = name;
+    std::vector<Tile> tiles = TilesInOrder(device, 0), all(Tiles().begin(), Tiles().end());
+    EXPECT_NE(tiles.front(), all.front()) << name;
+    std::sort(tiles.begin(), tiles.end());
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(tiles, all) << name;
+  }
+  device.type = CL_DEVICE_TYPE_CPU;
+  EXPECT_EQ(TilesInOrder(device, 0).front(), Tiles().front()) << "Intel(R) processor under PoCL";
 }
 
 TEST_F(OpenClTunerTest, FloatsAreSearchedWithinTheBoundOfTheirRounding) {

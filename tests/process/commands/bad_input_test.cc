@@ -191,6 +191,7 @@ TEST(BadInput, IntegerRecipes) {
   ExpectRefused({"train", "--recipe", "niti", "--rescale", "adaptive:9,0"}, "PERIOD in 1..65536");
   ExpectRefused({"train", "--rescale", "adaptive"},
                 "--rescale adaptive: recipe fp32 has no scales");
+  ExpectRefused({"train", "--backend", "hexagon"}, "--backend hexagon: it trains integers alone");
   ExpectRefused({"train", "--recipe", "niti", "--batch-split", "0"},
                 "--batch-split 0: must be off, auto, N or shifted:N");
   ExpectRefused({"train", "--batch-split", "8"}, "only integer recipes split");

@@ -133,33 +133,89 @@ typedef __global const Value *Images;
 #define INPUT_GRADIENT 1
 #define WEIGHT_GRADIENT 2
 
+// The host's plan of a product. Devices have no instruction for a division: one takes as long as some
+// twenty dot products. So the host gives each divisor as a multiplier (QuotientOf).
+typedef struct {
+  int by;
+  uint multiplier, shift;
+} Divisor;
+
+typedef struct {
+  int rows, columns, depth;  // of a group
+  int slices, slice_depth;   // depth is cut so that there is work for each compute unit
+  uint elements;             // of C, all groups
+  int ic, oc;                // channels of a group
+  int dh, dw;                // dilation
+  int is_point;              // whether each position reads itself alone: 1 x 1, stride 1, no padding
+  Divisor inner;             // the innermost of (tap, channel), which depth or columns run through
+  Divisor positions, width;  // of the image whose positions rows or depth run through
+  Divisor kw, sh, sw;        // of the window
+  Divisor of_slices;
+  Divisor of_channels;  // by oc
+} Plan;
+
+// x / d.by for 0 <= x < 2^31.
+int quotient(int x, const Divisor d) { return (int)(mul_hi((uint)x << 1, d.multiplier) >> d.shift); }
+
 // A place within depth, or within a weight's columns: a tap of the window and a channel.
 typedef struct {
-  int tap, c;
+  int tap, y, x;  // the tap, and its row and column
+  int c;
 } Inner;
 
-Inner inner_of(int at, int channels, int taps) {
+Inner inner_of(int at, const Plan plan) {
+  const int outer = quotient(at, plan.inner), rest = at - outer * plan.inner.by;
   Inner inner;
 #ifdef FLOATS
-  inner.tap = at % taps;
-  inner.c = at / taps;
+  inner.tap = rest;
+  inner.c = outer;
 #else
-  inner.tap = at / channels;
-  inner.c = at % channels;
+  inner.tap = outer;
+  inner.c = rest;
 #endif
+  inner.y = quotient(inner.tap, plan.kw);
+  inner.x = inner.tap - inner.y * plan.kw.by;
   return inner;
 }
 
-void advance(Inner *inner, int channels, int taps) {
+// Moves on to the next tap of a window; the last one's is no tap.
+void advance_tap(Inner *inner, const Plan plan) {
+  ++inner->tap;
+  if (++inner->x == plan.kw.by) inner->x = 0, ++inner->y;
+}
+
+void advance(Inner *inner, const Plan plan) {
 #ifdef FLOATS
-  if (++inner->tap == taps) inner->tap = 0, ++inner->c;
+  advance_tap(inner, plan);
+  if (inner->tap == plan.inner.by) inner->tap = inner->y = inner->x = 0, ++inner->c;
 #else
-  if (++inner->c == channels) inner->c = 0, ++inner->tap;
+  if (++inner->c == plan.inner.by) inner->c = 0, advance_tap(inner, plan);
 #endif
 }
 
 bool is_inside(const Inner inner, int channels, int taps) {
   return inner.tap < taps && inner.c < channels;
+}
+
+// A position of an image: its number, row and column.
+typedef struct {
+  int n, at, y, x;
+} Position;
+
+// The one that `row` counts to, through all images.
+Position position_of(int row, const Plan plan) {
+  Position position;
+  position.n = quotient(row, plan.positions);
+  position.at = row - position.n * plan.positions.by;
+  position.y = quotient(position.at, plan.width);
+  position.x = position.at - position.y * plan.width.by;
+  return position;
+}
+
+void advance_position(Position *position, const Plan plan) {
+  if (++position->x == plan.width.by) position->x = 0, ++position->y;
+  if (++position->at == plan.positions.by)
+    position->at = position->y = position->x = 0, ++position->n;
 }
 
 // Where weight (out, in of the group, tap) lies.
@@ -177,43 +233,55 @@ Value image_at(const Images images, int channels, int height, int width, int n, 
   return IMAGE_VALUE(images, ((n * channels + c) * height + h) * width + w);
 }
 
-// Of output row `position` and tap: where the input is read.
-Value input_at(const Images x, const Geometry g, int n, int c, int position, int tap) {
-  return image_at(x, g.c, g.h, g.w, n, c, position / g.ow * g.sh - g.ph + tap / g.kw,
-                  position % g.ow * g.sw - g.pw + tap % g.kw);
+// What an output's position reads of the input by a tap.
+Value input_at(const Images x, const Geometry g, const Plan plan, int c, const Position position,
+              const Inner tap) {
+  return image_at(x, g.c, g.h, g.w, position.n, c, position.y * g.sh - g.ph + tap.y * plan.dh,
+                  position.x * g.sw - g.pw + tap.x * plan.dw);
 }
 
-// Of input row `position` and tap: the output that read it by that tap.
-Value output_at(const Images dy, const Geometry g, int n, int c, int position, int tap) {
-  const int h = position / g.w + g.ph - tap / g.kw, w = position % g.w + g.pw - tap % g.kw;
-  if (h < 0 || w < 0 || h % g.sh != 0 || w % g.sw != 0) return 0;
-  return image_at(dy, g.oc, g.oh, g.ow, n, c, h / g.sh, w / g.sw);
+// The output that read an input's position by a tap.
+Value output_at(const Images dy, const Geometry g, const Plan plan, int c, const Position position,
+               const Inner tap) {
+  const int h = position.y + g.ph - tap.y * plan.dh, w = position.x + g.pw - tap.x * plan.dw;
+  if (h < 0 || w < 0) return 0;
+  const int y = quotient(h, plan.sh), x = quotient(w, plan.sw);
+  if (y * g.sh != h || x * g.sw != w) return 0;
+  return image_at(dy, g.oc, g.oh, g.ow, position.n, c, y, x);
 }
 
 // The cell of group `group` at k, k + 1, ...; zeros outside.
-Cell load_a(const int mode, const Images a, const Geometry g, int group, int row, int k) {
-  const int ic = g.c / g.groups, oc = g.oc / g.groups, taps = g.kh * g.kw;
+Cell load_a(const int mode, const Images a, const Geometry g, const Plan plan, int group, int row,
+            int k) {
   Value v[PACKED];
   if (mode == WEIGHT_GRADIENT) {
-    const int positions = g.oh * g.ow;
-    int n = k / positions, position = k % positions;
+    const int positions = plan.positions.by;
+    int n = quotient(k, plan.positions), at = k - n * positions;
     for (int j = 0; j < PACKED; ++j) {
-      v[j] = n < g.n ? IMAGE_VALUE(a, (n * g.oc + group * oc + row) * positions + position) : (Value)0;
-      if (++position == positions) position = 0, ++n;
+      v[j] = n < g.n ? IMAGE_VALUE(a, (n * g.oc + group * plan.oc + row) * positions + at) : (Value)0;
+      if (++at == positions) at = 0, ++n;
     }
-  } else {
-    const int channels = mode == FORWARD ? ic : oc;
-    const int positions = mode == FORWARD ? g.oh * g.ow : g.h * g.w;
-    const int n = row / positions, position = row % positions;
-    Inner at = inner_of(k, channels, taps);
-    for (int j = 0; j < PACKED; ++j) {
-      v[j] = 0;
-      if (is_inside(at, channels, taps)) {
-        v[j] = mode == FORWARD ? input_at(a, g, n, group * ic + at.c, position, at.tap)
-                               : output_at(a, g, n, group * oc + at.c, position, at.tap);
-      }
-      advance(&at, channels, taps);
+    return cell_of(v);
+  }
+  const int channels = mode == FORWARD ? plan.ic : plan.oc;
+  if (plan.is_point) {
+    const int positions = plan.positions.by, n = quotient(row, plan.positions);
+    const int first =
+        (n * (mode == FORWARD ? g.c : g.oc) + group * channels + k) * positions + row - n * positions;
+    for (int j = 0; j < PACKED; ++j)
+      v[j] = k + j < channels ? IMAGE_VALUE(a, first + j * positions) : (Value)0;
+    return cell_of(v);
+  }
+  const int taps = g.kh * g.kw;
+  const Position position = position_of(row, plan);
+  Inner at = inner_of(k, plan);
+  for (int j = 0; j < PACKED; ++j) {
+    v[j] = 0;
+    if (is_inside(at, channels, taps)) {
+      v[j] = mode == FORWARD ? input_at(a, g, plan, group * channels + at.c, position, at)
+                             : output_at(a, g, plan, group * channels + at.c, position, at);
     }
+    advance(&at, plan);
   }
   return cell_of(v);
 }
@@ -233,8 +301,9 @@ Cell load_a(const int mode, const Images a, const Geometry g, int group, int row
 #endif
 
 // Likewise of the weights, or of a weight-gradient's input.
-Cell load_weights(const int mode, WEIGHTS, const Geometry g, int group, int column, int k) {
-  const int ic = g.c / g.groups, oc = g.oc / g.groups, taps = g.kh * g.kw;
+Cell load_weights(const int mode, WEIGHTS, const Geometry g, const Plan plan, int group, int column,
+                  int k) {
+  const int ic = plan.ic, oc = plan.oc, taps = g.kh * g.kw;
   Value v[PACKED];
   if (mode == FORWARD) {
     const int row = (group * oc + column) * taps * ic;
@@ -245,51 +314,39 @@ Cell load_weights(const int mode, WEIGHTS, const Geometry g, int group, int colu
     for (int j = 0; j < PACKED; ++j)
       v[j] = k + j < taps * ic ? weight_of(THE_WEIGHTS, row + k + j) : (Value)0;
   } else {
-    Inner at = inner_of(k, oc, taps);
+    Inner at = inner_of(k, plan);
     for (int j = 0; j < PACKED; ++j) {
       v[j] = is_inside(at, oc, taps)
                  ? weight_of(THE_WEIGHTS, weight_at(group * oc + at.c, column, at.tap, ic, taps))
                  : (Value)0;
-      advance(&at, oc, taps);
+      advance(&at, plan);
     }
   }
   return cell_of(v);
 }
 
-Cell load_b(const int mode, RIGHT, const Geometry g, int group, int column, int k) {
+Cell load_b(const int mode, RIGHT, const Geometry g, const Plan plan, int group, int column, int k) {
 #ifndef IMAGE_WEIGHTS
   if (mode == WEIGHT_GRADIENT) {
-    const int ic = g.c / g.groups, taps = g.kh * g.kw, positions = g.oh * g.ow;
-    const Inner at = inner_of(column, ic, taps);
-    int n = k / positions, position = k % positions;
+    const Inner at = inner_of(column, plan);
+    Position position = position_of(k, plan);
     Value v[PACKED];
     for (int j = 0; j < PACKED; ++j) {
-      v[j] = n < g.n ? input_at(b, g, n, group * ic + at.c, position, at.tap) : (Value)0;
-      if (++position == positions) position = 0, ++n;
+      v[j] = position.n < g.n ? input_at(b, g, plan, group * plan.ic + at.c, position, at) : (Value)0;
+      advance_position(&position, plan);
     }
     return cell_of(v);
   }
 #endif
-  return load_weights(mode, RIGHT_WEIGHTS, g, group, column, k);
+  return load_weights(mode, RIGHT_WEIGHTS, g, plan, group, column, k);
 }
 
-int place_of(const int mode, const Geometry g, int group, int row, int column) {
-  const int ic = g.c / g.groups, oc = g.oc / g.groups;
-  if (mode == WEIGHT_GRADIENT) return (group * oc + row) * g.kh * g.kw * ic + column;
-  if (mode == FORWARD) {
-    const int positions = g.oh * g.ow;
-    return (row / positions * g.oc + group * oc + column) * positions + row % positions;
-  }
-  const int positions = g.h * g.w;
-  return (row / positions * g.c + group * ic + column) * positions + row % positions;
+int place_of(const int mode, const Geometry g, const Plan plan, int group, int row, int column) {
+  if (mode == WEIGHT_GRADIENT) return (group * plan.oc + row) * g.kh * g.kw * plan.ic + column;
+  const int n = quotient(row, plan.positions), at = row - n * plan.positions.by;
+  const int channel = mode == FORWARD ? n * g.oc + group * plan.oc : n * g.c + group * plan.ic;
+  return (channel + column) * plan.positions.by + at;
 }
-
-// The host's plan of a product.
-typedef struct {
-  int rows, columns, depth;  // of a group
-  int slices, slice_depth;   // depth is cut so that there is work for each compute unit
-  uint elements;             // of C, all groups
-} Plan;
 
 // What follows a sum, in place: of slices nothing.
 typedef struct {
@@ -309,16 +366,16 @@ typedef struct {
 
 // A finished sum goes to y[at].
 void finish_sum(__global Sum *y, ulong at, Sum sum, const After after, const Geometry g, int group,
-                int row, int column) {
-  const int oc = group * (g.oc / g.groups) + column;
+                int row, int column, const Plan plan) {
+  const int oc = group * plan.oc + column;
 #if defined(FLOATS)
   const float value = sum + (after.bias != 0 ? after.bias[oc] : 0.0f);
   write_float(y, at, after.adds ? y[at] + value : value, after.stored);
 #elif defined(CODES)
-  const int positions = g.oh * g.ow;
   long row_sum = 0;
   if (after.flags & ROW_SUMS) {
-    row_sum = after.rows[(row / positions * g.groups + group) * positions + row % positions];
+    const int n = quotient(row, plan.positions), at = row - n * plan.positions.by;
+    row_sum = after.rows[(n * g.groups + group) * plan.positions.by + at];
   }
   write_requantized((__global char *)y, at, sum, row_sum, after.rule, oc, after.flags);
 #else
@@ -330,7 +387,8 @@ void finish_sum(__global Sum *y, ulong at, Sum sum, const After after, const Geo
 void product(const int mode, const Images a, RIGHT, __global Sum *sums, const After after,
              const Geometry g, const Plan plan, __local Cell *tile_a,
              __local Cell *tile_b, __local uint *slot) {
-  const int group = get_group_id(2) / plan.slices, slice = get_group_id(2) % plan.slices;
+  const int layer = get_group_id(2), group = quotient(layer, plan.of_slices);
+  const int slice = layer - group * plan.slices;
   const int row0 = get_group_id(0) * ROWS, column0 = get_group_id(1) * COLUMNS;
   const int x = get_local_id(0), y = get_local_id(1);
   const int end = min(plan.depth, (slice + 1) * plan.slice_depth);
@@ -341,11 +399,11 @@ void product(const int mode, const Images a, RIGHT, __global Sum *sums, const Af
   for (int k = slice * plan.slice_depth; k < end; k += PACKED * DEPTH) {
     for (int i = y * SIDE_X + x; i < ROWS * DEPTH; i += SIDE_X * SIDE_Y) {
       const int row = row0 + i % ROWS, at = k + PACKED * (i / ROWS);
-      tile_a[i] = row < plan.rows && at < end ? load_a(mode, a, g, group, row, at) : 0;
+      tile_a[i] = row < plan.rows && at < end ? load_a(mode, a, g, plan, group, row, at) : 0;
     }
     for (int i = y * SIDE_X + x; i < COLUMNS * DEPTH; i += SIDE_X * SIDE_Y) {
       const int column = column0 + i % COLUMNS, at = k + PACKED * (i / COLUMNS);
-      tile_b[i] = column < plan.columns && at < end ? load_b(mode, THE_RIGHT, g, group, column, at) : 0;
+      tile_b[i] = column < plan.columns && at < end ? load_b(mode, THE_RIGHT, g, plan, group, column, at) : 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int q = 0; q < DEPTH; ++q) {
@@ -367,8 +425,8 @@ void product(const int mode, const Images a, RIGHT, __global Sum *sums, const Af
     for (int c = 0; c < TILE_COLUMNS; ++c) {
       const int row = row0 + PLACE(r, x, SIDE_X), column = column0 + PLACE(c, y, SIDE_Y);
       if (row >= plan.rows || column >= plan.columns) continue;
-      const ulong at = (ulong)slice * plan.elements + place_of(mode, g, group, row, column);
-      finish_sum(sums, at, sum[r][c], after, g, group, row, column);
+      const ulong at = (ulong)slice * plan.elements + place_of(mode, g, plan, group, row, column);
+      finish_sum(sums, at, sum[r][c], after, g, group, row, column, plan);
 #ifdef HAS_LARGEST
       most = max(most, (uint)abs(sum[r][c]));
 #endif
@@ -379,6 +437,47 @@ void product(const int mode, const Images a, RIGHT, __global Sum *sums, const Af
 #endif
 }
 
+#ifdef DEPTHWISE
+// One input channel for each output channel: a product with so few columns leaves most of a tile
+// empty. A work-item has one sum; work-items of a group have neighbouring positions of one channel.
+void depthwise(const Images a, __global const Value *weights, __global Sum *sums, const After after,
+               const Geometry g, const Plan plan, __local uint *slot) {
+  const int at = get_global_id(0), channel = get_global_id(1), n = get_global_id(2);
+  uint most = 0;
+  if (at < plan.positions.by) {
+    const int group = quotient(channel, plan.of_channels), column = channel - group * plan.oc;
+    const int y = quotient(at, plan.width), x = at - y * plan.width.by;
+    const int h0 = y * g.sh - g.ph, w0 = x * g.sw - g.pw;
+    const int plane = (n * g.c + group) * g.h, taps = channel * g.kh * g.kw;
+    Sum sum = 0;
+    for (int ky = 0; ky < g.kh; ++ky) {
+      const int h = h0 + ky * plan.dh;
+      if (h < 0 || h >= g.h) continue;
+      for (int kx = 0; kx < g.kw; ++kx) {
+        const int w = w0 + kx * plan.dw;
+        if (w < 0 || w >= g.w) continue;
+        const Value input = IMAGE_VALUE(a, (plane + h) * g.w + w);
+        const Value weight = weight_of(weights, taps + ky * g.kw + kx);
+#ifdef FLOATS
+        sum = DOT(input, weight, sum);
+#else
+        sum += input * weight;
+#endif
+      }
+    }
+    const int row = n * plan.positions.by + at;
+    finish_sum(sums, (n * g.oc + channel) * plan.positions.by + at, sum, after, g, group, row, column,
+               plan);
+#ifdef HAS_LARGEST
+    most = (uint)abs(sum);
+#endif
+  }
+#ifdef HAS_LARGEST
+  if (after.largest != 0) group_max(most, slot, after.largest);
+#endif
+}
+#endif
+
 #ifdef IMAGE_WEIGHTS
 #define RIGHT_OPERAND WEIGHTS
 #define RIGHT_DATA THE_WEIGHTS
@@ -387,44 +486,47 @@ void product(const int mode, const Images a, RIGHT, __global Sum *sums, const Af
 #define RIGHT_DATA IMAGES(b)
 #endif
 
-#ifdef FLOATS
-#define PRODUCT(name, mode)                                                                       \
-  __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                    \
-      TENSOR(a), RIGHT_OPERAND, TENSOR(y), TENSOR(bias), int has_bias, int adds, Geometry g,          \
-      Plan plan) {                                                                                \
-    __local float tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH];                                  \
-    After after;                                                                                  \
-    after.bias = has_bias ? DATA(const float, bias) : 0;                                          \
-    after.adds = adds;                                                                            \
-    after.stored = STORED(y);                                                                     \
-    product(mode, IMAGES(a), RIGHT_DATA, DATA(float, y), after, g, plan,     \
-            tile_a, tile_b, 0);                                                                   \
-  }
+// Arguments behind the operands, and what follows the sums.
+#if defined(FLOATS)
+#define AFTER_ARGUMENTS TENSOR(y), TENSOR(bias), int has_bias, int adds
+#define SET_AFTER(after)                               \
+  after.bias = has_bias ? DATA(const float, bias) : 0; \
+  after.adds = adds;                                   \
+  after.stored = STORED(y);
+#define AFTER_ALL
 #elif defined(CODES)
-#define PRODUCT(name, mode)                                                                       \
-  __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                    \
-      TENSOR(a), RIGHT_OPERAND, TENSOR(rule), TENSOR(rows), TENSOR(y), int flags, Geometry g,         \
-      Plan plan) {                                                                                \
-    __local uint tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH];                                   \
-    After after;                                                                                  \
-    after.rule = DATA(const CodeRule, rule);                                                      \
-    after.rows = DATA(const int, rows);                                                           \
-    after.flags = flags;                                                                          \
-    product(mode, IMAGES(a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
-            tile_b, 0);                                                                           \
-    FINISH_CODES(y);                                                                              \
-  }
+#define AFTER_ARGUMENTS TENSOR(rule), TENSOR(rows), TENSOR(y), int flags
+#define SET_AFTER(after)                  \
+  after.rule = DATA(const CodeRule, rule); \
+  after.rows = DATA(const int, rows);      \
+  after.flags = flags;
+#define AFTER_ALL FINISH_CODES(y);
 #else
-#define PRODUCT(name, mode)                                                                       \
-  __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                    \
-      TENSOR(a), RIGHT_OPERAND, TENSOR(y), int is_whole, Geometry g, Plan plan) {                     \
-    __local uint tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH], slot;                             \
-    After after;                                                                                  \
-    after.largest = is_whole ? (__global uint *)&TAIL(y)->max_abs : 0;                            \
-    product(mode, IMAGES(a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
-            tile_b, &slot);                                                                       \
-  }
+#define AFTER_ARGUMENTS TENSOR(y), int is_whole
+#define SET_AFTER(after) after.largest = is_whole ? (__global uint *)&TAIL(y)->max_abs : 0;
+#define AFTER_ALL
 #endif
+
+#ifdef DEPTHWISE
+__kernel ELEMENTS void depthwise_forward(TENSOR(a), TENSOR(b), AFTER_ARGUMENTS, Geometry g,
+                                         Plan plan) {
+  __local uint slot;
+  After after;
+  SET_AFTER(after)
+  depthwise(IMAGES(a), DATA(const Value, b), DATA(Sum, y), after, g, plan, &slot);
+  AFTER_ALL
+}
+#else
+#define PRODUCT(name, mode)                                                                     \
+  __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                  \
+      TENSOR(a), RIGHT_OPERAND, AFTER_ARGUMENTS, Geometry g, Plan plan) {                       \
+    __local Cell tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH];                                 \
+    __local uint slot;                                                                          \
+    After after;                                                                                \
+    SET_AFTER(after)                                                                            \
+    product(mode, IMAGES(a), RIGHT_DATA, DATA(Sum, y), after, g, plan, tile_a, tile_b, &slot); \
+    AFTER_ALL                                                                                   \
+  }
 PRODUCT(product_forward, FORWARD)
 #ifndef CODES
 PRODUCT(product_input_gradient, INPUT_GRADIENT)
@@ -432,8 +534,10 @@ PRODUCT(product_input_gradient, INPUT_GRADIENT)
 PRODUCT(product_weight_gradient, WEIGHT_GRADIENT)
 #endif
 #endif
+#endif
 
-#if defined(FLOATS)
+#ifdef DEPTHWISE
+#elif defined(FLOATS)
 // Adds up the slices, in their order.
 __kernel ELEMENTS void add_slices(__global const float *sums, Plan plan, TENSOR(y), int adds) {
   FOR_ITEMS(i, plan.elements) {

@@ -26,6 +26,7 @@ class alignas(64) Area final : public Memory {
     RUNNEL_RETURN_IF_ERROR(session.lost());
     const cl_map_flags flags =
         access == MapAccess::kRead ? CL_MAP_READ : CL_MAP_READ | CL_MAP_WRITE;
+    const DriverWatch::Call call(session.watch(), "clEnqueueMapBuffer");
     cl_int code = CL_SUCCESS;
     mapped_ = clEnqueueMapBuffer(session.queue(), buffer_.get(), CL_TRUE, flags, 0,
                                  std::max<size_t>(1, static_cast<size_t>(bytes_)), 0, nullptr,
@@ -76,6 +77,7 @@ absl::StatusOr<std::unique_ptr<Memory>> Areas::Allocate(int64_t bytes) {
       clEnqueueFillBuffer(session_->queue(), buffer.get(), &zero, sizeof zero, 0,
                           static_cast<size_t>(std::max<int64_t>(bytes, 64)), 0, nullptr, nullptr);
   // Many drivers look for the memory only now.
+  const DriverWatch::Call call(session_->watch(), "clFinish");
   if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || clFinish(session_->queue()) != CL_SUCCESS) {
     return NoRoom(session_->device().name, bytes, "its driver gives none");
   }

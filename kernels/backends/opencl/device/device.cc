@@ -176,6 +176,7 @@ Options OptionsOf(const BackendSettings& settings) {
           text("activations"),
           settings.options.Seconds("opencl", "tune_s", -1),
           settings.device_memory_bytes,
+          settings.options.Seconds("opencl", "stall_s", -1),
           std::move(programs)};
 }
 
@@ -245,7 +246,7 @@ absl::Status CheckDevice(const DeviceInfo& device) {
   if (!device.is_little_endian) return lacks("is not little-endian");
   if (absl::StartsWith(device.language, "OpenCL C 1.0") ||
       absl::StartsWith(device.language, "OpenCL C 1.1")) {
-    return lacks("takes ", device.language, ", needs 1.2");
+    return lacks("takes ", device.language, ", needs 1.2; install a newer driver");
   }
   if (device.max_work_group < kWorkGroup) {
     return lacks("is too small: work-groups of ", device.max_work_group, ", needs ", kWorkGroup);

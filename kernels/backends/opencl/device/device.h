@@ -30,7 +30,8 @@ struct Options {
   double tune_seconds = -1;  // of the search at the first start; -1: as usual for the device
   // --device-memory-mb: limit of all buffers together; 0: the device's memory.
   int64_t memory_limit_bytes = 0;
-  std::string programs;  // folder of built programs; empty: none are kept
+  double stall_seconds = -1;  // of a driver that hangs; 0: no limit; -1: as usual for the device
+  std::string programs;       // folder of built programs; empty: none are kept
 };
 Options OptionsOf(const BackendSettings& settings);
 

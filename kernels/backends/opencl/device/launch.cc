@@ -48,6 +48,13 @@ absl::Status Launch::Groups(int64_t groups) {
   return Enqueue(1, &global, &local);
 }
 
+absl::Status Launch::Planes(int64_t positions, int64_t channels, int64_t images) {
+  const size_t local[] = {kGroup, 1, 1};
+  const size_t global[] = {static_cast<size_t>((positions + kGroup - 1) / kGroup * kGroup),
+                           static_cast<size_t>(channels), static_cast<size_t>(images)};
+  return Enqueue(3, global, local);
+}
+
 absl::Status Launch::Tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t layers) {
   const auto x = static_cast<size_t>(tile.side_x), y = static_cast<size_t>(tile.side_y);
   const auto groups = [](int64_t size, int64_t of_group) {

@@ -50,6 +50,7 @@ std::string SourceOf(ProgramId::Source source) {
     case ProgramId::Source::kFloats:
       return absl::StrCat(kPreludeSource, kFloatsSource, kGridsSource);
     case ProgramId::Source::kProduct:
+    case ProgramId::Source::kDepthwise:
       break;
   }
   return absl::StrCat(kPreludeSource, kProductSource);
@@ -120,6 +121,15 @@ absl::StatusOr<Handle<cl_program>> Compile(Session& session, const std::string& 
   return program;
 }
 
+DriverWatchOptions WatchOptionsOf(const Options& options, const DeviceInfo& device) {
+  DriverWatchOptions watch;
+  const bool is_processor = (device.type & CL_DEVICE_TYPE_CPU) != 0;
+  if (is_processor) watch.stall = std::chrono::milliseconds(0);
+  if (options.stall_seconds >= 0)
+    watch.stall = std::chrono::milliseconds(static_cast<int64_t>(options.stall_seconds * 1e3));
+  return watch;
+}
+
 uint64_t KernelSourceHash() {
   // FNV-1a: the same everywhere.
   uint64_t hash = 0xcbf29ce484222325u;
@@ -182,11 +192,13 @@ absl::Status Session::TakeDot(const std::vector<const DotRow*>& dots) {
 
 std::string Session::BuildOptionsOf(const ProgramId& program) const {
   std::string options = "-cl-std=CL1.2";
-  if (program.source == ProgramId::Source::kProduct) {
+  const bool is_depthwise = program.source == ProgramId::Source::kDepthwise;
+  if (is_depthwise || program.source == ProgramId::Source::kProduct) {
     if (!program.is_float) options = LanguageOptionOf(device_, *dot_);
     absl::StrAppend(&options, " ", program.is_float ? "-DFLOATS" : dot_->build_option,
                     opencl::BuildOptionsOf(program.tile));
     if (program.is_float && halves_.weights) absl::StrAppend(&options, " -DHALF_WEIGHTS");
+    if (is_depthwise) absl::StrAppend(&options, " -DDEPTHWISE");
     if (program.gives_codes) absl::StrAppend(&options, " -DCODES");
   }
   const bool is_float = program.is_float || program.source == ProgramId::Source::kFloats;
@@ -210,6 +222,19 @@ absl::StatusOr<cl_kernel> Session::KernelOf(const ProgramId& program, const char
     RUNNEL_RETURN_IF_ERROR(Check(code, absl::StrCat("clCreateKernel(", name, ")")));
   }
   return kernel.get();
+}
+
+absl::StatusOr<Session::GroupSizes> Session::GroupSizesOf(const ProgramId& program,
+                                                          const char* name) {
+  RUNNEL_ASSIGN_OR_RETURN(const cl_kernel kernel, KernelOf(program, name));
+  const auto ask = [&](cl_kernel_work_group_info what) -> int64_t {
+    size_t value = 0;
+    const cl_int code =
+        clGetKernelWorkGroupInfo(kernel, device_.id, what, sizeof value, &value, nullptr);
+    return code == CL_SUCCESS ? static_cast<int64_t>(value) : 0;
+  };
+  return GroupSizes{ask(CL_KERNEL_WORK_GROUP_SIZE),
+                    ask(CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE)};
 }
 
 }  // namespace runnel::opencl

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/backends/opencl/device/device.h"
 #include "kernels/backends/opencl/device/device_budget.h"
+#include "kernels/backends/opencl/device/driver_watch.h"
 #include "kernels/backends/opencl/device/handles.h"
 #include "kernels/backends/opencl/device/program_files.h"
 #include "kernels/backends/opencl/device/tile.h"
@@ -23,7 +24,13 @@ namespace runnel::opencl {
 
 // One build of kernels.
 struct ProgramId {
-  enum class Source : uint8_t { kIntegers, kFloats, kProduct } source = Source::kIntegers;
+  // kDepthwise: of the text of products, without a tile.
+  enum class Source : uint8_t {
+    kIntegers,
+    kFloats,
+    kProduct,
+    kDepthwise
+  } source = Source::kIntegers;
   bool is_float = false;  // whether it is a product of floats
   Tile tile = {};         // tile of a product
   // A product of INT8 inference, fused with the kRequantizeCodes of its sums.
@@ -33,6 +40,10 @@ struct ProgramId {
 };
 inline constexpr ProgramId kIntegerElements = {ProgramId::Source::kIntegers};
 inline constexpr ProgramId kFloatElements = {ProgramId::Source::kFloats};
+
+// Whether it ends the process where opencl.stall_s says nothing: not on the host's processor, which
+// may take long over a part.
+DriverWatchOptions WatchOptionsOf(const Options& options, const DeviceInfo& device);
 
 // Hash of all kernels' texts.
 uint64_t KernelSourceHash();
@@ -63,18 +74,33 @@ class Session {
 
   // The tuned tiles of this device, for programs prepared from now on.
   ChosenTiles& chosen_tiles() { return chosen_tiles_; }
+  // Tiles of which the device runs some kernel in smaller groups alone, with what it said.
+  std::map<Tile, std::string>& too_large_tiles() { return too_large_tiles_; }
 
   // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line. As Check: the device
   // is lost meanwhile.
   absl::Status Build(const ProgramId& program);
   // A kernel of a built program.
   absl::StatusOr<cl_kernel> KernelOf(const ProgramId& program, const char* name);
+  // The largest group that the device runs a kernel in (its registers may leave fewer work-items
+  // than DeviceInfo::max_work_group), and the number that groups should be multiples of. 0: the
+  // driver does not say. As KernelOf.
+  struct GroupSizes {
+    int64_t most = 0;
+    int64_t multiple = 0;
+  };
+  absl::StatusOr<GroupSizes> GroupSizesOf(const ProgramId& program, const char* name);
 
   // OK for CL_SUCCESS. Else Unavailable: the device is lost to us, from then on.
   absl::Status Check(cl_int code, absl::string_view what);
   const absl::Status& lost() const { return lost_; }
   // Waits until all that was enqueued is done.
-  absl::Status Finish() { return Check(clFinish(queue()), "clFinish"); }
+  absl::Status Finish() {
+    const DriverWatch::Call call(*watch_, "clFinish");
+    return Check(clFinish(queue()), "clFinish");
+  }
+  // For calls that wait for the device.
+  DriverWatch& watch() { return *watch_; }
 
  private:
   // The parts that are FP16.
@@ -86,7 +112,8 @@ class Session {
       : device_(std::move(device)),
         program_files_(options.programs),
         shares_memory_(shares_memory),
-        halves_(halves) {}
+        halves_(halves),
+        watch_(std::make_unique<DriverWatch>(device_.name, WatchOptionsOf(options, device_))) {}
 
   // Takes the first that compiles, else the last. As Check: the device is lost.
   absl::Status TakeDot(const std::vector<const DotRow*>& dots);
@@ -98,12 +125,14 @@ class Session {
   std::string rejected_dots_;
   const bool shares_memory_;
   const Halves halves_;
+  const std::unique_ptr<DriverWatch> watch_;
   std::shared_ptr<DeviceBudget> budget_;
   Handle<cl_context> context_;
   Handle<cl_command_queue> queue_;
   std::map<ProgramId, Handle<cl_program>> programs_;
   std::map<std::pair<ProgramId, std::string>, Handle<cl_kernel>> kernels_;
   ChosenTiles chosen_tiles_;
+  std::map<Tile, std::string> too_large_tiles_;
   absl::Status lost_;
 };
 

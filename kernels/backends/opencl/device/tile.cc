@@ -11,6 +11,7 @@ namespace {
 
 constexpr Tile kSmall = {1, 1, 8, 8, 8, 1};
 constexpr Tile kLarge = {4, 4, 8, 8, 8, 1};
+constexpr Tile kSmallest = {4, 4, 4, 4, 8, 4};
 // A product with fewer rows or columns gets the small one.
 constexpr int64_t kSmallSide = 8;
 
@@ -28,7 +29,7 @@ constexpr Tile kTiles[] = {
     {4, 1, 8, 8, 8, 1},
     {1, 4, 8, 8, 8, 1},
     {8, 1, 16, 4, 8, 1},
-    {4, 4, 4, 4, 8, 4},
+    kSmallest,
     {4, 4, 8, 8, 16, 4},
     {8, 4, 16, 16, 8, 4},
     {16, 16, 8, 8, 4, 4},
@@ -66,6 +67,11 @@ const Tile& TileByRule(int64_t rows, int64_t columns) {
   return std::min(rows, columns) <= kSmallSide ? kSmall : kLarge;
 }
 
+absl::Span<const Tile> SmallerTiles() {
+  static constexpr Tile kSmaller[] = {kLarge, kSmall, kSmallest};
+  return kSmaller;
+}
+
 absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInfo& device) {
   if (text.empty()) return ChosenTiles();
   const std::optional<Tile> tile = ParseTile(text);
@@ -81,8 +87,7 @@ absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInf
 bool Fits(const Tile& tile, const DeviceInfo& device) {
   // The kernel has some local memory beside.
   constexpr int64_t kOtherBytes = 64;
-  return (!tile.image || device.image_texels > 0) &&
-         tile.side_x * tile.side_y <= device.max_work_group &&
+  return (!tile.image || device.image_texels > 0) && tile.items() <= device.max_work_group &&
          tile.local_bytes() + kOtherBytes <= device.local_bytes;
 }
 

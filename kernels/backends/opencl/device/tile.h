@@ -24,6 +24,7 @@ struct Tile {
 
   int group_rows() const { return rows * side_x; }
   int group_columns() const { return columns * side_y; }
+  int items() const { return side_x * side_y; }
   int64_t local_bytes() const { return 4 * int64_t{depth} * (group_rows() + group_columns()); }
 
   friend auto operator<=>(const Tile&, const Tile&) = default;
@@ -41,6 +42,9 @@ std::optional<Tile> ParseTile(absl::string_view text);
 // For products with few rows or columns, as of depthwise convolutions, a large tile is mostly
 // empty.
 const Tile& TileByRule(int64_t rows, int64_t columns);
+// What is taken in place of a tile whose groups are too large for its kernel: the rule's other ones,
+// and one of 16 work-items, without images.
+absl::Span<const Tile> SmallerTiles();
 // Whether the device has so many work-items in a group, so much local memory, and images where the
 // tile reads one.
 bool Fits(const Tile& tile, const DeviceInfo& device);

@@ -353,6 +353,13 @@ RUNNEL_EXPORT cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info what, size
   return code;
 }
 
+RUNNEL_EXPORT cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
+                                              cl_kernel_work_group_info what, size_t room,
+                                              void* value, size_t* size) {
+  HostCall call = CallOf(kGetKernelWorkGroupInfo);
+  return Ask(call.Number(NumberOf(kernel)).Number(NumberOf(device)), what, room, value, size);
+}
+
 }  // namespace runnel::opencl
 
 RUNNEL_EXPORT const char* runnel_use_opencl_host(const char* program,

@@ -45,17 +45,33 @@ const Row* FindRow(OpCode code) {
   return nullptr;
 }
 
-KernelPlan SizesOf(const KernelGeometry& g, Mode mode) {
-  const cl_int ic = g.c / g.groups, oc = g.oc / g.groups, taps = g.kh * g.kw;
-  switch (mode) {
+// Rows, columns and depth, and what positions, and what is innermost of (tap, channel).
+KernelPlan SizesOf(const KernelGeometry& g, const Row& row) {
+  KernelPlan plan = {};
+  const cl_int ic = plan.ic = g.c / g.groups, oc = plan.oc = g.oc / g.groups, taps = g.kh * g.kw;
+  const bool is_of_input = row.mode == Mode::kInputGradient;
+  const cl_int height = is_of_input ? g.h : g.oh, width = is_of_input ? g.w : g.ow;
+  switch (row.mode) {
     case Mode::kForward:
-      return {g.n * g.oh * g.ow, oc, taps * ic};
+      plan.rows = g.n * height * width, plan.columns = oc, plan.depth = taps * ic;
+      break;
     case Mode::kInputGradient:
-      return {g.n * g.h * g.w, ic, taps * oc};
+      plan.rows = g.n * height * width, plan.columns = ic, plan.depth = taps * oc;
+      break;
     case Mode::kWeightGradient:
+      plan.rows = oc, plan.columns = taps * ic, plan.depth = g.n * height * width;
       break;
   }
-  return {oc, taps * ic, g.n * g.oh * g.ow};
+  plan.is_point =
+      taps == 1 && g.sh == 1 && g.sw == 1 && g.ph == 0 && g.pw == 0 && g.h == g.oh && g.w == g.ow;
+  plan.inner = DivisorOf(row.is_float ? taps : is_of_input ? oc : ic);
+  plan.positions = DivisorOf(int64_t{height} * width);
+  plan.width = DivisorOf(width);
+  plan.kw = DivisorOf(g.kw);
+  plan.sh = DivisorOf(g.sh);
+  plan.sw = DivisorOf(g.sw);
+  plan.of_channels = DivisorOf(oc);
+  return plan;
 }
 
 int64_t CeilLog2Of(int64_t value) { return std::bit_width(static_cast<uint64_t>(value - 1)); }
@@ -87,6 +103,13 @@ KernelGeometry GeometryFor(const Program& program, const Instruction& instructio
           i(w.kh),  i(w.kw),  i(w.sh),  i(w.sw),  i(w.ph),  i(w.pw),  i(g.groups)};
 }
 
+KernelDivisor DivisorOf(int64_t by) {
+  const int shift = std::bit_width(static_cast<uint64_t>(by - 1));  // by <= 2^shift
+  // Rounded up by less than 2^shift parts of 2^(31 + shift): too little to reach the next quotient.
+  const uint64_t multiplier = (uint64_t{1} << (31 + shift)) / static_cast<uint64_t>(by) + 1;
+  return {static_cast<cl_int>(by), static_cast<cl_uint>(multiplier), static_cast<cl_uint>(shift)};
+}
+
 bool IsProduct(OpCode code) { return FindRow(code) != nullptr; }
 
 bool ReadsWeight(OpCode code) {
@@ -105,7 +128,10 @@ ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
   product.reads_weight = ReadsWeight(instruction.code);
   product.geometry = GeometryFor(program, instruction);
   KernelPlan& plan = product.plan;
-  plan = SizesOf(product.geometry, row.mode);
+  plan = SizesOf(product.geometry, row);
+  const host::Window window = host::GeometryOf(program, instruction).window;
+  plan.dh = static_cast<cl_int>(window.dh);
+  plan.dw = static_cast<cl_int>(window.dw);
   const Buffer& out = program.buffers[instruction.outputs[0]];
   plan.elements = static_cast<cl_uint>(out.shape.elements());
   product.tile = TileByRule(plan.rows, plan.columns);
@@ -123,11 +149,17 @@ ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
   }
   plan.slice_depth = static_cast<cl_int>(Ceil(Ceil(plan.depth, slices), kDepth) * kDepth);
   plan.slices = static_cast<cl_int>(Ceil(plan.depth, plan.slice_depth));
+  plan.of_slices = DivisorOf(plan.slices);
   product.is_sliced = plan.slices > 1 || out.dtype == DType::kInt64;
+  if (row.mode == Mode::kForward && plan.ic == 1 && product.geometry.groups > 1 &&
+      !product.is_sliced) {
+    product.is_depthwise = true;
+    product.kernel = "depthwise_forward";
+  }
   product.shape_class = ShapeClassOf(product);
   auto found = chosen.find(kEveryClass);
   if (found == chosen.end()) found = chosen.find(product.shape_class);
-  if (found != chosen.end()) product.tile = found->second;
+  if (found != chosen.end() && !product.is_depthwise) product.tile = found->second;
   if (product.tile.image) {
     const Buffer& weight = program.buffers[instruction.inputs[1]];
     product.tile.image =

@@ -19,10 +19,20 @@ struct KernelGeometry {
   cl_int kh, kw, sh, sw, ph, pw;
   cl_int groups;
 };
+struct KernelDivisor {
+  cl_int by = 1;
+  cl_uint multiplier = 0, shift = 0;
+};
+// For x / by of 0 <= x < 2^31: (2 x multiplier >> 32) >> shift. by: 1 to 2^31 - 1.
+KernelDivisor DivisorOf(int64_t by);
 struct KernelPlan {
   cl_int rows, columns, depth;
   cl_int slices, slice_depth;
   cl_uint elements;
+  cl_int ic, oc;
+  cl_int dh, dw;
+  cl_int is_point;
+  KernelDivisor inner, positions, width, kw, sh, sw, of_slices, of_channels;
 };
 
 KernelGeometry GeometryFor(const Program& program, const Instruction& instruction);
@@ -31,6 +41,8 @@ struct ProductPlan {
   const char* kernel = nullptr;
   bool is_float = false;
   bool reads_weight = false;  // ReadsWeight
+  // A forward with one input channel a group: no tiles, a work-item for each sum.
+  bool is_depthwise = false;
   KernelGeometry geometry = {};
   KernelPlan plan = {};
   Tile tile;

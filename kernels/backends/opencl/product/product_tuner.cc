@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/backends/opencl/device/tile_families.h"
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "proto/base/status_macros.h"
 
@@ -116,6 +117,7 @@ std::vector<ProductTuner::Candidate> ProductTuner::CandidatesOf(const Program& p
     for (const Instruction& instruction : part) {
       if (!IsProduct(instruction.code)) continue;
       const ProductPlan plan = PlanProduct(program, instruction, device_, {});
+      if (plan.is_depthwise) continue;
       if (searched_.count(plan.shape_class) > 0) continue;
       if (!anew_ && choices_.count(plan.shape_class) > 0) continue;
       Candidate& candidate = by_class[plan.shape_class];
@@ -137,19 +139,20 @@ std::vector<ProductTuner::Candidate> ProductTuner::CandidatesOf(const Program& p
 
 void ProductTuner::Search(const Program& program) {
   if (left_seconds_ <= 0 || !options_.tile.empty()) return;
-  const int64_t begin = clock_.NowNanos();
+  const int64_t begin = clock_->NowNanos();
   const int64_t end = begin + static_cast<int64_t>(left_seconds_ * 1e9);
+  last_nanos_ = begin + static_cast<int64_t>(kPatience * left_seconds_ * 1e9);
   const std::vector<Candidate> candidates = CandidatesOf(program);
   auto classes_left = static_cast<int64_t>(candidates.size());
   for (const Candidate& candidate : candidates) {
-    const int64_t now = clock_.NowNanos();
-    if (now >= end || !OpenBench().ok()) break;
-    end_nanos_ = now + (end - now) / classes_left--;
+    const int64_t now = clock_->NowNanos();
+    if (now >= last_nanos_ || !OpenBench().ok()) break;
+    end_nanos_ = now + std::max<int64_t>(end - now, 0) / classes_left--;
     SearchClass(program, candidate);
     searched_.insert(candidate.plan.shape_class);
   }
   bench_ = Bench();
-  left_seconds_ -= static_cast<double>(clock_.NowNanos() - begin) * 1e-9;
+  left_seconds_ -= static_cast<double>(clock_->NowNanos() - begin) * 1e-9;
 }
 
 absl::Status ProductTuner::OpenBench() {
@@ -164,7 +167,10 @@ std::vector<Tile> ProductTuner::TilesFor(const ProductPlan& plan) const {
   std::vector<Tile> tiles = {plan.tile};
   const auto hint = hints_.find(plan.shape_class);
   if (hint != hints_.end()) tiles.push_back(hint->second);
-  tiles.insert(tiles.end(), Tiles().begin(), Tiles().end());
+  const auto sizes = bench_.session->GroupSizesOf(
+      {ProgramId::Source::kProduct, plan.is_float, plan.tile}, plan.kernel);
+  const std::vector<Tile> all = TilesInOrder(device_, sizes.ok() ? sizes->multiple : 0);
+  tiles.insert(tiles.end(), all.begin(), all.end());
   std::vector<Tile> unique;
   for (const Tile& tile : tiles) {
     if (!Fits(tile, device_) || failing_.count(tile) > 0) continue;
@@ -180,6 +186,8 @@ absl::StatusOr<ProductTuner::Sample> ProductTuner::RunTile(const LoneProduct& pr
   bench_.session->chosen_tiles() = {{kEveryClass, tile}};
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                           bench_.backend->Prepare(product.program));
+  if (bench_.session->too_large_tiles().count(tile) > 0)
+    return absl::FailedPreconditionError("its groups are too large");
   RUNNEL_RETURN_IF_ERROR(SpoilOutput(product, operands));
   RUNNEL_RETURN_IF_ERROR(RunProduct(*executable, operands));
   Sample sample;
@@ -188,9 +196,9 @@ absl::StatusOr<ProductTuner::Sample> ProductTuner::RunTile(const LoneProduct& pr
   sample.seconds = std::numeric_limits<double>::max();
   double all = 0;
   for (int run = 0; run < timed_runs && all < kTimedSeconds; ++run) {
-    const int64_t begin = clock_.NowNanos();
+    const int64_t begin = clock_->NowNanos();
     RUNNEL_RETURN_IF_ERROR(RunProduct(*executable, operands));
-    const double seconds = static_cast<double>(clock_.NowNanos() - begin) * 1e-9;
+    const double seconds = static_cast<double>(clock_->NowNanos() - begin) * 1e-9;
     sample.seconds = std::min(sample.seconds, seconds / copies);
     all += seconds;
   }
@@ -237,10 +245,10 @@ void ProductTuner::SearchClass(const Program& program, const Candidate& candidat
     }
     return RunTile(large, *operands, tile, kTimedRuns);
   };
-  const std::vector<Tile> tiles = TilesFor(plan);
-  if (tiles.empty() || tiles[0] != plan.tile) return;
   absl::StatusOr<Sample> by_rule = try_tile(plan.tile);
   if (!by_rule.ok()) return;
+  const std::vector<Tile> tiles = TilesFor(plan);
+  if (tiles.empty() || tiles[0] != plan.tile) return;
   const double copies = kRunSeconds / std::max(by_rule->seconds, 1e-7);
   if (copies >= 2) {
     large = TakeProduct(program, candidate.instruction,
@@ -250,7 +258,9 @@ void ProductTuner::SearchClass(const Program& program, const Candidate& candidat
   }
   TuningChoice choice = {plan.shape_class, ToText(plan.tile), by_rule->seconds, by_rule->seconds, 1,
                          candidate.uses};
-  for (size_t i = 1; i < tiles.size() && clock_.NowNanos() < end_nanos_; ++i) {
+  for (size_t i = 1; i < tiles.size(); ++i) {
+    const int64_t now = clock_->NowNanos();
+    if (now >= (i < kLeastTiles ? last_nanos_ : end_nanos_)) break;
     const absl::StatusOr<Sample> sample = try_tile(tiles[i]);
     if (!bench_.session->lost().ok()) {
       failing_.insert(tiles[i]);

@@ -21,8 +21,17 @@ class ProductTuner final : public Tuner {
  public:
   // options: of the session whose device this is. Searches have a session of their own, so that a
   // tile that the driver fails at loses no stage its device. Their buffers count against `budget`.
-  ProductTuner(Options options, DeviceInfo device, std::shared_ptr<DeviceBudget> budget)
-      : options_(std::move(options)), device_(std::move(device)), budget_(std::move(budget)) {}
+  ProductTuner(Options options, DeviceInfo device, std::shared_ptr<DeviceBudget> budget,
+               std::shared_ptr<const Clock> clock = std::make_shared<MonotonicClock>())
+      : options_(std::move(options)),
+        device_(std::move(device)),
+        budget_(std::move(budget)),
+        clock_(std::move(clock)) {}
+
+  // Tiles that a search tries of each class whatever the time, unless it lasts kPatience times as
+  // long as it was given.
+  static constexpr int kLeastTiles = 8;
+  static constexpr double kPatience = 30;
 
   TuningSubject subject() const override;
   double usual_seconds() const override;
@@ -68,7 +77,7 @@ class ProductTuner final : public Tuner {
   const Options options_;
   const DeviceInfo device_;
   const std::shared_ptr<DeviceBudget> budget_;
-  const MonotonicClock clock_;
+  const std::shared_ptr<const Clock> clock_;
   std::map<std::string, TuningChoice> choices_;  // by class
   std::map<std::string, Tile> hints_;            // hints of other devices
   std::set<Tile> failing_;                       // tiles that cost a session
@@ -76,6 +85,7 @@ class ProductTuner final : public Tuner {
   Bench bench_;
   Backend* specification_ = nullptr;  // of the search that is on
   int64_t end_nanos_ = 0;             // of the time for the class that is searched
+  int64_t last_nanos_ = 0;            // of the search, when its patience ends
   double left_seconds_ = 0;
   bool anew_ = false;
 };

@@ -1,8 +1,12 @@
 #include "kernels/backends/opencl/product/products.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/backends/opencl/code_instructions.h"
 #include "kernels/backends/opencl/product/code_pairs.h"
 #include "proto/base/status_macros.h"
@@ -11,7 +15,18 @@ namespace runnel::opencl {
 namespace {
 
 ProgramId KernelsOf(const ProductPlan& product) {
+  if (product.is_depthwise)
+    return {ProgramId::Source::kDepthwise, product.is_float, Tile(), product.gives_codes};
   return {ProgramId::Source::kProduct, product.is_float, product.tile, product.gives_codes};
+}
+
+// Of the forward, or of a product's slices.
+absl::Status Start(Launch& launch, const ProductPlan& product) {
+  const KernelGeometry& g = product.geometry;
+  launch.Value(g).Value(product.plan);
+  if (product.is_depthwise) return launch.Planes(product.plan.positions.by, g.oc, g.n);
+  return launch.Tiles(product.tile, product.plan.rows, product.plan.columns,
+                      int64_t{g.groups} * product.plan.slices);
 }
 
 // If the weight is no image after all, takes the tile without it.
@@ -31,10 +46,9 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
   std::unique_ptr<Products> made(new Products(operands, session));
   made->Plan();
   int64_t slice_bytes = 0;
-  for (const auto& [instruction, plan] : made->plans_) {
+  for (auto& [instruction, plan] : made->plans_) {
     slice_bytes = std::max(slice_bytes, plan.slice_bytes());
-    RUNNEL_RETURN_IF_ERROR(session->Build(KernelsOf(plan)));
-    if (plan.tile.image) RUNNEL_RETURN_IF_ERROR(session->Build(KernelsFor(plan, {})));
+    RUNNEL_RETURN_IF_ERROR(made->BuildKernels(&plan));
     RUNNEL_RETURN_IF_ERROR(made->AddHalves(*instruction));
   }
   if (made->plans_.empty()) return made;
@@ -42,6 +56,37 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
                           CreateBuffer(*session, kMaxGroups * int64_t{sizeof(cl_ulong)}));
   RUNNEL_ASSIGN_OR_RETURN(made->slices_, CreateBuffer(*session, slice_bytes));
   return made;
+}
+
+absl::Status Products::BuildKernels(ProductPlan* product) {
+  if (product->is_depthwise) return session_->Build(KernelsOf(*product));
+  std::map<Tile, std::string>& too_large = session_->too_large_tiles();
+  const auto builds = [&](const ProgramId& kernels) -> absl::StatusOr<bool> {
+    const Tile& tile = kernels.tile;
+    if (too_large.count(tile) > 0) return false;
+    RUNNEL_RETURN_IF_ERROR(session_->Build(kernels));
+    RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
+                            session_->GroupSizesOf(kernels, product->kernel));
+    if (sizes.most == 0 || sizes.most >= tile.items()) return true;
+    too_large[tile] = absl::StrCat("runs ", product->kernel, " in groups of ", sizes.most,
+                                   ", not of ", tile.items());
+    return false;
+  };
+  std::vector<Tile> tiles = {product->tile};
+  for (const Tile& tile : SmallerTiles()) {
+    if (tile.items() <= product->tile.items()) tiles.push_back(tile);
+  }
+  for (const Tile& tile : tiles) {
+    product->tile = tile;
+    RUNNEL_ASSIGN_OR_RETURN(bool is_built, builds(KernelsOf(*product)));
+    if (is_built && tile.image) {
+      RUNNEL_ASSIGN_OR_RETURN(is_built, builds(KernelsFor(*product, {})));
+    }
+    if (is_built) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("device ", session_->device().name, " ",
+                                                    too_large.at(product->tile),
+                                                    "; there is no smaller tile"));
 }
 
 void Products::Plan() {
@@ -84,13 +129,11 @@ absl::Status Products::Codes(const Instruction& requantize) {
   RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, operands_.In(instruction, 1)));
   Launch launch(*session_, KernelsFor(product, b), product.kernel);
   b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
-  return launch.Tensor(operands_.In(requantize, 1))
+  launch.Tensor(operands_.In(requantize, 1))
       .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
       .Tensor(operands_.Out(requantize, 0))
-      .Value(CodeFlagsOf(operands_, requantize))
-      .Value(product.geometry)
-      .Value(product.plan)
-      .Tiles(product.tile, product.plan.rows, product.plan.columns, product.geometry.groups);
+      .Value(CodeFlagsOf(operands_, requantize));
+  return Start(launch, product);
 }
 
 absl::Status Products::Integers(const Instruction& instruction, const ProductPlan& product) {
@@ -108,12 +151,8 @@ absl::Status Products::Integers(const Instruction& instruction, const ProductPla
   RUNNEL_ASSIGN_OR_RETURN(const WeightOperand right, View(instruction, b));
   Launch launch(*session_, KernelsFor(product, right), product.kernel);
   right.AddTo(launch.Tensor(a));
-  RUNNEL_RETURN_IF_ERROR(launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
-                             .Value(Flag(!product.is_sliced))
-                             .Value(product.geometry)
-                             .Value(plan)
-                             .Tiles(product.tile, plan.rows, plan.columns,
-                                    int64_t{product.geometry.groups} * plan.slices));
+  launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y).Value(Flag(!product.is_sliced));
+  RUNNEL_RETURN_IF_ERROR(Start(launch, product));
   if (!product.is_sliced) return absl::OkStatus();
   const bool is_wide = operands_.buffer(instruction.outputs[0]).dtype == DType::kInt64;
   RUNNEL_RETURN_IF_ERROR(Launch(*session_, SliceKernelsOf(product), "add_slices")
@@ -139,14 +178,11 @@ absl::Status Products::Floats(const Instruction& instruction, const ProductPlan&
   RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, weight));
   Launch launch(*session_, KernelsFor(product, b), product.kernel);
   b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
-  RUNNEL_RETURN_IF_ERROR(launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
-                             .Tensor(operands_.In(instruction, has_bias ? 2 : 1))
-                             .Value(Flag(has_bias))
-                             .Value(Flag(adds && !product.is_sliced))
-                             .Value(product.geometry)
-                             .Value(plan)
-                             .Tiles(product.tile, plan.rows, plan.columns,
-                                    int64_t{product.geometry.groups} * plan.slices));
+  launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
+      .Tensor(operands_.In(instruction, has_bias ? 2 : 1))
+      .Value(Flag(has_bias))
+      .Value(Flag(adds && !product.is_sliced));
+  RUNNEL_RETURN_IF_ERROR(Start(launch, product));
   if (!product.is_sliced) return absl::OkStatus();
   return Launch(*session_, SliceKernelsOf(product), "add_slices")
       .Memory(slices_.get())

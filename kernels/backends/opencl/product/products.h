@@ -38,6 +38,9 @@ class Products {
   Products(const Operands& operands, std::shared_ptr<Session> session)
       : operands_(operands), session_(session), images_(std::move(session)) {}
 
+  // Builds a product's kernels. A tile whose groups the device does not run them in gives way to a
+  // smaller one. FailedPrecondition: there is none. As Session::Build.
+  absl::Status BuildKernels(ProductPlan* product);
   // Plans the program's products; of those whose sums are not cut into slices some give codes.
   void Plan();
   absl::Status Codes(const Instruction& requantize);
