@@ -60,6 +60,7 @@ struct PlanningInputs {
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   NumberFormat format = {};        // number format of the recipe
+  bool keeps_codes = false;        // PlanRequest
   std::vector<int64_t> caps = {};  // by stage; empty: the schedule's
   int64_t dataset_samples = 0;     // of the data set
   int64_t batch_size = 1;          // samples of an optimizer step

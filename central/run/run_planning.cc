@@ -15,6 +15,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/code_products.h"
 #include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
@@ -91,6 +92,8 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   }
   inputs.schedule = setup.schedule;
   inputs.format = setup.format;
+  const absl::StatusOr<RecipeName> recipe = ParseRecipeName(setup.settings.recipe);
+  inputs.keeps_codes = recipe.ok() && MultipliesCodes(*recipe->family, setup.model);
   inputs.caps = setup.settings.caps;
   inputs.dataset_samples = setup.training.dataset_samples;
   inputs.batch_size = setup.training.batch_size;
