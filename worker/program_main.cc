@@ -100,19 +100,24 @@ std::string ProductsText(const Recipe& recipe, const ModelSpec& model) {
   return absl::StrCat("products: ", Name(recipe.numbers.weight));
 }
 
+// With gates, if there are to be some.
+absl::StatusOr<ModelSpec> ModelOf(const ProgramFlags& flags) {
+  absl::StatusOr<ModelSpec> model = MakeModel(flags.model);
+  if (!model.ok() || flags.gates == "off") return model;
+  const auto wrong = [&flags](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--gates ", flags.gates, ": ", what));
+  };
+  if (ProcessorsOf(flags.processors).size() > 1)
+    return wrong("gates choose samples on one processor alone; take --processors cpu");
+  model = AddGates(*std::move(model), flags.gates);
+  return model.ok() ? std::move(model) : wrong(model.status().message());
+}
+
 }  // namespace
 
 absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& state_folder) {
-  RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, MakeModel(flags.model));
+  RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelOf(flags));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
-  if (flags.gates != "off") {
-    absl::StatusOr<ModelSpec> gated = AddGates(std::move(model), flags.gates);
-    if (!gated.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--gates ", flags.gates, ": ", gated.status().message()));
-    }
-    model = *std::move(gated);
-  }
   const absl::StatusOr<RescaleRule> rescale = ParseRescale(flags.rescale);
   if (!rescale.ok()) {
     return absl::InvalidArgumentError(

@@ -340,6 +340,9 @@ TEST(Recipes, ProgramsWithGatesSayThatTheyEmulate) {
   Process wrong(With(program, {"--gates", "ff:0,8/8"}));
   EXPECT_NE(wrong.Wait(), 0);
   EXPECT_THAT(wrong.err(), HasSubstr("--gates ff:0,8/8: "));
+  Process several(With(program, {"--gates", "ff:0,8/8,8", "--processors", "cpu,ref"}));
+  EXPECT_NE(several.Wait(), 0);
+  EXPECT_THAT(several.err(), HasSubstr("gates choose samples on one processor alone"));
 }
 
 TEST(Recipes, WhatDoesNotFitIsOneLine) {
