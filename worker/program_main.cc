@@ -110,7 +110,8 @@ absl::StatusOr<ModelSpec> ModelOf(const ProgramFlags& flags) {
   if (ProcessorsOf(flags.processors).size() > 1)
     return wrong("gates choose samples on one processor alone; take --processors cpu");
   model = AddGates(*std::move(model), flags.gates);
-  return model.ok() ? std::move(model) : wrong(model.status().message());
+  if (!model.ok()) return wrong(model.status().message());
+  return model;
 }
 
 }  // namespace
