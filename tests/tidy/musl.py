@@ -12,12 +12,13 @@ import argparse
 import concurrent.futures
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 # What other projects' packages put below /usr/include; beside it lie glibc's headers, which must not be found.
 LIBRARIES = ("absl", "google", "grpc", "grpcpp", "grpc++", "upb", "utf8_range", "utf8_validity.h", "spdlog", "fmt", "nlohmann", "CLI",
-             "CL", "zlib.h", "zconf.h", "avahi-client", "avahi-common", "linux", "asm-generic", "asm")
+             "CL", "zlib.h", "zconf.h", "libdeflate.h", "avahi-client", "avahi-common", "linux", "asm-generic", "asm")
 SYSTEM = (pathlib.Path("/usr/include"), pathlib.Path("/usr/include/x86_64-linux-gnu"))
 JOBS = 2
 
@@ -37,14 +38,14 @@ def others(folder):
 
 
 def units(build):
-    """[(source, flags)] of the compiler's calls for runnel-worker; generated code is protobuf's."""
+    """[(source, flags)] of the compiler's calls for runnel-worker; generated code is protobuf's, and LibTorch is no phone's."""
     commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "runnel-worker"], capture_output=True, text=True, check=True).stdout
     found = []
     for line in commands.splitlines():
         source = re.search(r" -c (\S+\.(?:cc|cxx))(?:\s|$)", line)
-        if source is None or "clang-19" in line or source[1].endswith((".pb.cc", "cmake_pch.hxx.cxx")):
+        if source is None or "clang-19" in line or source[1].endswith((".pb.cc", "cmake_pch.hxx.cxx")) or "/torch/" in source[1]:
             continue
-        flags = [flag for flag in re.findall(r" (-[DI]\S+|-m\S+)", line) if not flag.startswith(("-D_GLIBCXX", "-I/usr"))]
+        flags = [flag for flag in shlex.split(line) if flag.startswith(("-D", "-I", "-m")) and not flag.startswith(("-D_GLIBCXX", "-I/usr"))]
         found.append((source[1], flags))
     return found
 

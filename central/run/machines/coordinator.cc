@@ -92,7 +92,9 @@ void Coordinator::Received(ConnectionId connection, const WorkerMessage& message
 // ---- from barrier to barrier
 
 void Coordinator::Train() {
-  if (is_to_end()) return CollectFinal();  // asked for since the stages stood
+  // Asked for since the stages stood. An evaluation of this very step ends the run at the barrier
+  // behind it, however long this one takes.
+  if (course_.is_to_stop() || options_.early_stop.WasDueBefore(step())) return CollectFinal();
   if (course_.is_to_pause()) {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("paused at step ", step())});
     course_.Stand(StandsFor::kOperator);

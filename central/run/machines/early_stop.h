@@ -4,6 +4,7 @@
 // kept by the step of the evaluation: a recovery takes it back, a check-point takes it along.
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -29,6 +30,10 @@ class EarlyStop {
   void GoBackTo(int64_t step);
   bool is_on() const { return patience_ > 0; }
   bool is_due() const { return MayBeDueAfter(0); }
+  // Whether evaluations of earlier steps than this one have made it so.
+  bool WasDueBefore(int64_t step) const {
+    return is_on() && std::prev(seen_.lower_bound(step))->second.without >= patience_;
+  }
   // Whether it is if so many further evaluations bring no new best. The first of all is one.
   bool MayBeDueAfter(int64_t evaluations) const {
     const Seen& seen = seen_.rbegin()->second;
