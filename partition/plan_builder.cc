@@ -40,15 +40,6 @@ absl::Status CheckRequest(const PlanRequest& request) {
   return absl::OkStatus();
 }
 
-// Micro-batches of an epoch's last step where it has fewer; 0: it has as many, or that is not known.
-int64_t ShortStep(const PlanRequest& request) {
-  if (request.micro_batches <= 1) return 0;
-  const int64_t size = request.micro_batch_size;
-  const int64_t rest = request.dataset_samples % (request.micro_batches * size);
-  const int64_t micro_batches = (rest + size - 1) / size;
-  return micro_batches < request.micro_batches ? micro_batches : 0;
-}
-
 // Seconds that this share of the payload and its header take.
 double FrameSeconds(const LinkSpeed& speed, Bytes payload, double share) {
   return speed.delay_seconds +
@@ -242,7 +233,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     model.deferred = request.schedule->deferred;
     if (request.schedule->drains_each_step) model.drain_every = request.micro_batches;
     model.step_every = request.micro_batches;
-    model.short_step = ShortStep(request);
+    model.short_step = request.short_step;
     model.barrier_every = request.barrier_every * request.micro_batches;
     model.barrier_pause_seconds = request.barrier_pause_seconds;
   }

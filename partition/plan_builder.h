@@ -45,6 +45,7 @@ struct PlanRequest {
   bool keeps_codes = false;       // what is kept is that of products of codes (kept_values.h)
   int64_t micro_batches = 1;      // M, micro-batches a step
   int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
+  int64_t short_step = 0;         // M of an epoch's last step where it has fewer; else 0
   int64_t dataset_samples = 0;    // of which links' ends keep something (CodecChoice::kept)
   CodecChoice codecs;             // its sizes may be null if the policy is not costed
   LinkSpeed link_speed;           // speed of every link, each way
