@@ -99,4 +99,11 @@ absl::Status CheckCostTarget(const RunSettings& settings, const ModelSpec& model
   return absl::OkStatus();
 }
 
+absl::Status CheckTrainingBackend(const RunSettings& settings, const NumberFormat& format) {
+  if (settings.backend != "hexagon" || format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--backend hexagon: it trains integers alone, recipe ", settings.recipe,
+                   " has floats; take --recipe niti or --backend cpu"));
+}
+
 }  // namespace runnel

@@ -14,6 +14,7 @@
 #include "central/run/evaluator.h"
 #include "central/run/machines/measuring/dry_runs.h"
 #include "central/run/own_model.h"
+#include "central/run/rule_checks.h"
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
@@ -220,6 +221,7 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   if (!settings.log.empty()) RUNNEL_RETURN_IF_ERROR(TrainingLog::CheckName(settings.log));
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
+  RUNNEL_RETURN_IF_ERROR(CheckTrainingBackend(setup.settings, setup.format));
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Begin(setup.settings.checkpoint_dir));
   RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
   if (!setup.note.empty()) context.logger->Log(Severity::kWarning, setup.note);
