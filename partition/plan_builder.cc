@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "partition/kept_values.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/status_macros.h"
 
@@ -37,15 +38,6 @@ absl::Status CheckRequest(const PlanRequest& request) {
     }
   }
   return absl::OkStatus();
-}
-
-// Micro-batches of an epoch's last step where it has fewer; 0: it has as many, or that is not known.
-int64_t ShortStep(const PlanRequest& request) {
-  if (request.micro_batches <= 1) return 0;
-  const int64_t size = request.micro_batch_size;
-  const int64_t rest = request.dataset_samples % (request.micro_batches * size);
-  const int64_t micro_batches = (rest + size - 1) / size;
-  return micro_batches < request.micro_batches ? micro_batches : 0;
 }
 
 // Seconds that this share of the payload and its header take.
@@ -100,6 +92,10 @@ bool EvaluatesAverages(const NumberFormat& format) {
   return std::find(format.slots.begin(), format.slots.end(), kAverageSlot) != format.slots.end();
 }
 
+// Beside kept codes, a backward has a few values of a layer in FP32: the gradient that comes, the one
+// that it makes, and what is made again.
+constexpr int64_t kFloatsAtOnce = 3;
+
 int64_t LargestValue(const LayerInfo& info, const NumberFormat& format) {
   int64_t largest = 0;
   for (const Shape& output : info.op_outputs)
@@ -110,8 +106,10 @@ int64_t LargestValue(const LayerInfo& info, const NumberFormat& format) {
 // forward_only: no gradient passes the layer, so that nothing is kept for one. LayerSpec::recompute:
 // what is inside the layer is there once, while its backward runs, though not for all layers at a
 // time. LayerSpec::stash: what is kept has that type; a value is there whole while it is read.
-LayerMemory MemoryOf(const LayerSpec& layer, const LayerInfo& info, const NumberFormat& format,
-                     int64_t state_copies, bool forward_only) {
+LayerMemory MemoryOf(const PlanRequest& request, const LayerSpec& layer, const LayerInfo& info,
+                     bool forward_only) {
+  const NumberFormat& format = request.format;
+  const int64_t state_copies = request.state_copies;
   const auto gradient_bytes = static_cast<int64_t>(SizeOf(format.weight_gradient));
   LayerMemory memory;
   for (const StateTensorSpec& tensor : StateOf(info, format)) {
@@ -134,6 +132,11 @@ LayerMemory MemoryOf(const LayerSpec& layer, const LayerInfo& info, const Number
   const bool narrows = SizeOf(layer.stash) < SizeOf(format.activation);
   const DType kept = narrows ? layer.stash : format.activation;
   if (narrows) memory.working_bytes = LargestValue(info, format);
+  if (request.keeps_codes && !layer.recompute) {
+    memory.stash_bytes = KeptBytesWithCodes(layer, info, kept);
+    memory.working_bytes = kFloatsAtOnce * LargestValue(info, format);
+    return memory;
+  }
   for (const Shape& output : info.op_outputs) memory.stash_bytes += ValueBytes(kept, output);
   if (!layer.recompute) return memory;
   memory.stash_bytes = ValueBytes(kept, info.output);
@@ -230,7 +233,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     model.deferred = request.schedule->deferred;
     if (request.schedule->drains_each_step) model.drain_every = request.micro_batches;
     model.step_every = request.micro_batches;
-    model.short_step = ShortStep(request);
+    model.short_step = request.short_step;
     model.barrier_every = request.barrier_every * request.micro_batches;
     model.barrier_pause_seconds = request.barrier_pause_seconds;
   }
@@ -242,8 +245,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     const bool forward_only = model.layers() < model.frozen_front;
     const LayerSpec& layer = request.model->layers[model.memory.size()];
     model.raw_bytes.push_back(BoundaryBytes(request.format, info.output));
-    model.memory.push_back(
-        MemoryOf(layer, info, request.format, request.state_copies, forward_only));
+    model.memory.push_back(MemoryOf(request, layer, info, forward_only));
   }
   for (const CodecChoice& choice : Choices(request, model.default_codec)) {
     CodecCost& cost = model.codecs.emplace_back();

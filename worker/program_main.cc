@@ -11,8 +11,10 @@
 #include "kernels/backends/backend.h"
 #include "kernels/backends/mixed/mixed_backend.h"
 #include "kernels/ir/recipe.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/code_products.h"
 #include "worker/measure/backend_verdicts.h"
 #include "worker/measure/list_program.h"
 
@@ -48,6 +50,11 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
       ->required();
   command->add_option("--recipe", flags->recipe, "training arithmetic")->capture_default_str();
   command
+      ->add_option("--gates", flags->gates,
+                   "gates before the residual blocks, as `runnel-central train --gates` has them, "
+                   "or off")
+      ->capture_default_str();
+  command
       ->add_option(
           "--processors,--backend", flags->processors,
           absl::StrCat("processors, the host's first, of ", absl::StrJoin(BackendNames(), ", "),
@@ -82,18 +89,35 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
 namespace {
 
 // What products compute with.
-std::string ProductsText(const Recipe& recipe) {
+std::string ProductsText(const Recipe& recipe, const ModelSpec& model) {
   if (recipe.family->is_emulated)
     return absl::StrCat("products: emulated (FP32 on values that ", recipe.name, " has rounded)");
+  if (GatesEmulate(*recipe.family, model))
+    return absl::StrCat("products: emulated (FP32 on values that ", recipe.name,
+                        " has rounded), since gates give each sample its bits");
   if (!recipe.grids.empty())
     return "products: of codes where they are int8 or int16 below, else emulated in FP32";
   return absl::StrCat("products: ", Name(recipe.numbers.weight));
 }
 
+// With gates, if there are to be some.
+absl::StatusOr<ModelSpec> ModelOf(const ProgramFlags& flags) {
+  absl::StatusOr<ModelSpec> model = MakeModel(flags.model);
+  if (!model.ok() || flags.gates == "off") return model;
+  const auto wrong = [&flags](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--gates ", flags.gates, ": ", what));
+  };
+  if (ProcessorsOf(flags.processors).size() > 1)
+    return wrong("gates choose samples on one processor alone; take --processors cpu");
+  model = AddGates(*std::move(model), flags.gates);
+  if (!model.ok()) return wrong(model.status().message());
+  return model;
+}
+
 }  // namespace
 
 absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& state_folder) {
-  RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, MakeModel(flags.model));
+  RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelOf(flags));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
   const absl::StatusOr<RescaleRule> rescale = ParseRescale(flags.rescale);
   if (!rescale.ok()) {
@@ -123,13 +147,14 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
     RUNNEL_RETURN_IF_ERROR(verdicts.Admit(*processor));
   }
   const int last = model.layer_count() - 1;
+  const std::string products = ProductsText(*recipe, model);
   // A whole model on one device: no micro-batch's forward comes before the backward of another.
   const StagePrograms programs = {
       .max_batch = flags.batch, .one_in_flight = true, .rescale = *rescale, .batch_split = *split};
   RUNNEL_ASSIGN_OR_RETURN(
       const ProgramListing listing,
       ListProgram({std::move(model), {0, last}, programs, flags.counted}, *recipe, **processors));
-  std::printf("%s\n%s", ProductsText(*recipe).c_str(), ToText(listing).c_str());
+  std::printf("%s\n%s", products.c_str(), ToText(listing).c_str());
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@ struct ProgramFlags {
   CLI::App* command = nullptr;
   std::string model;
   std::string recipe = "niti";
+  std::string gates = "off";
   std::string processors = "cpu";
   int64_t batch = 64;
   int threads = 1;

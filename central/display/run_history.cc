@@ -41,13 +41,17 @@ namespace {
 
 // Who receives measures what a link takes: the next stage the activations, the one before the
 // gradients. The two links work at the same time.
-int64_t SentNs(const RunView& view, size_t stage) {
-  int64_t sent_ns = 0;
-  if (stage + 1 < view.stages.size())
-    sent_ns = view.stages[stage + 1].telemetry.activation_times.sum_ns;
-  if (stage > 0)
-    sent_ns = std::max(sent_ns, view.stages[stage - 1].telemetry.gradient_times.sum_ns);
-  return sent_ns;
+int64_t SentNs(const RunView& from, const RunView& to, size_t stage) {
+  int64_t activations_ns = 0, gradients_ns = 0;
+  if (stage + 1 < to.stages.size()) {
+    activations_ns = to.stages[stage + 1].telemetry.activation_times.sum_ns -
+                     from.stages[stage + 1].telemetry.activation_times.sum_ns;
+  }
+  if (stage > 0) {
+    gradients_ns = to.stages[stage - 1].telemetry.gradient_times.sum_ns -
+                   from.stages[stage - 1].telemetry.gradient_times.sum_ns;
+  }
+  return std::max(activations_ns, gradients_ns);
 }
 
 }  // namespace
@@ -73,7 +77,7 @@ void BusyHistory::Add(const RunView& view) {
     slice.forward.push_back(share(to.forward_times.sum_ns - from.forward_times.sum_ns));
     slice.backward.push_back(share(to.backward_times.sum_ns - from.backward_times.sum_ns));
     slice.wait.push_back(share(to.wait_ns - from.wait_ns));
-    slice.send.push_back(share(SentNs(view, i) - SentNs(begin_, i)));
+    slice.send.push_back(share(SentNs(begin_, view, i)));
   }
   slices_.push_back(std::move(slice));
   begin_ = view;

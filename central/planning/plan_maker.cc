@@ -192,9 +192,11 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.policy = inputs_.policy;
   request.schedule = inputs_.schedule;
   request.format = inputs_.format;
+  request.keeps_codes = inputs_.keeps_codes;
   for (int device : devices) request.devices.push_back(DeviceId(device));
   request.micro_batches = inputs_.micro_batches;
   request.micro_batch_size = inputs_.micro_batch_size;
+  request.short_step = inputs_.short_step;
   request.dataset_samples = inputs_.dataset_samples;
   RUNNEL_ASSIGN_OR_RETURN(request.codecs, MakeCodecChoice({codecs.forward, codecs.backward},
                                                           codecs.bits.epochs, request.format));

@@ -60,11 +60,13 @@ struct PlanningInputs {
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   NumberFormat format = {};        // number format of the recipe
+  bool keeps_codes = false;        // PlanRequest
   std::vector<int64_t> caps = {};  // by stage; empty: the schedule's
   int64_t dataset_samples = 0;     // of the data set
   int64_t batch_size = 1;          // samples of an optimizer step
   int64_t micro_batches = 1;       // micro-batches of an optimizer step
   int64_t micro_batch_size = 1;    // samples of the largest
+  int64_t short_step = 0;          // PlanRequest
   int64_t barrier_every = 0;       // optimizer steps from one barrier to the next; 0: there is none
   bool recomputes = false;   // stages that would not fit make their layers again (--recompute auto)
   bool replicates = false;   // whether stages keep copies of barriers for one another

@@ -56,7 +56,9 @@ absl::Status CheckPrecision(const RunSettings& settings) {
   RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
   const bool has_gates = !settings.gates.empty() && settings.gates != "off";
   if (has_gates && setting.kind != PrecisionSetting::Kind::kRecipe)
-    return wrong("gates give each sample its bits; leave --precision or --gates out");
+    return wrong(
+        "gates give each sample its bits, and what moves them is --cost-target (FracTrain); leave "
+        "--precision or --gates out");
   if (const absl::Status fits = CheckPrecisionOf(setting, recipe); !fits.ok())
     return wrong(fits.message());
   if (setting.kind != PrecisionSetting::Kind::kRule) return absl::OkStatus();
@@ -95,6 +97,13 @@ absl::Status CheckCostTarget(const RunSettings& settings, const ModelSpec& model
   if (const absl::Status fits = CheckPeriod(**rule, settings.barrier_every); !fits.ok())
     return wrong(fits.message());
   return absl::OkStatus();
+}
+
+absl::Status CheckTrainingBackend(const RunSettings& settings, const NumberFormat& format) {
+  if (settings.backend != "hexagon" || format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--backend hexagon: it trains integers alone, recipe ", settings.recipe,
+                   " has floats; take --recipe niti or --backend cpu"));
 }
 
 }  // namespace runnel

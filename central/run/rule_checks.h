@@ -1,11 +1,12 @@
 #pragma once
 
-// Whether the settings of rules that turn dials fit the run: recipe, model and barriers. Pure
-// functions; any thread. InvalidArgument names the flag and the fault.
+// Whether settings of rules that turn dials, and the backend, fit what is trained: recipe, model and
+// barriers. Pure functions; any thread. InvalidArgument names the flag and the fault.
 
 #include "absl/status/status.h"
 #include "central/settings/run_settings.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/model/number_format.h"
 
 namespace runnel {
 
@@ -14,5 +15,7 @@ absl::Status CheckGradientBitsRule(const RunSettings& settings);
 absl::Status CheckPrecision(const RunSettings& settings);
 // Targets that the gates of the model, as it is trained, can keep.
 absl::Status CheckCostTarget(const RunSettings& settings, const ModelSpec& model);
+// Numbers that the one backend trains. Beside a processor that has floats, the DSP is left out of them.
+absl::Status CheckTrainingBackend(const RunSettings& settings, const NumberFormat& format);
 
 }  // namespace runnel

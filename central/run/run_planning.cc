@@ -15,6 +15,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/code_products.h"
 #include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
@@ -70,6 +71,13 @@ CodecInputs CodecsOfRun(const RunSetup& setup) {
   return codecs;
 }
 
+// Micro-batches of an epoch's last step where it has fewer than the others; 0: it has as many.
+int64_t ShortStep(const Batching& batching) {
+  const int64_t steps = batching.steps_per_epoch();
+  const int64_t last = batching.sequences_per_epoch() - batching.FirstSequence(steps - 1).value();
+  return steps > 1 && last < batching.FirstSequence(1).value() ? last : 0;
+}
+
 absl::Status AddGateCounts(const RunSetup& setup, TrainingRules& rules) {
   if (!HasGates(setup.model)) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(GateCost cost, GateCost::Of(setup.model));
@@ -91,11 +99,14 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   }
   inputs.schedule = setup.schedule;
   inputs.format = setup.format;
+  const absl::StatusOr<RecipeName> recipe = ParseRecipeName(setup.settings.recipe);
+  inputs.keeps_codes = recipe.ok() && MultipliesCodes(*recipe->family, setup.model);
   inputs.caps = setup.settings.caps;
   inputs.dataset_samples = setup.training.dataset_samples;
   inputs.batch_size = setup.training.batch_size;
   inputs.micro_batches = setup.training.micro_batches;
   inputs.micro_batch_size = batching.MicroBatchSizes().front();
+  inputs.short_step = ShortStep(batching);
   inputs.barrier_every = setup.barriers.every;
   inputs.recomputes = setup.settings.recompute == kDecidedRecompute;
   inputs.replicates = setup.settings.replicate_every >= 0 && !setup.plain_loop;

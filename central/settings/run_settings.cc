@@ -40,16 +40,6 @@ absl::Status CheckRescaleFlag(const RunSettings& settings) {
                                                  " has no scales; only integer recipes have them"));
 }
 
-// Beside a processor that has floats, the DSP is left out of them.
-absl::Status CheckBackendFlag(const RunSettings& settings) {
-  if (settings.backend != "hexagon") return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
-  if (format.integer_parameters()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--backend hexagon: it trains integers alone, recipe ", settings.recipe,
-                   " has floats; take --recipe niti or --backend cpu"));
-}
-
 absl::Status CheckOptimizerFlag(const RunSettings& settings) {
   const std::string& text = settings.training.optimizer;
   if (text.empty() || text == TrainingSettings().optimizer) return absl::OkStatus();
@@ -239,7 +229,6 @@ absl::Status CheckSettings(const RunSettings& settings) {
   for (const RunField& field : RunFields()) RUNNEL_RETURN_IF_ERROR(CheckField(field, settings));
   RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckRescaleFlag(settings));
-  RUNNEL_RETURN_IF_ERROR(CheckBackendFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckBatchSplitFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckLossScaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckLabelSmoothingFlag(settings));

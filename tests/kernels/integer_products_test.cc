@@ -10,7 +10,10 @@
 #include "gtest/gtest.h"
 #include "kernels/ir/compiler.h"
 #include "kernels/ir/recipe.h"
+#include "partition/plan_builder.h"
+#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/training/code_products.h"
 #include "tests/kernels/grid_training.h"
 
 namespace runnel::integer_products_test {
@@ -77,6 +80,60 @@ TEST(IntegerProducts, CodesAreStashed) {
         ->stash_bytes;
   };
   EXPECT_LT(stash(true), stash(false));
+}
+
+// Bytes that a plan counts for what `layers` keep of a micro-batch.
+int64_t PlannedStash(const ModelSpec& model, int first, int last, int64_t samples) {
+  const RecipeName name = *ParseRecipeName("sbm:8,8,8");
+  PlanRequest request;
+  request.model = &model;
+  request.devices = {DeviceId(0)};
+  request.format = name.family->format;
+  request.keeps_codes = MultipliesCodes(*name.family, model);
+  request.micro_batch_size = samples;
+  request.codecs.encoded_forward = request.codecs.encoded_backward = [](const Shape& shape) {
+    return Bytes(4 * shape.elements());
+  };
+  const auto planned = MakePipelineModel(request);
+  EXPECT_TRUE(planned.ok()) << planned.status();
+  int64_t bytes = 0;
+  for (int layer = first; layer <= last; ++layer)
+    bytes += planned->memory[static_cast<size_t>(layer)].stash_bytes;
+  return bytes;
+}
+
+// As `cpu` compiles them.
+TEST(IntegerProducts, PlansCountWhatProgramsStash) {
+  for (const char* name : {"lenet", "vgg11", "vgg11_bn", "resnet8", "resnet38", "mobilenet_v2",
+                           "mobilenet_v3_small"}) {
+    const absl::StatusOr<ModelSpec> model = MakeModel(name);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const int layers = model->layer_count();
+    for (const auto& [first, last] :
+         {std::pair(0, layers - 1), std::pair(0, layers / 2), std::pair(layers / 3, layers - 1)}) {
+      const auto program =
+          CompileStage(*model, first, last, 32, **FindRecipe("sbm:8,8,8"),
+                       {.max_batch = 32, .recomputes = true, .integer_products = true});
+      ASSERT_TRUE(program.ok()) << program.status();
+      const int64_t output = program->backward_reads_output ? program->output_bytes : 0;
+      const auto stashed = static_cast<double>(program->stash_bytes + output);
+      const auto planned = static_cast<double>(PlannedStash(*model, first, last, 32));
+      EXPECT_NEAR(planned / stashed, 1, 0.03) << name << " " << first << ".." << last;
+    }
+  }
+}
+
+// Beside gates products are emulated, and plans count as before.
+TEST(IntegerProducts, PlansCountNoCodesBesideGates) {
+  const RecipeFamily& sbm = *(*ParseRecipeName("sbm:8,8,8")).family;
+  const ModelSpec plain = *MakeModel("resnet8");
+  const ModelSpec gated = *AddGates(plain, "ff:0,8/8,8@hold:0.5");
+  EXPECT_TRUE(MultipliesCodes(sbm, plain));
+  EXPECT_FALSE(GatesEmulate(sbm, plain));
+  EXPECT_FALSE(MultipliesCodes(sbm, gated));
+  EXPECT_TRUE(GatesEmulate(sbm, gated));
+  for (const char* other : {"fp32", "dorefa:8,8,8", "sbm_range:8,8,8"})
+    EXPECT_FALSE(MultipliesCodes(*(*ParseRecipeName(other)).family, plain)) << other;
 }
 
 TEST(IntegerProducts, CutsAndUpdatesInTheBackwardChangeNoByte) {

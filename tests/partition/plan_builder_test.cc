@@ -329,8 +329,8 @@ TEST_F(PlanBuilder, AShortLastStepTakesOneMoreWeightVersion) {
       MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {1, 1, 1, 1, 1, 1}));
   request_.compute = &*compute;
   request_.micro_batches = 4;
-  const auto bytes = [this](int64_t samples, int64_t cap) {
-    request_.dataset_samples = samples;
+  const auto bytes = [this](int64_t short_step, int64_t cap) {
+    request_.short_step = short_step;
     const PipelineModel model = *MakePipelineModel(request_);
     EXPECT_TRUE(CheckPipelineModel(model).ok());
     return StageMemoryBytes(model, HoldOf(model, {2, 5}), {cap}, cap);
@@ -338,11 +338,10 @@ TEST_F(PlanBuilder, AShortLastStepTakesOneMoreWeightVersion) {
   const PipelineModel model = *MakePipelineModel(request_);
   const int64_t version = HoldOf(model, {2, 5}).layers.version_bytes;
   ASSERT_GT(version, 0);
-  EXPECT_EQ(bytes(4 * 64 * 10 + 1, 3), bytes(4 * 64 * 10, 3) + version);
-  EXPECT_EQ(bytes(4 * 64 * 10 + 65, 3), bytes(4 * 64 * 10, 3)) << "two micro-batches";
-  EXPECT_EQ(bytes(4 * 64 * 10 + 65, 4), bytes(4 * 64 * 10, 4) + version);
-  EXPECT_EQ(bytes(4 * 64 * 10 + 1, 2), bytes(4 * 64 * 10, 2)) << "one step between two of them";
-  EXPECT_EQ(bytes(4 * 64 * 10 + 4 * 64 - 1, 3), bytes(4 * 64 * 10, 3)) << "no fewer micro-batches";
+  EXPECT_EQ(bytes(1, 3), bytes(0, 3) + version);
+  EXPECT_EQ(bytes(2, 3), bytes(0, 3)) << "two micro-batches";
+  EXPECT_EQ(bytes(2, 4), bytes(0, 4) + version);
+  EXPECT_EQ(bytes(1, 2), bytes(0, 2)) << "one step between two of them";
 }
 
 TEST_F(PlanBuilder, OneDeviceHasNoLink) {

@@ -51,7 +51,7 @@ class Run:
         self.folder = pathlib.Path(folder)
         self.home = self.folder / "home"
         self.environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "RUNNEL_HOME": str(self.home),
-                            "RUNNEL_RUNTIME_DIR": folder + "/run"}
+                            "RUNNEL_RUNTIME_DIR": folder + "/run", "RUNNEL_SYSTEM_ROOT": folder}
         self.processes = []
         self.files = []
         self.log = self.folder / "central.log"
@@ -248,10 +248,10 @@ class Metrics(unittest.TestCase):
             return
         begin = time.monotonic()
         wait_for(f"no series of {name} in Prometheus",
-                 lambda: {metric: value for metric, value in prometheus.series(f'{{__name__=~"runnel_.*",worker="{name}"}}').items()} == left)
+                 lambda: {metric: value for metric, value in prometheus.series(f'{{__name__=~"(runnel|hw|process)_.*",worker="{name}"}}').items()} == left)
         print(f"Prometheus has no series of {name} after another {time.monotonic() - begin:.1f} s")
         for end in ("from", "to"):
-            self.assertEqual(prometheus.series(f'{{__name__=~"runnel_.*",{end}="{name}"}}'), {}, "links")
+            self.assertEqual(prometheus.series(f'{{__name__=~"(runnel|hw|process)_.*",{end}="{name}"}}'), {}, "links")
 
 
 if __name__ == "__main__":

@@ -71,8 +71,10 @@ void AppendPart(const Recipe& recipe, const Program& program, const ProgramSched
 absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recipe& recipe,
                                            CoScheduler& processors) {
   const BackendTraits traits = processors.traits();
-  RUNNEL_ASSIGN_OR_RETURN(const CompileOptions options,
+  RUNNEL_ASSIGN_OR_RETURN(CompileOptions options,
                           CompileOptionsFor(traits, recipe, stage.programs));
+  // As in a stage (CompiledStage).
+  if (HasGates(stage.model)) options.steps_in_backward = false;
   RUNNEL_ASSIGN_OR_RETURN(
       Program program, CompileStage(stage.model, stage.layers.first_layer, stage.layers.last_layer,
                                     stage.programs.max_batch, recipe, options));

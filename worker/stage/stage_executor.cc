@@ -314,7 +314,10 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   }
   if (program.backward_reads_output) entry.output = output;
   if (programs_.has_loss()) return LossOutput(metrics, programs_.labels_per_sample());
-  if (forward_only_) stash_->Pop();  // no backward comes
+  if (forward_only_) {
+    stash_->Pop();  // no backward comes
+    stashed_bytes_.store(stash_->in_use_bytes(), std::memory_order_relaxed);
+  }
   return Output{std::move(output)};
 }
 

@@ -14,9 +14,11 @@
 #include "central/run/evaluator.h"
 #include "central/run/machines/measuring/dry_runs.h"
 #include "central/run/own_model.h"
+#include "central/run/rule_checks.h"
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/code_products.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/process/atomic_file.h"
 
@@ -219,6 +221,7 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   if (!settings.log.empty()) RUNNEL_RETURN_IF_ERROR(TrainingLog::CheckName(settings.log));
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
+  RUNNEL_RETURN_IF_ERROR(CheckTrainingBackend(setup.settings, setup.format));
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Begin(setup.settings.checkpoint_dir));
   RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
   if (!setup.note.empty()) context.logger->Log(Severity::kWarning, setup.note);
@@ -227,7 +230,7 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
     context.logger->Log(Severity::kInfo, absl::StrCat("recipe ", recipe.text,
                                                       ": products are emulated, of floats that are "
                                                       "rounded to its grids"));
-  } else if (recipe.family->grids.any() && HasGates(setup.model)) {
+  } else if (GatesEmulate(*recipe.family, setup.model)) {
     context.logger->Log(Severity::kInfo,
                         absl::StrCat("recipe ", recipe.text,
                                      ": products are emulated, since gates give each sample its "

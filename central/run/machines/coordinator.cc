@@ -321,7 +321,7 @@ void Coordinator::StopAtBarrier() {
   if (!barrier_.begun()) return End(absl::CancelledError("stopped before training began"), true);
   const bool trains = !options_.evaluate_only && !barrier_.IsLast(options_.first_step);
   if (!trains) return End(absl::CancelledError("stopped before the evaluation was done"), true);
-  if (course_.Stands(StandsFor::kOperator)) CollectFinal();
+  if (course_.Stands(StandsFor::kOperator) || course_.Stands(StandsFor::kStates)) CollectFinal();
 }
 
 void Coordinator::Abort(const absl::Status& status) { End(status, false); }

@@ -14,7 +14,7 @@ enum {
   kHostArea = 4,
   kHostAreaBytes = 16 << 20,
   kHostMostArguments = 13,
-  kHostMagic = 0x31485652,  // "RVH1"
+  kHostMagic = 0x32485652,  // "RVH2"
   // Codes with which the host ends.
   kHostEndedWell = 0,
   kHostHasBadArguments = 2,

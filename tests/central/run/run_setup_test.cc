@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "central/run/rule_checks.h"
 #include "central/run/run_planning.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,6 +27,20 @@ RunSetup Prepared(const RunSettings& settings) {
   RunSetup setup = SetUpRun(settings).value();
   EXPECT_TRUE(SetTrainingSamples(1000, setup).ok());
   return setup;
+}
+
+TEST(RunSetup, TheDspTrainsIntegersAlone) {
+  RunSettings settings;
+  settings.backend = "hexagon";
+  EXPECT_EQ(
+      CheckTrainingBackend(settings, NumberFormat()).message(),
+      "--backend hexagon: it trains integers alone, recipe fp32 has floats; take --recipe niti "
+      "or --backend cpu");
+  RunSettings niti = OnTwoWorkers("");
+  niti.recipe = "niti";
+  EXPECT_TRUE(CheckTrainingBackend(settings, Prepared(niti).format).ok());
+  settings.backend = "cpu,hexagon";
+  EXPECT_TRUE(CheckTrainingBackend(settings, NumberFormat()).ok());
 }
 
 TEST(RunSetup, DevicesTimeTheCodecsThatTheyMayUse) {

@@ -92,20 +92,6 @@ TEST(RunSettings, WrongTextsNameFlagAndFix) {
   }
 }
 
-TEST(RunSettings, TheDspTrainsIntegersAlone) {
-  RunSettings settings;
-  settings.backend = "hexagon";
-  EXPECT_EQ(
-      CheckSettings(settings).message(),
-      "--backend hexagon: it trains integers alone, recipe fp32 has floats; take --recipe niti "
-      "or --backend cpu");
-  settings.recipe = "niti";
-  EXPECT_TRUE(CheckSettings(settings).ok()) << CheckSettings(settings);
-  settings.recipe = "fp32";
-  settings.backend = "cpu,hexagon";
-  EXPECT_TRUE(CheckSettings(settings).ok()) << CheckSettings(settings);
-}
-
 TEST(RunSettings, NoMilestonesAndTheModelsDiffer) {
   RunSettings none;
   none.training.milestones.clear();

@@ -100,7 +100,8 @@ TEST(Bf16, IsRefusedWhereItIsNotComputed) {
   Process central(
       With({"runnel-central"}, With(kSixSteps, {"--local-workers", "0", "--backend", "hexagon"})));
   EXPECT_EQ(central.Wait(), 2) << central.out();
-  EXPECT_THAT(central.err(), HasSubstr("recipe bf16: backend hexagon does not compute in bf16"));
+  EXPECT_THAT(central.err(),
+              HasSubstr("--backend hexagon: it trains integers alone, recipe bf16 has floats"));
 }
 
 void ExpectNumbers(const Words& words, const std::string& input, int code, const std::string& out,

@@ -315,7 +315,8 @@ TEST(Gates, WhatDoesNotFitIsOneLine) {
   refused(With(gates, {"--recipe", "bf16"}), "gates train with --recipe fp32 or sbm alone");
   refused(With(gates, {"--recompute", "1-2"}), "leave --recompute or gates out");
   refused(With(gates, {"--recipe", "sbm:8,8,8", "--precision", "fixed:8/8"}),
-          "gates give each sample its bits; leave --precision or --gates out");
+          "gates give each sample its bits, and what moves them is --cost-target (FracTrain); "
+          "leave --precision or --gates out");
 }
 
 TEST(Recipes, ProgramsSayWhatTheyEmulate) {
@@ -326,6 +327,22 @@ TEST(Recipes, ProgramsSayWhatTheyEmulate) {
     EXPECT_THAT(worker.out(), HasSubstr("products: emulated (FP32 on values that " +
                                         std::string(recipe) + " has rounded)"));
   }
+}
+
+TEST(Recipes, ProgramsWithGatesSayThatTheyEmulate) {
+  const Words program = {"runnel-worker", "program",   "resnet8",      "--recipe",
+                         "sbm:8,8,8",     "--counted", "--batch-size", "2"};
+  Process gated(With(program, {"--gates", "ff:0,8/8,8@hold:0.5"}));
+  EXPECT_EQ(gated.Wait(), 0) << gated.err();
+  EXPECT_THAT(gated.out(), HasSubstr("since gates give each sample its bits"));
+  EXPECT_THAT(gated.out(), HasSubstr("hold_samples"));
+  EXPECT_THAT(gated.out(), testing::Not(HasSubstr("(int8)")));
+  Process wrong(With(program, {"--gates", "ff:0,8/8"}));
+  EXPECT_NE(wrong.Wait(), 0);
+  EXPECT_THAT(wrong.err(), HasSubstr("--gates ff:0,8/8: "));
+  Process several(With(program, {"--gates", "ff:0,8/8,8", "--processors", "cpu,ref"}));
+  EXPECT_NE(several.Wait(), 0);
+  EXPECT_THAT(several.err(), HasSubstr("gates choose samples on one processor alone"));
 }
 
 TEST(Recipes, WhatDoesNotFitIsOneLine) {

@@ -175,6 +175,7 @@ absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& rep
     RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
   }
   processor_shares_[device] = report.processor_share;
+  backends_[device] = report.backend;
   if (!in_turns() && !parts_) answered_.push_back(device);
   const bool is_known = std::find(kept_.begin(), kept_.end(), device) != kept_.end();
   if (report.kept && !is_known) {
@@ -256,14 +257,20 @@ void Measurement::AverageAlike(const Roster& roster) {
       const DeviceTimes& times = times_[static_cast<size_t>(device)];
       return times.by_range() == first.by_range() &&
              times.figures().size() == first.figures().size() &&
-             AreAlike(roster.device(left.front()).hello, roster.device(device).hello);
+             AreAlike(roster.device(left.front()).hello, roster.device(device).hello) &&
+             backends_[device] == backends_[left.front()];
+    };
+    // As the worker and the plan see it.
+    const auto share_of = [this](int device) {
+      const double share = processor_shares_[device];
+      return share < kWholeProcessor ? share : 1;
     };
     std::vector<int> alike = {left.front()};
     std::copy_if(left.begin() + 1, left.end(), std::back_inserter(alike), is_alike);
     // Of the processor: each had a share of its own.
     std::vector<double> mean(first.figures().size());
     for (const int device : alike) {
-      const double weight = processor_shares_[device] / static_cast<double>(alike.size());
+      const double weight = share_of(device) / static_cast<double>(alike.size());
       const std::vector<double>& own = times_[static_cast<size_t>(device)].figures();
       for (size_t i = 0; i < mean.size(); ++i) mean[i] += weight * own[i];
     }
@@ -271,7 +278,7 @@ void Measurement::AverageAlike(const Roster& roster) {
         first.by_range() ? DeviceTimes::ByRange(first.layers(), mean) : DeviceTimes::ByLayer(mean);
     for (const int device : alike) {
       if (alike.size() > 1)
-        times_[static_cast<size_t>(device)] = whole.Scaled(1 / processor_shares_[device]);
+        times_[static_cast<size_t>(device)] = whole.Scaled(1 / share_of(device));
       std::erase(left, device);
     }
   }

@@ -24,6 +24,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -147,6 +148,7 @@ class Measurement {
   size_t done_ = 0;                         // devices that have answered for what is measured now
   std::vector<double> shares_;              // by device: done of what it measures now
   std::map<int, double> processor_shares_;  // of a device's thread while it measured last
+  std::map<int, std::string> backends_;     // that it measured with
   std::vector<int> kept_;
   std::vector<DeviceTimes> times_;
 };

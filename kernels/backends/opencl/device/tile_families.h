@@ -10,7 +10,7 @@
 
 namespace runnel::opencl {
 
-// All of Tiles(). The orders are taken from what makers say of their devices, none was timed on one:
+// All of Tiles(). The orders are general knowledge of the chips, none was timed on one:
 // they say what is tried first, a search times it. `multiple`: a group should have a multiple of so
 // many work-items (Session::GroupSizes), others come last; 0: any.
 std::vector<Tile> TilesInOrder(const DeviceInfo& device, int64_t multiple);

@@ -141,7 +141,7 @@ void ProductTuner::Search(const Program& program) {
   if (left_seconds_ <= 0 || !options_.tile.empty()) return;
   const int64_t begin = clock_->NowNanos();
   const int64_t end = begin + static_cast<int64_t>(left_seconds_ * 1e9);
-  last_nanos_ = begin + static_cast<int64_t>(kPatience * left_seconds_ * 1e9);
+  last_nanos_ = begin + static_cast<int64_t>(std::min(kPatience * left_seconds_, 1e9) * 1e9);
   const std::vector<Candidate> candidates = CandidatesOf(program);
   auto classes_left = static_cast<int64_t>(candidates.size());
   for (const Candidate& candidate : candidates) {

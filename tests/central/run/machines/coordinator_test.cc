@@ -330,6 +330,16 @@ TEST(Coordinator, ARunThatLearnsNoMoreEndsAtTheBarrierBehindTheEvaluation) {
   EXPECT_THAT(slow.log(), testing::EndsWith(" b240 e100 e200 c240! end240"));
   EXPECT_TRUE(slow.ended().ok()) << slow.ended();
 
+  // An order to stop waits for no evaluation to ask for the state.
+  Cluster stopped(2, 1000, Evaluation::kBeside, /*early_stop=*/1);
+  stopped.holds_evaluations_ = true;
+  stopped.JoinAll(2);
+  stopped->StopAtBarrier();
+  stopped.Settle();
+  EXPECT_THAT(stopped.log(), testing::EndsWith(" b240 c240!"));
+  stopped.FinishEvaluations();
+  EXPECT_THAT(stopped.log(), HasSubstr(" end240"));
+
   // Of three in a row, two are not yet there.
   Cluster patient(2, 1000, Evaluation::kBeside, /*early_stop=*/2);
   patient.holds_evaluations_ = true;

@@ -21,6 +21,8 @@ TEST(EarlyStopTest, CountsEvaluationsSinceTheBest) {
   EXPECT_FALSE(stop.is_due());
   stop.Add(50, {.accuracy = 0.6});
   EXPECT_TRUE(stop.is_due());
+  EXPECT_FALSE(stop.WasDueBefore(50)) << "the run goes on to the barrier behind";
+  EXPECT_TRUE(stop.WasDueBefore(60));
   stop.Add(60, {.accuracy = 0.7});  // too late
   EXPECT_TRUE(stop.is_due());
   stop.GoBackTo(40);

@@ -1,0 +1,136 @@
+#include "partition/kept_values.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "proto/base/model/number_format.h"
+
+namespace runnel {
+namespace {
+
+// Each buffer begins at a multiple of this.
+constexpr int64_t kAlignment = 64;
+
+int64_t Aligned(DType type, const Shape& shape) {
+  return (ValueBytes(type, shape) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+class KeptValues {
+ public:
+  KeptValues(const LayerSpec& layer, const LayerInfo& info, DType kept)
+      : layer_(layer),
+        info_(info),
+        kept_type_(kept),
+        is_kept_(layer.ops.size() + 1),
+        readers_(layer.ops.size() + 1) {
+    for (const OpSpec& op : layer.ops)
+      for (const int32_t value : op.inputs) ++readers_[static_cast<size_t>(value)];
+  }
+
+  int64_t Bytes() {
+    for (size_t op = 0; op < layer_.ops.size(); ++op) Keep(op);
+    for (size_t value = 0; value < is_kept_.size(); ++value) {
+      if (is_kept_[value] && !IsMadeAgain(value)) bytes_ += Aligned(kept_type_, ShapeOfKept(value));
+    }
+    return bytes_;
+  }
+
+ private:
+  const Shape& ShapeOf(size_t value) const {
+    return value == 0 ? info_.input : info_.op_outputs[value - 1];
+  }
+  const OpSpec* MakerOf(size_t value) const {
+    return value == 0 ? nullptr : &layer_.ops[value - 1];
+  }
+  bool IsOf(size_t value, OpKind kind) const {
+    return MakerOf(value) != nullptr && MakerOf(value)->kind == kind;
+  }
+  bool IsRelu(size_t value) const {
+    return IsOf(value, OpKind::kRelu) || IsOf(value, OpKind::kRelu6);
+  }
+
+  bool IsMadeAgain(size_t value) const {
+    if (IsRelu(value)) value = static_cast<size_t>(MakerOf(value)->inputs[0]);
+    return IsOf(value, OpKind::kBatchNorm);
+  }
+
+  // A ReLU that a max pooling alone reads runs behind it.
+  const Shape& ShapeOfKept(size_t value) const {
+    if (!IsOf(value, OpKind::kRelu) || readers_[value] != 1) return ShapeOf(value);
+    for (size_t op = 0; op < layer_.ops.size(); ++op) {
+      const bool pools = layer_.ops[op].kind == OpKind::kMaxPool &&
+                         static_cast<size_t>(layer_.ops[op].inputs[0]) == value;
+      if (pools) return info_.op_outputs[op];
+    }
+    return ShapeOf(value);
+  }
+
+  void KeepInputs(const OpSpec& op) {
+    for (const int32_t value : op.inputs) is_kept_[static_cast<size_t>(value)] = true;
+  }
+
+  void KeepOperand(size_t op) {
+    if (layer_.freezes(op)) return;
+    const OpSpec& spec = layer_.ops[op];
+    const Shape& x = ShapeOf(static_cast<size_t>(spec.inputs[0]));
+    const bool is_depthwise = spec.kind == OpKind::kConv && spec.groups > 1 && spec.groups == x[1];
+    const bool is_emulated =
+        is_depthwise || (spec.kind == OpKind::kConv && (spec.is_dilated() || spec.pads_by_side()));
+    bytes_ += is_emulated ? Aligned(kept_type_, x) : Aligned(DType::kInt8, x) + kAlignment;
+  }
+
+  void Keep(size_t op) {
+    const OpSpec& spec = layer_.ops[op];
+    const Shape& y = info_.op_outputs[op];
+    switch (spec.kind) {
+      case OpKind::kConv:
+      case OpKind::kLinear:
+        return KeepOperand(op);
+      case OpKind::kBatchNorm:
+        bytes_ += Aligned(DType::kFloat32, {2 * y[1]});
+        return KeepInputs(spec);
+      case OpKind::kLayerNorm:
+        bytes_ += Aligned(DType::kFloat32, {2 * y.elements() / y[y.rank() - 1]});
+        return KeepInputs(spec);
+      case OpKind::kMaxPool:
+        bytes_ += Aligned(DType::kUInt8, y);
+        return;
+      case OpKind::kGelu:
+      case OpKind::kMultiply:
+        return KeepInputs(spec);
+      case OpKind::kAvgPool:
+      case OpKind::kGlobalAvgPool:
+      case OpKind::kDropout:
+      case OpKind::kAdd:
+      case OpKind::kFlatten:
+      case OpKind::kConcat:
+      case OpKind::kSlice:
+      case OpKind::kShuffle:
+      case OpKind::kEmbedding:
+        return;
+      case OpKind::kAttention:
+        bytes_ += Aligned(DType::kFloat32, {y[0] * spec.heads * y[1]});
+        KeepInputs(spec);
+        break;
+      default:
+        break;
+    }
+    is_kept_[op + 1] = true;
+  }
+
+  const LayerSpec& layer_;
+  const LayerInfo& info_;
+  const DType kept_type_;
+  std::vector<bool> is_kept_;  // by value: in FP32, for whatever reads it
+  std::vector<int> readers_;   // by value, within the layer
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+int64_t KeptBytesWithCodes(const LayerSpec& layer, const LayerInfo& info, DType kept) {
+  return KeptValues(layer, info, kept).Bytes();
+}
+
+}  // namespace runnel

@@ -1,0 +1,17 @@
+#pragma once
+
+// Which recipes multiply codes of grids as integers, by their rows and the model. Pure functions; any
+// thread.
+
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/recipe_family.h"
+
+namespace runnel {
+
+// Whether the family's products are those of codes, which are then kept for the backward in place of
+// floats. Depthwise, dilated and one-sidedly padded convolutions are emulated even so.
+bool MultipliesCodes(const RecipeFamily& family, const ModelSpec& model);
+// Whether the family's products are those of rounded floats because the model has gates.
+bool GatesEmulate(const RecipeFamily& family, const ModelSpec& model);
+
+}  // namespace runnel
