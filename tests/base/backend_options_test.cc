@@ -46,7 +46,7 @@ TEST(BackendOptions, WhatThereIsNotIsNamed) {
   };
   EXPECT_EQ(error("opencl.colour=red"),
             "backend opencl has no option colour: it has device, dot, host, library, memory, tile, "
-            "weights, activations, programs, tune_s");
+            "weights, activations, programs, stall_s, tune_s");
   EXPECT_THAT(error("cpu.threads=2"), HasSubstr("there are some of hexagon, opencl"));
   EXPECT_THAT(error("opencl"), HasSubstr("is not BACKEND.NAME=VALUE"));
   EXPECT_THAT(error("a=b.c"), HasSubstr("is not BACKEND.NAME=VALUE"));
