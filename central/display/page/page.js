@@ -307,14 +307,17 @@ by("no-right").addEventListener("submit", event => {
   takeToken();
   refresh();
 });
-addEventListener("hashchange", () => { takeToken(); refresh(); });
+addEventListener("hashchange", () => { if (!report) { takeToken(); refresh(); } });
 
 let timer = 0;
 async function refresh() {
   clearTimeout(timer);
   let error = null, pause_ms = 1000;
   try {
-    const answer = await fetch("/state", {headers: mayRead, signal: AbortSignal.timeout(5000)});
+    const asked = mayRead;
+    const answer = await fetch("/state", {headers: asked, signal: AbortSignal.timeout(5000)});
+    // Another token has been given meanwhile, which asks by itself.
+    if (asked !== mayRead) return;
     if (answer.status === 401) {
       showNoRight();
       pause_ms = 10000;

@@ -43,6 +43,24 @@ TEST(RunSetup, TheDspTrainsIntegersAlone) {
   EXPECT_TRUE(CheckTrainingBackend(settings, NumberFormat()).ok());
 }
 
+// As training divides an epoch's last samples: evenly, a sample each at the least.
+TEST(RunSetup, PlansKnowTheLastStepOfAnEpoch) {
+  RunSettings settings = OnTwoWorkers("");
+  settings.training.batch_size = 128;
+  settings.training.micro_batches = 4;
+  settings.schedule = "async_1f1b";
+  const auto short_step = [&](int64_t samples) {
+    RunSetup setup = SetUpRun(settings).value();
+    EXPECT_TRUE(SetTrainingSamples(samples, setup).ok());
+    return MakePlanningInputs(setup, 1000).value().short_step;
+  };
+  EXPECT_EQ(short_step(1280), 0);
+  EXPECT_EQ(short_step(1280 + 96), 0) << "four micro-batches of 24";
+  EXPECT_EQ(short_step(1280 + 3), 3);
+  EXPECT_EQ(short_step(1280 + 1), 1);
+  EXPECT_EQ(short_step(3), 0) << "the only step";
+}
+
 TEST(RunSetup, DevicesTimeTheCodecsThatTheyMayUse) {
   const auto timed = [](const std::string& bits) {
     RunSettings settings = OnTwoWorkers(bits);

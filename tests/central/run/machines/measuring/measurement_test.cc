@@ -304,21 +304,36 @@ TEST_F(MeasurementTest, WorkersOfCentralsHostThatAreAlikeTakeTheMean) {
   const auto layers = static_cast<size_t>(all.request.model.layer_count());
   for (const int device : {0, 1, 2, 3}) EXPECT_TRUE(Answer(device, layers));
   const std::vector<LayerRange> parts = PartsOf(static_cast<int>(layers), 4);
-  const auto answer = [&](int device, double seconds, double share) {
+  const auto answer = [&](int device, double seconds, double share, const char* backend = "cpu") {
     ProfileReport report = Report(parts.size(), seconds);
     report.processor_share = share;
+    report.backend = backend;
     EXPECT_TRUE(*measurement_->AddReport(device, report, roster_, effects_));
   };
   answer(0, 2, 0.5);
-  answer(1, 3, 1);
+  answer(1, 3, 0.95);
   answer(2, 7, 1);
   EXPECT_DOUBLE_EQ(measurement_->times()[0].Seconds(parts[0]), 2) << "one is still measuring";
   answer(3, 9, 1);
-  // A second and three of a processor.
+  // A second and three of a processor: nine tenths are a whole one.
   EXPECT_DOUBLE_EQ(measurement_->times()[0].Seconds(parts[0]), 4);
   EXPECT_DOUBLE_EQ(measurement_->times()[1].Seconds(parts[0]), 2);
   EXPECT_DOUBLE_EQ(measurement_->times()[2].Seconds(parts[0]), 7) << "of another class";
   EXPECT_DOUBLE_EQ(measurement_->times()[3].Seconds(parts[0]), 9) << "on a host of its own";
+
+  // One has measured with the GPU, which the other found taken.
+  measurement_->Begin({0, 1}, 50, Generation(2), roster_, effects_);
+  const auto again = [&](int device, size_t ranges, double seconds, const char* backend) {
+    ProfileReport report = Report(ranges, seconds);
+    report.generation = Generation(2);
+    report.backend = backend;
+    return measurement_->AddReport(device, report, roster_, effects_).value();
+  };
+  for (const int device : {0, 1}) again(device, layers, 1, device == 0 ? "cpu,opencl" : "cpu");
+  again(0, PartsOf(static_cast<int>(layers), 4).size(), 2, "cpu,opencl");
+  EXPECT_TRUE(again(1, PartsOf(static_cast<int>(layers), 4).size(), 6, "cpu"));
+  EXPECT_DOUBLE_EQ(measurement_->times()[0].Seconds(parts[0]), 2);
+  EXPECT_DOUBLE_EQ(measurement_->times()[1].Seconds(parts[0]), 6);
 }
 
 // Four workers of central's host on two processors, and one elsewhere.
