@@ -9,7 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/backends/cpu/codes/code_kernels.h"
 #include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include "kernels/backends/cpu/fused_steps.h"
+#include "kernels/backends/cpu/grids/grid_kernels.h"
+#include "kernels/backends/cpu/integer/integer_kernels.h"
 #include "kernels/ir/compiler.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
@@ -146,6 +151,36 @@ TEST(CpuFusion, CodesOfNormsAreTheSameBytes) {
       }
     }
   }
+}
+
+// Equal bytes say nothing where nothing was fused.
+TEST(CpuFusion, CodesAreMadeWithinTheStepsOfNorms) {
+  const ModelSpec model = Shrunk("resnet8", 32);
+  const CompileOptions options = {.max_batch = 4, .recomputes = true, .integer_products = true};
+  const Program program =
+      CompileStage(model, 0, model.layer_count() - 1, 4, **FindRecipe("sbm:8,8,8"), options)
+          .value();
+  const auto find = [](OpCode code) -> const cpu::KernelRow* {
+    for (const auto rows :
+         {fp32::KernelRows(), cpu::IntegerKernels(), cpu::CodeKernels(), cpu::GridKernels()}) {
+      for (const cpu::KernelRow& row : rows) {
+        if (row.code == code) return &row;
+      }
+    }
+    return nullptr;
+  };
+  int norms = 0, sums = 0, gradients = 0;
+  for (const std::vector<cpu::Step>& steps :
+       cpu::FuseSteps(program, cpu::PlanLayout(program, find).value())) {
+    for (const cpu::Step& step : steps) {
+      norms += step.run == cpu::CodesOfNorm;
+      sums += step.run == cpu::CodesOfSum;
+      gradients += step.run == cpu::CodesOfNormGradient;
+    }
+  }
+  EXPECT_GT(norms, 0);
+  EXPECT_GT(sums, 0);
+  EXPECT_GT(gradients, 0);
 }
 
 TEST(StepInBackward, ZooModelsTrainToTheSameBytes) {
