@@ -34,7 +34,7 @@ std::string TextOf(const FrameCost& cost) {
 absl::Status CheckDevice(const PipelineModel& model, size_t index) {
   const DeviceCost& device = model.devices[index];
   if (device.host < -1 || device.host >= static_cast<int>(model.host_processors.size()) ||
-      !(device.measured_share > 0 && device.measured_share <= 1)) {
+      !(device.measured_share > 0 && std::isfinite(device.measured_share))) {
     return absl::InvalidArgumentError(
         absl::StrCat("pipeline model: device ", index, ": host ", device.host, " of ",
                      model.host_processors.size(), ", measured with ", device.measured_share,

@@ -95,8 +95,8 @@ struct DeviceCost {
   // Devices with the same number >= 0 share the processors of PipelineModel::host_processors; -1:
   // nobody else computes on this device's.
   int host = -1;
-  // The share of a processor with which CostModel's seconds were taken. Alone on its host, the
-  // device needs that share of them.
+  // The share of a processor with which CostModel's seconds were taken, over the share that it gets
+  // alone on its host (above 1: it had more then). Alone, the device needs that part of them.
   double measured_share = 1;
 
   friend bool operator==(const DeviceCost&, const DeviceCost&) = default;

@@ -62,8 +62,10 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
   std::vector<double> now;
   for (const DeviceTimes& times : cluster.times) now.push_back(times.Sum());
   const std::vector<double>& profiled = cluster.profiled_sums.empty() ? now : cluster.profiled_sums;
+  // Of what its host has free: all stages there get as much less.
   const auto measured_share = [&cluster](size_t device) {
-    return cluster.processor_shares.empty() ? 1.0 : cluster.processor_shares[device];
+    const double share = cluster.processor_shares.empty() ? 1.0 : cluster.processor_shares[device];
+    return cluster.SharesHost(device) ? share / cluster.free_share : share;
   };
   std::vector<int> devices;
   for (const DeviceId id : request.devices) devices.push_back(id.value());
@@ -78,7 +80,7 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     const auto device = static_cast<size_t>(id.value());
     const bool shares_host = cluster.SharesHost(device);
     // What the device gets while it computes, as far as that is not the cost model's to say.
-    const double share = shares_host ? 1 : measured_share(device);
+    const double share = shares_host ? cluster.free_share : measured_share(device);
     const DeviceCosts costs = cluster.costs.empty() ? DeviceCosts() : cluster.costs[device];
     DeviceCost& cost = request.device_costs.emplace_back();
     if (!cluster.memory.empty() && cluster.memory[device].may_take_bytes > 0) {
@@ -93,7 +95,8 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     if (shares_host) {
       cost.host = 0;
       // Times of a whole processor are of the wall clock.
-      if (measured_share(device) < kWholeProcessor) cost.measured_share = measured_share(device);
+      if (cluster.free_share < 1 || measured_share(device) < kWholeProcessor)
+        cost.measured_share = measured_share(device);
     }
     const bool is_crowded = shares_host && is_host_crowded;
     if (measured_share(device) >= kWholeProcessor && !is_crowded) continue;

@@ -33,23 +33,26 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   return options;
 }
 
-// What the workers on central's host may have of its processors. As many of them are measured at the
-// same time as have one each: where they got less, others take the rest.
-double HostProcessors(const PlanningInputs& inputs, const std::vector<DeviceFacts>& devices) {
-  // The first device is measured alone, and the others by what they take beside one another.
-  if (inputs.policy->basis == PlanBasis::kFirstDevice) return 0;
+// What the workers on central's host may have of its processors. The first device is measured alone,
+// and the others by what they take beside one another.
+double HostProcessors(const PlanningInputs& inputs) {
+  if (inputs.policy->basis == PlanBasis::kFirstDevice || inputs.host_processors <= 0) return 0;
+  return std::max(inputs.host_processors, kLeastProcessors);
+}
+
+// As many of the workers on central's host measure at the same time as have a processor each: where
+// they got less, others took the rest. Each stage will get as much less, be it one or many.
+double FreeShare(const std::vector<DeviceFacts>& devices) {
   double shares = 0;
   double locals = 0;
-  bool is_scarce = false;
+  bool is_busy = false;
   for (const DeviceFacts& device : devices) {
     if (!device.is_local || device.is_lost) continue;
     shares += device.processor_share;
     ++locals;
-    is_scarce |= device.processor_share < kWholeProcessor;
+    is_busy |= device.processor_share < kWholeProcessor;
   }
-  const double processors = is_scarce ? shares / locals * std::min(locals, inputs.host_processors)
-                                      : inputs.host_processors;
-  return processors > 0 ? std::max(processors, kLeastProcessors) : 0;
+  return is_busy ? shares / locals : 1;
 }
 
 // The period that --quick would train with.
@@ -143,7 +146,8 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
     cluster_.on_host.push_back(device.is_local);
     cluster_.memory.push_back({device.name, device.memory_bytes, device.memory_of});
   }
-  cluster_.host_processors = HostProcessors(inputs(), devices);
+  cluster_.host_processors = HostProcessors(inputs());
+  if (cluster_.host_processors > 0) cluster_.free_share = FreeShare(devices);
   members_.Set(std::move(usable));
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   if (!times.empty()) cluster_.profiled_sums.resize(devices.size());
@@ -204,13 +208,13 @@ std::string RunPlanner::Explanation() const {
     if (members_.usable()[device] && cluster_.SharesHost(device)) on_host.push_back(i);
   }
   if (cluster_.CrowdHost(on_host)) {
-    if (on_host.size() == 1) {
-      absl::StrAppendFormat(&text, "; the worker on this busy host gets %.2g of a processor",
-                            cluster_.host_processors);
-    } else {
-      absl::StrAppendFormat(&text, "; %d workers share %.2g processors of this host",
-                            on_host.size(), cluster_.host_processors);
-    }
+    absl::StrAppendFormat(&text, "; %d worker%s %.2g processor%s of this host", on_host.size(),
+                          on_host.size() == 1 ? " has" : "s share", cluster_.host_processors,
+                          cluster_.host_processors == 1 ? "" : "s");
+  }
+  if (!on_host.empty() && cluster_.free_share < 1) {
+    absl::StrAppendFormat(&text, "; others took %.0f %% of this host when it was measured",
+                          100 * (1 - cluster_.free_share));
   }
   if (!forecast_.unused.empty()) {
     absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),

@@ -1,7 +1,6 @@
 #include "central/run/run_planning.h"
 
 #include <cmath>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -13,6 +12,7 @@
 #include "central/settings/gradient_bits_setting.h"
 #include "compress/link_bits.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/host_processors.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/code_products.h"
@@ -180,8 +180,7 @@ absl::StatusOr<TrainingRules> MakeCountingRules(const RunSetup& setup, const Rul
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,
                                                            int64_t stop_step) {
   RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs, MakePlanningInputs(setup, stop_step));
-  inputs.host_processors = static_cast<double>(std::thread::hardware_concurrency()) /
-                           static_cast<double>(setup.settings.worker_threads);
+  inputs.host_processors = UsableProcessors() / static_cast<double>(setup.settings.worker_threads);
   return RunPlanner::Create(std::move(inputs));
 }
 

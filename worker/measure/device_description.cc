@@ -1,10 +1,8 @@
 #include "worker/measure/device_description.h"
 
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <set>
@@ -12,11 +10,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/host_processors.h"
 
 namespace runnel {
 namespace {
@@ -40,33 +38,6 @@ std::string ProcessorNames() {
   return absl::StrJoin(names, "\n");
 }
 
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// The lines that say the quotas of this process's control groups of version 1 and 2, as far as there
-// are any: "50000 100000" (microseconds of each period), "max 100000", "-1 100000".
-std::vector<std::string> QuotaLines() {
-  std::vector<std::string> quotas;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (fields.size() != 3) continue;
-    const std::string& path = fields[2];
-    if (fields[1].empty()) {
-      quotas.push_back(FirstLine(absl::StrCat("/sys/fs/cgroup", path, "/cpu.max")));
-    } else if (absl::StrContains(absl::StrCat(",", fields[1], ","), ",cpu,")) {
-      const std::string folder = absl::StrCat("/sys/fs/cgroup/", fields[1], path);
-      quotas.push_back(absl::StrCat(FirstLine(folder + "/cpu.cfs_quota_us"), " ",
-                                    FirstLine(folder + "/cpu.cfs_period_us")));
-    }
-  }
-  return quotas;
-}
-
 std::string ProgramFile() {
   struct stat file = {};
   if (stat("/proc/self/exe", &file) != 0) return "";
@@ -81,24 +52,6 @@ std::string HostName() {
 }
 
 }  // namespace
-
-int UsableHostProcessors() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
-double UsableProcessors() {
-  double processors = UsableHostProcessors();
-  for (const std::string& line : QuotaLines()) {
-    const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    double quota = 0, period = 0;
-    if (words.size() == 2 && absl::SimpleAtod(words[0], &quota) &&
-        absl::SimpleAtod(words[1], &period) && quota > 0 && period > 0) {
-      processors = std::min(processors, quota / period);
-    }
-  }
-  return processors;
-}
 
 std::string HostProcessorName() {
   std::set<std::string> names;
@@ -115,7 +68,7 @@ std::string HostProcessorName() {
 
 std::string DescribeDevice(const std::string& more) {
   return absl::StrCat("host ", HostName(), "\n", ProcessorNames(), "\nprocessors ",
-                      UsableHostProcessors(), "\nquota ", absl::StrJoin(QuotaLines(), ""),
+                      UsableHostProcessors(), "\nquota ", absl::StrJoin(ProcessorQuotas(), ""),
                       "\nprogram ", ProgramFile(), "\n", more);
 }
 

@@ -15,9 +15,5 @@ std::string DescribeDevice(const std::string& more);
 // The host's processor as the kernel names it: "AMD EPYC 9R45"; of several kinds all, or "host
 // processor".
 std::string HostProcessorName();
-// Number of the host's processors that this process may use; 0: not known.
-int UsableHostProcessors();
-// The same, or the quota of this process's control groups, where that is less.
-double UsableProcessors();
 
 }  // namespace runnel

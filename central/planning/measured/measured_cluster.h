@@ -35,6 +35,8 @@ struct MeasuredCluster {
   // Processors that the computing threads on central's host share; 0: each device's share of one is
   // its own, whatever the others do.
   double host_processors = 0;
+  // Of these, what was free when the workers there measured; 1: all.
+  double free_share = 1;
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of
   // `times` concern computation only: how long the transport takes since then is not known.
   std::vector<double> profiled_sums = {};
