@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# check_arm64.sh PACKAGE [BINARIES]: unpacks a package for 64-bit ARM, looks at what is in it, and trains with its program under
+# check_arm64.sh PACKAGE [BINARIES [FILE]]: unpacks a package for 64-bit ARM, looks at what is in it, and trains with its program under
 # the emulator beside native workers: integers must give the bytes of the run on this host alone (tests/process/mixed_arm64.sh).
-# BINARIES: native programs (default build/release/bin); an empty one: only the contents are looked at.
+# BINARIES: native programs (default build/release/bin); an empty one: only the contents are looked at. FILE: the static program
+# itself, which then trains beside the packaged one.
 set -euo pipefail
 # shellcheck source=deploy/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -28,4 +29,4 @@ zcat "$tree/root/usr/share/man/man1/runnel-worker.1.gz" | grep -q '^runnel.*work
 [ "$(qemu-aarch64 "$program" --version | sed 's/^runnel-worker \([^,]*\).*/\1/')" = "$(dpkg-deb -f "$package" Version)" ] ||
   die "the program has another version"
 say "$(basename "$package"): complete, starts under the emulator"
-[ -z "$binaries" ] || bash "$repository/tests/process/mixed_arm64.sh" --bin "$binaries" --arm-worker "$program" max
+[ -z "$binaries" ] || bash "$repository/tests/process/mixed_arm64.sh" --bin "$binaries" --arm-worker "$program" ${3:+--arm-worker "$3"} max
