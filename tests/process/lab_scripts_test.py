@@ -19,6 +19,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 sys.path.insert(0, os.path.join(REPOSITORY, "deploy/lab"))
 sys.dont_write_bytecode = True
 
+import accuracy_table  # noqa: E402
 import confusion  # noqa: E402
 import curves  # noqa: E402
 import network  # noqa: E402
@@ -41,6 +42,49 @@ def summary_of(seconds_each, steps, caps):
             "links": [{"codec_forward": "identity", "codec_backward": "identity"}
                       for _ in caps[1:]],
             "timeline": [{"batches": i, "seconds": seconds_each(i)} for i in range(1, steps + 1)]}
+
+
+class AccuracyTables(unittest.TestCase):
+    def test_rows_compare_with_their_base_over_the_seeds_that_are_there(self):
+        with tempfile.TemporaryDirectory() as out:
+            given = argparse.Namespace(tables=["3"], models="resnet20", rows="SBM 8/8,DFQ cp 3", seeds=["1", "2"], epochs=16, out=out)
+            campaign = accuracy_table.Campaign(given)
+            runs = list(campaign.runs())
+            self.assertEqual([(run[2].name, run[3]) for run in runs],
+                             [(name, seed) for name in ("SBM 8/8", "DFQ cp 3") for seed in ("1", "2")])
+
+            def leave(run, accuracy, effective):
+                name = campaign.name_of(run[1], campaign.flags_of(run[2], "cifar10"), run[3])
+                summary = {"accuracy": accuracy, "effective_macs": effective, "steps": 10, "wall_s": 5.0, "joules_per_sample": 0.5,
+                           "precision": {"macs_in_full": 1000.0}}
+                with open(os.path.join(out, f"{name}.json"), "w") as file:
+                    json.dump(summary, file)
+            leave(runs[0], 0.90, 60.0)
+            leave(runs[1], 0.92, 64.0)
+            leave(runs[2], 0.89, 31.0)  # seed 2 is not there yet
+            (table, model, lines), = accuracy_table.tables_of(campaign)
+            self.assertEqual((table, model), ("3", "resnet20"))
+            self.assertEqual(lines[0][:4], ["SBM 8/8", 2, 91.0, None])
+            self.assertEqual(lines[1][:2], ["DFQ cp 3", 1])
+            self.assertAlmostEqual(lines[1][3], -2)
+            self.assertAlmostEqual(lines[1][4], 3.1)
+            self.assertAlmostEqual(lines[1][5], 0.5)
+            self.assertAlmostEqual(lines[1][6], 4.96e13 / 1.18e14)
+            self.assertEqual(lines[1][9], 0.5 * 10 * 128)
+
+    def test_a_turn_comes_after_the_same_share_of_each_run(self):
+        with tempfile.TemporaryDirectory() as out:
+            for epochs, every in ((160, "390"), (8, "19")):
+                campaign = accuracy_table.Campaign(argparse.Namespace(epochs=epochs, out=out))
+                row, = (row for row in accuracy_table.table3()["resnet20"] if row.name == "PFQ to 8/8")
+                self.assertEqual(campaign.flags_of(row, "cifar10")[-3:], [f"pfq:3,4,6,8/6,6,8,8@0.05,0.3,{every}", "--barrier-every", every])
+
+    def test_each_base_is_a_row_of_its_table(self):
+        for _, _, make in accuracy_table.TABLES.values():
+            for rows in make().values():
+                names = [row.name for row in rows]
+                self.assertEqual(len(names), len(set(names)))
+                self.assertLessEqual({row.base for row in rows} - {None}, set(names))
 
 
 class Scenarios(unittest.TestCase):

@@ -1,0 +1,298 @@
+"""Tables 1, 2, 3 and 5 of FracTrain and 8 of Mandheling in our form: what each recipe and precision reaches, and what it takes.
+
+    deploy/accuracy_table.sh [--short] [--tables 1,2,3,5,m8] [--models resnet20,...] [--rows SBM,...] [--seeds 1,2] [--epochs N]
+                             [--data DIR] [--bin DIR] [--out DIR] [--jobs N] [-- FLAGS OF runnel-central train]
+
+A row trains a model of the zoo on one device; its multiply-adds count those of all layers of the whole run, an A by B bit product as
+A/32 * B/32 (the summary's `effective_macs`), beside seconds and joules. The paper's share of its own base row is printed beside
+ours. Full length is the paper's 64,000 steps of 128 samples, 160 epochs; --short has a twentieth of it, one seed. PFQ's EVERY is a
+160th of a run. ImageNet and CIFAR-100 are no data sets here: table 4 and those rows are left out, ResNet-20 stands beside
+ResNet-38 as the cheap one.
+
+Each run leaves OUT/NAME.json and NAME.log; what is there is not run again, so that an interrupted campaign goes on where it was.
+OUT/table.md and OUT/table.json have what is there; a run that diverged is a result too. Exit codes: 0 done, 1 a run failed, 2 wrong input.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+
+EPOCHS, SHORT_EPOCHS = 160, 8
+BATCH = 128
+STEPS_A_TURN = 160  # PFQ: a run has as many turns' worth of losses
+# Samples of an epoch, to say PFQ's EVERY in steps.
+SAMPLES = {"cifar10": 50_000, "mnist": 60_000, "wikitext2": 84_000}
+PFQ8, PFQ12, PFQ16 = "pfq:{a}/6,6,8,8@0.05,0.3,{every}", "pfq:{a}/6,8,10,12@0.05,0.3,{every}", "pfq:{a}/6,8,12,16@0.05,0.3,{every}"
+# The released options of ResNets on CIFAR, of which two are there twice; and zero bits beside them.
+OPTIONS = "ff:3,4,6/6,8,12"
+SKIPPING = "ff:0,3,4,6/6,6,8,12"
+
+
+class Row:
+    """A line of a table: `paper` are its accuracy in % and its multiply-adds, `base` the row that both compare with."""
+
+    def __init__(self, name, flags, base=None, paper=None, before=None):
+        self.name, self.flags, self.base, self.paper, self.before = name, flags, base, paper, before
+
+
+def table1():
+    rows = []
+    for bits, pfq, accuracy, saved in (("8/8", PFQ8, 93.77, 17.16), ("8/12", PFQ12, 93.69, 27.30), ("8/16", PFQ16, 93.90, 21.96)):
+        gradient = bits.split("/")[1]
+        rows.append(Row(f"SBM {bits}", ["--recipe", f"sbm:8,8,{gradient}"]))
+        rows.append(Row(f"PFQ to {bits}", ["--recipe", f"sbm:8,8,{gradient}", "--precision", pfq.replace("{a}", "4,4,6,8")],
+                        f"SBM {bits}", (accuracy, 1 - saved / 100)))
+    return {"mobilenet_v2": rows}
+
+
+def table2():
+    return {"transformer_tiny": [
+        Row("SBM 8/16", ["--recipe", "sbm:8,8,16"]),
+        Row("PFQ to 8/16", ["--recipe", "sbm:8,8,16", "--precision", PFQ16.replace("{a}", "3,4,6,8")], "SBM 8/16", (None, 1 - 0.44))]}
+
+
+def table3():
+    # Of ResNet-38 and CIFAR-10, over SBM's 1.18e14.
+    sbm = 1.18e14
+    rows = [
+        Row("FP32", ["--recipe", "fp32"]),
+        Row("WAGEUBN", ["--recipe", "wageubn"], "SBM 8/8", (91.81, 1.11e14 / sbm)),
+        Row("DoReFa 8/8", ["--recipe", "dorefa:8,8,8"], "SBM 8/8", (92.02, 1.21e14 / sbm)),
+        Row("SBM 8/8", ["--recipe", "sbm:8,8,8"], None, (92.66, 1)),
+        Row("SBM 8/16", ["--recipe", "sbm:8,8,16"]),
+        Row("PFQ to 8/8", ["--recipe", "sbm:8,8,8", "--precision", PFQ8.replace("{a}", "3,4,6,8")], "SBM 8/8"),
+        Row("PFQ to 8/16", ["--recipe", "sbm:8,8,16", "--precision", PFQ16.replace("{a}", "3,4,6,8")], "SBM 8/16"),
+        Row("CPT 3-8/8", ["--recipe", "sbm:8,8,8", "--precision", "cpt:3,8/8"], "SBM 8/8"),
+        Row("DFQ cp 3", ["--recipe", "sbm:8,8,8", "--gates", OPTIONS, "--cost-target", "3"], "SBM 8/8", (92.49, 4.96e13 / sbm)),
+        Row("FracTrain", ["--recipe", "sbm:8,8,8", "--gates", OPTIONS, "--cost-target", "1.5,2,2.5,3@0.05,0.3,{every}"], "SBM 8/8",
+            (92.54, 3.97e13 / sbm)),
+        Row("FracTrain that skips", ["--recipe", "sbm:8,8,8", "--gates", SKIPPING, "--cost-target", "1.5,2,2.5,3@0.05,0.3,{every}"],
+            "SBM 8/8")]
+    return {"resnet20": rows, "resnet38": rows}
+
+
+def table5():
+    """Half of the classes first; then the other half (adaptation) or all (fine-tuning)."""
+    models = {}
+    for model in ("resnet20", "resnet38"):
+        models[model] = rows = []
+        for task, classes, papers in (("adaptation", "5-9", (77.44, 9.96e13, 77.76, 7.87e13, 78.08, 4.96e13, 77.52, 3.12e13)),
+                                      ("fine-tuning", "0-9", (64.83, 1.22e14, 64.72, 8.68e13, 65.01, 3.95e13, 64.53, 4.45e13))):
+            methods = (("SBM 8/8", []), ("PFQ to 8/8", ["--precision", PFQ8.replace("{a}", "3,4,6,8")]),
+                       ("DFQ cp 3", ["--gates", OPTIONS, "--cost-target", "3"]),
+                       ("FracTrain", ["--gates", OPTIONS, "--cost-target", "1.5,2,2.5,3@0.05,0.3,{every}"]))
+            for i, (name, flags) in enumerate(methods):
+                gates = flags[:2] if flags[:1] == ["--gates"] else []
+                rows.append(Row(f"{name}, {task}", ["--recipe", "sbm:8,8,8", "--classes", classes, *flags],
+                                None if i == 0 else f"SBM 8/8, {task}", (papers[2 * i], papers[2 * i + 1] / papers[1]),
+                                ["--recipe", "sbm:8,8,8", "--classes", "0-4", *gates]))
+    return models
+
+
+def mandheling8():
+    rows = [Row("FP32", ["--recipe", "fp32"]), Row("NITI", ["--recipe", "niti"], "FP32")]
+    return {"vgg11": rows, "resnet18_nobn": rows}
+
+
+TABLES = {"1": ("FracTrain, table 1", "cifar10", table1), "2": ("FracTrain, table 2", "wikitext2", table2),
+          "3": ("FracTrain, table 3", "cifar10", table3), "5": ("FracTrain, table 5", "cifar10", table5),
+          "m8": ("Mandheling, table 8", "cifar10", mandheling8)}
+
+
+def fail(text):
+    sys.exit(print(f"accuracy_table.sh: {text}", file=sys.stderr) or 2)
+
+
+def words():
+    parser = argparse.ArgumentParser(prog="accuracy_table.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--models", default="")
+    parser.add_argument("--rows", default="")
+    parser.add_argument("--seeds", default="")
+    parser.add_argument("--epochs", type=int, default=0)
+    parser.add_argument("--data", default=str(pathlib.Path.home() / "data"))
+    parser.add_argument("--bin", default=str(pathlib.Path(__file__).resolve().parents[2] / "build/release/bin"))
+    parser.add_argument("--out", default="build/accuracy_table")
+    parser.add_argument("--jobs", type=int, default=1)
+    own = sys.argv[1:]
+    more = own.index("--") if "--" in own else len(own)
+    given = parser.parse_args(own[:more])
+    given.flags = own[more + 1:]
+    given.tables = given.tables.split(",")
+    for name in given.tables:
+        if name not in TABLES:
+            fail(f"--tables {name}: there are {', '.join(TABLES)}")
+    given.seeds = given.seeds.split(",") if given.seeds else (["1"] if given.short else ["1", "2"])
+    if not all(seed.isdigit() for seed in given.seeds) or given.epochs < 0 or given.jobs < 1:
+        fail("--seeds, --epochs and --jobs are whole numbers")
+    given.epochs = given.epochs or (SHORT_EPOCHS if given.short else EPOCHS)
+    if not pathlib.Path(given.bin, "runnel-central").exists():
+        fail(f"--bin {given.bin}: no runnel-central; deploy/quickstart.sh builds it")
+    return given
+
+
+def slug(text):
+    return "".join(c if c.isalnum() else "_" for c in text)
+
+
+class Campaign:
+    def __init__(self, given):
+        self.given = given
+        self.out = pathlib.Path(given.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.names = collections.defaultdict(threading.Lock)  # a run that others begin with is trained once
+
+    def runs(self):
+        """(table, model, row, seed) of all that was asked for."""
+        for name in self.given.tables:
+            for model, rows in TABLES[name][2]().items():
+                for row in rows:
+                    chosen = (not self.given.models or model in self.given.models.split(",")) and (
+                        not self.given.rows or row.name in self.given.rows.split(","))
+                    for seed in self.given.seeds if chosen else []:
+                        yield name, model, row, seed
+
+    def name_of(self, model, flags, seed):
+        return f"{slug(model)}-{slug(' '.join(flags))}-{self.given.epochs}-{seed}"
+
+    def flags_of(self, row, dataset):
+        steps = max(1, self.given.epochs * SAMPLES[dataset] // BATCH)
+        every = max(1, steps // STEPS_A_TURN)
+        flags = [flag.replace("{every}", str(every)) for flag in row.flags]
+        return flags + ["--barrier-every", str(every)] if any("{every}" in flag for flag in row.flags) else flags
+
+    def train(self, model, dataset, flags, seed):
+        """Trains, if that was not done yet; whether there is a result."""
+        name = self.name_of(model, flags, seed)
+        with self.names[name]:
+            return self.train_named(name, model, dataset, flags, seed)
+
+    def train_named(self, name, model, dataset, flags, seed):
+        summary = self.out / f"{name}.json"
+        if summary.exists() and summary.stat().st_size:
+            return True
+        partial = self.out / f"{name}.partial"
+        command = [str(pathlib.Path(self.given.bin, "runnel-central")), "train", "--quick", "--local-workers", "1", "--model", model,
+                   "--dataset", dataset, "--data-dir", str(pathlib.Path(self.given.data, dataset)), "--optimizer", "sgd", "--batch-size", str(BATCH),
+                   "--epochs", str(self.given.epochs), "--rate", "multi_step:0.5,0.75", "--seed", seed, "--checkpoint-dir", str(self.out / f"{name}.weights"),
+                   "--summary", str(partial), *flags, *self.given.flags]
+        with open(self.out / f"{name}.log", "w") as log:
+            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log).returncode
+        has_result = partial.exists() and partial.stat().st_size > 0
+        if has_result:
+            partial.rename(summary)
+        if not has_result:
+            print(f"{name}: exit code {code}: {(self.out / (name + '.log')).read_text().strip().splitlines()[-1:]}", file=sys.stderr)
+        return has_result
+
+    def run(self, name, model, row, seed):
+        dataset = TABLES[name][1]
+        flags = self.flags_of(row, dataset)
+        if row.before is not None:
+            if not self.train(model, dataset, row.before, seed):
+                return False
+            flags = flags + ["--init-from", str(self.out / f"{self.name_of(model, row.before, seed)}.weights")]
+        return self.train(model, dataset, flags, seed)
+
+    def result(self, name, model, row):
+        """Of the seeds that are there: accuracies in %, share of FP32's multiply-adds, multiply-adds, seconds and joules of a run."""
+        accuracies, macs, shares, seconds, joules = [], [], [], [], []
+        for seed in self.given.seeds:
+            flags = self.flags_of(row, TABLES[name][1])
+            if row.before is not None:
+                flags = flags + ["--init-from", str(self.out / f"{self.name_of(model, row.before, seed)}.weights")]
+            path = self.out / f"{self.name_of(model, flags, seed)}.json"
+            if not path.exists():
+                continue
+            run = json.loads(path.read_text())
+            precision = run.get("precision") or {}
+            full = precision.get("macs_in_full")
+            effective = precision.get("effective_macs") or run.get("effective_macs")
+            if isinstance(effective, dict):
+                effective = sum(effective.values())
+            if run.get("accuracy") is not None:
+                accuracies.append(100 * run["accuracy"])
+            if full and effective:
+                macs.append(effective)
+                shares.append(effective / full)
+            elif "--recipe fp32" in " ".join(row.flags):
+                shares.append(1.0)
+            seconds.append(run["wall_s"])
+            if run.get("joules_per_sample"):
+                joules.append(run["joules_per_sample"] * run["steps"] * BATCH)
+        mean = lambda values: statistics.mean(values) if values else None  # noqa: E731
+        return {"seeds": len(seconds), "accuracy": mean(accuracies), "deviation": statistics.stdev(accuracies) if len(accuracies) > 1 else None,
+                "share": mean(shares), "macs": mean(macs), "seconds": mean(seconds), "joules": mean(joules)}
+
+
+def tables_of(campaign):
+    chosen = {}
+    for name, model, row, _ in campaign.runs():
+        rows = chosen.setdefault((name, model), [])
+        if row not in rows:
+            rows.append(row)
+    for (name, model), rows in chosen.items():
+        results = {row.name: campaign.result(name, model, row) for row in rows}
+        lines = []
+        for row in rows:
+            ours = results[row.name]
+            if ours["seeds"] == 0:
+                continue
+            base = results.get(row.base) if row.base else None
+            ratio = ours["share"] / base["share"] if base and base["share"] and ours["share"] else None
+            gap = ours["accuracy"] - base["accuracy"] if base and None not in (base["accuracy"], ours["accuracy"]) else None
+            paper_accuracy, paper_ratio = row.paper or (None, None)
+            lines.append([row.name, ours["seeds"], ours["accuracy"], gap, ours["share"] and 100 * ours["share"], ratio, paper_ratio, paper_accuracy,
+                          ours["seconds"], ours["joules"]])
+        yield name, model, lines
+
+
+COLUMNS = [("row", None, 0), ("seeds", None, 0), ("accuracy", "%", 2), ("to the base row", "points", 2), ("multiply-adds of FP32's", "%", 2),
+           ("of the base row's", "ratio", 3), ("paper's", "ratio", 3), ("paper's accuracy", "%", 2), ("time", "s", 0), ("energy by the model", "J", 1)]
+
+
+def write(campaign):
+    texts, stored = [], []
+    for name, model, lines in tables_of(campaign):
+        title, dataset, _ = TABLES[name]
+        caption = f"{title}: {model} on {dataset}, {campaign.given.epochs} epochs, seeds {','.join(campaign.given.seeds)}"
+        texts += [caption, "", "| " + " | ".join(f"{c}{f' ({unit})' if unit else ''}" for c, unit, _ in COLUMNS) + " |",
+                  "|---" * len(COLUMNS) + "|"]
+        for line in lines:
+            cells = ["-" if value is None else value if isinstance(value, str) else f"{value:.{decimals}f}"
+                     for value, (_, _, decimals) in zip(line, COLUMNS)]
+            texts.append("| " + " | ".join(cells) + " |")
+        texts.append("")
+        columns = [{"name": c, **({"unit": unit, "decimals": decimals} if unit else {})} for c, unit, decimals in COLUMNS]
+        rows = [[str(v) if i == 1 else v for i, v in enumerate(line)] for line in lines]
+        stored.append({"caption": caption, "columns": columns, "rows": rows})
+    (campaign.out / "table.md").write_text("\n".join(texts) + "\n")
+    (campaign.out / "table.json").write_text(json.dumps(stored, indent=1) + "\n")
+    print("\n".join(texts))
+
+
+def main():
+    given = words()
+    campaign = Campaign(given)
+    runs = list(campaign.runs())
+    if not runs:
+        fail("no row has this model and name; without --models and --rows all are run")
+    done, is_good = 0, True
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        for run, good in zip(runs, pool.map(lambda run: campaign.run(*run), runs)):
+            done += 1
+            is_good = is_good and good
+            print(f"{done} of {len(runs)}: {run[1]}, {run[2].name}, seed {run[3]}", file=sys.stderr)
+    write(campaign)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
