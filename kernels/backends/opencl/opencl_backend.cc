@@ -27,7 +27,7 @@ namespace opencl {
 namespace {
 
 // The order of sums of floats: another one, another number.
-constexpr int kOpenClFp32Rule = 1;
+constexpr int kOpenClFp32Rule = 2;
 
 // The metrics: the real losses of the logits take a logarithm, which only the host has as ref does.
 bool HasHostPart(OpCode code) {

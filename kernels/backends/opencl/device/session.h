@@ -24,12 +24,13 @@ namespace runnel::opencl {
 
 // One build of kernels.
 struct ProgramId {
-  // kDepthwise: of the text of products, without a tile.
+  // kDepthwise, kWinograd: of the text of products; kDepthwise without a tile.
   enum class Source : uint8_t {
     kIntegers,
     kFloats,
     kProduct,
-    kDepthwise
+    kDepthwise,
+    kWinograd
   } source = Source::kIntegers;
   bool is_float = false;  // whether it is a product of floats
   Tile tile = {};         // tile of a product

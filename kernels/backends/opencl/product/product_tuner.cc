@@ -117,7 +117,7 @@ std::vector<ProductTuner::Candidate> ProductTuner::CandidatesOf(const Program& p
     for (const Instruction& instruction : part) {
       if (!IsProduct(instruction.code)) continue;
       const ProductPlan plan = PlanProduct(program, instruction, device_, {});
-      if (plan.is_depthwise) continue;
+      if (plan.is_depthwise || plan.is_winograd) continue;
       if (searched_.count(plan.shape_class) > 0) continue;
       if (!anew_ && choices_.count(plan.shape_class) > 0) continue;
       Candidate& candidate = by_class[plan.shape_class];

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/opencl/code_instructions.h"
 #include "kernels/backends/opencl/product/code_pairs.h"
+#include "kernels/ir/arithmetic/winograd.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {
@@ -17,6 +18,8 @@ namespace {
 ProgramId KernelsOf(const ProductPlan& product) {
   if (product.is_depthwise)
     return {ProgramId::Source::kDepthwise, product.is_float, Tile(), product.gives_codes};
+  if (product.is_winograd)
+    return {ProgramId::Source::kWinograd, /*is_float=*/false, product.tile, product.gives_codes};
   return {ProgramId::Source::kProduct, product.is_float, product.tile, product.gives_codes};
 }
 
@@ -24,7 +27,12 @@ ProgramId KernelsOf(const ProductPlan& product) {
 absl::Status Start(Launch& launch, const ProductPlan& product) {
   const KernelGeometry& g = product.geometry;
   launch.Value(g).Value(product.plan);
-  if (product.is_depthwise) return launch.Planes(product.plan.positions.by, g.oc, g.n);
+  if (product.is_depthwise && product.mode == ProductMode::kWeightGradient)
+    return launch.Groups(int64_t{g.oc} * product.plan.slices);
+  if (product.is_depthwise) {
+    const bool is_forward = product.mode == ProductMode::kForward;
+    return launch.Planes(product.plan.positions.by, is_forward ? g.oc : g.c, g.n);
+  }
   return launch.Tiles(product.tile, product.plan.rows, product.plan.columns,
                       int64_t{g.groups} * product.plan.slices);
 }
@@ -48,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
   int64_t slice_bytes = 0;
   for (auto& [instruction, plan] : made->plans_) {
     slice_bytes = std::max(slice_bytes, plan.slice_bytes());
-    RUNNEL_RETURN_IF_ERROR(made->BuildKernels(&plan));
+    if (plan.is_winograd) RUNNEL_RETURN_IF_ERROR(made->BuildWinograd(*instruction, &plan));
+    if (!plan.is_winograd) RUNNEL_RETURN_IF_ERROR(made->BuildKernels(&plan));
     RUNNEL_RETURN_IF_ERROR(made->AddHalves(*instruction));
   }
   if (made->plans_.empty()) return made;
@@ -89,6 +98,24 @@ absl::Status Products::BuildKernels(ProductPlan* product) {
                                                     "; there is no smaller tile"));
 }
 
+absl::Status Products::BuildWinograd(const Instruction& instruction, ProductPlan* product) {
+  const ProgramId kernels = KernelsOf(*product);
+  RUNNEL_RETURN_IF_ERROR(session_->Build(kernels));
+  RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
+                          session_->GroupSizesOf(kernels, product->kernel));
+  const int64_t items = int64_t{kWinogradPoints} * product->tile.items();
+  if (sizes.most == 0 || sizes.most >= items) {
+    const absl::Status added = winograd_.Add(instruction, *product);
+    if (added.ok() || !absl::IsResourceExhausted(added)) return added;
+  }
+  Instruction direct = instruction;
+  direct.winograd = false;
+  const bool gives_codes = product->gives_codes;
+  *product = PlanProduct(operands_.program(), direct, session_->device(), session_->chosen_tiles());
+  product->gives_codes = gives_codes;
+  return absl::OkStatus();
+}
+
 void Products::Plan() {
   const Program& program = operands_.program();
   for (const auto& part : program.parts) {
@@ -126,13 +153,18 @@ absl::Status Products::Codes(const Instruction& requantize) {
   const Instruction& instruction = *coded_.at(&requantize);
   const ProductPlan& product = plans_.at(&instruction);
   const bool has_rows = requantize.inputs.size() > 2;
+  const auto add_after = [&](Launch& launch) {
+    launch.Tensor(operands_.In(requantize, 1))
+        .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
+        .Tensor(operands_.Out(requantize, 0))
+        .Value(CodeFlagsOf(operands_, requantize));
+  };
+  if (product.is_winograd)
+    return winograd_.Enqueue(instruction, product, KernelsOf(product), add_after);
   RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, operands_.In(instruction, 1)));
   Launch launch(*session_, KernelsFor(product, b), product.kernel);
   b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
-  launch.Tensor(operands_.In(requantize, 1))
-      .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
-      .Tensor(operands_.Out(requantize, 0))
-      .Value(CodeFlagsOf(operands_, requantize));
+  add_after(launch);
   return Start(launch, product);
 }
 
@@ -148,6 +180,10 @@ absl::Status Products::Integers(const Instruction& instruction, const ProductPla
                              .Value(Flag(true))
                              .Value(added_exponent)
                              .Once());
+  if (product.is_winograd) {
+    return winograd_.Enqueue(instruction, product, KernelsOf(product),
+                             [&](Launch& launch) { launch.Tensor(y).Value(Flag(true)); });
+  }
   RUNNEL_ASSIGN_OR_RETURN(const WeightOperand right, View(instruction, b));
   Launch launch(*session_, KernelsFor(product, right), product.kernel);
   right.AddTo(launch.Tensor(a));
@@ -226,7 +262,7 @@ void Products::ForgetWritten(const Instruction& instruction) {
 }
 
 int64_t Products::memory_bytes() const {
-  int64_t bytes = targets_.bytes() + slices_.bytes();
+  int64_t bytes = targets_.bytes() + slices_.bytes() + winograd_.memory_bytes();
   for (const auto& [index, halves] : halves_) bytes += halves.buffer.bytes();
   return bytes;
 }
