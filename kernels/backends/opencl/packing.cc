@@ -49,7 +49,11 @@ class PackedFinder {
       : program_(program), part_(program.part(Part::kForwardEval)) {}
 
   std::vector<bool> Find() {
-    for (const Buffer& buffer : program_.buffers) packed_.push_back(FillsCells(buffer));
+    packed_.assign(program_.buffers.size(), false);
+    for (const Instruction& instruction : part_) {
+      for (const BufferIndex output : instruction.outputs)
+        packed_[static_cast<size_t>(output)] = FillsCells(buffer(output));
+    }
     for (size_t at = 0; at < part_.size(); ++at) {
       DropWithoutKernel(part_[at]);
       for (const BufferIndex input : part_[at].inputs) DropViews(at, input);

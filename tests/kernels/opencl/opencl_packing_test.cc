@@ -12,6 +12,7 @@
 #include "kernels/backends/ref/ref_backend.h"
 #include "kernels/ir/arithmetic/code_rule.h"
 #include "kernels/models/graph_program.h"
+#include "kernels/models/graph_runner.h"
 #include "proto/base/random.h"
 #include "tests/conformance/random_graph.h"
 #include "tests/kernels/program_bench.h"
@@ -195,18 +196,38 @@ TEST(PackingTest, InPlaceAllLieAlike) {
   EXPECT_EQ(chain.packed(), 1) << "y has a reader without cells, so x too";
 }
 
-TEST(PackingTest, RandomGraphsHaveSome) {
-  int64_t packed = 0;
-  for (uint64_t seed = 1; seed <= 100; ++seed) {
+// Packed values of a compiled graph; 0: it has nodes in FP32.
+int64_t PackedOf(const inference::Int8Graph& graph) {
+  auto made = inference::CompileGraph(graph, 2, std::vector<size_t>{0}, graph.nodes.size() - 1,
+                                      {false, true});
+  if (!made.ok()) return 0;
+  made->program.constants = made->parameters.data();
+  const std::vector<bool> all = FindPacked(made->program);
+  return std::count(all.begin(), all.end(), true);
+}
+
+std::vector<std::byte> OutputOf(const inference::Int8Graph& graph, Backend& backend) {
+  constexpr int64_t kBatch = 3;
+  const std::vector<std::byte> input = inference::RandomInput(graph, 1, kBatch);
+  std::vector<std::byte> output(static_cast<size_t>(kBatch * inference::OutputBytes(graph)));
+  auto runner = inference::GraphRunner::Make(graph, backend);
+  EXPECT_TRUE(runner.ok()) << runner.status();
+  const absl::Status status = (*runner)->Run(input, kBatch, absl::MakeSpan(output));
+  EXPECT_TRUE(status.ok()) << status;
+  return output;
+}
+
+TEST(PackingTest, RandomGraphsWithPackedValuesGiveTheBytesOfRef) {
+  auto backend = MakeBackendWith({});
+  if (!backend.ok()) GTEST_SKIP() << "no OpenCL here: " << backend.status().message();
+  int graphs = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
     const inference::Int8Graph graph = inference::RandomGraph(seed);
-    auto made = inference::CompileGraph(graph, 2, std::vector<size_t>{0}, graph.nodes.size() - 1,
-                                        {false, true});
-    if (!made.ok()) continue;  // of nodes in FP32
-    made->program.constants = made->parameters.data();
-    const std::vector<bool> all = FindPacked(made->program);
-    packed += std::count(all.begin(), all.end(), true);
+    if (PackedOf(graph) == 0) continue;
+    ++graphs;
+    EXPECT_EQ(OutputOf(graph, **backend), OutputOf(graph, **MakeRefBackend(1))) << "seed " << seed;
   }
-  EXPECT_GT(packed, 20);
+  EXPECT_GE(graphs, 8);
 }
 
 }  // namespace
