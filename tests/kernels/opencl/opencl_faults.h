@@ -22,8 +22,9 @@ void RefuseBuilds(int code);
 // Devices say that they have this extension too; empty: none.
 void ClaimExtension(const std::string& extension);
 
-// Devices say that they run kernels in groups of so many work-items at most; 0: they say the truth.
-void LimitGroups(int items);
+// Devices say that they run kernels of this name (empty: all) in groups of so many work-items at
+// most; 0: they say the truth.
+void LimitGroups(int items, const std::string& kernel = "");
 
 // From now on clFinish never returns.
 void HangOnFinish();

@@ -49,7 +49,7 @@ std::vector<Conv> NamedOnes() {
 }
 
 // With the sums as the output, or codes of them.
-ProgramBench Make(const Conv& conv, bool gives_codes, bool winograd = true) {
+ProgramBench Make(const Conv& conv, bool gives_codes) {
   const CounterRandom random(static_cast<uint64_t>(conv.x.elements() + conv.out),
                              RandomPurpose::kTest, 3, 0);
   uint64_t next = 0;
@@ -77,7 +77,7 @@ ProgramBench Make(const Conv& conv, bool gives_codes, bool winograd = true) {
   product.attributes = {.kind = OpKind::kConv, .out_channels = conv.out, .kernel = {3, 3}};
   product.attributes.padding = conv.front;
   product.attributes.padding_end = conv.behind;
-  product.winograd = winograd;
+  product.winograd = true;
   bench.program.batch = conv.x[0];
   if (!gives_codes) return bench;
   const CodeRule rule = {.zero = 3, .lowest = -31, .highest = 30};
@@ -152,8 +152,7 @@ TEST_F(OpenClWinogradTest, WhatDoesNotFitTheDeviceIsComputedDirectly) {
   auto small = MakeBackendWith({});
   EXPECT_EQ(ExpectAsRef(conv, false, **small), 2);
   LimitGroups(0);
-  const auto direct = Make(conv, false, /*winograd=*/false);
-  auto full = MakeBackendWith({.memory_limit_bytes = 300'000});
+  auto full = MakeBackendWith({.memory_limit_bytes = 120'000});
   EXPECT_EQ(ExpectAsRef(conv, false, **full), 2);
 }
 

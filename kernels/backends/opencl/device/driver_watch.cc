@@ -40,7 +40,14 @@ bool DriverWatch::Outlasts(std::unique_lock<std::mutex>& lock, std::chrono::mill
   const auto is_done = [this, number = number_] {
     return ends_ || what_ == nullptr || number_ != number;
   };
-  return !changed_.wait_for(lock, time, is_done);
+  const std::chrono::steady_clock::duration tick = std::min(options_.tick, time);
+  std::chrono::steady_clock::duration waited(0);
+  while (waited < time) {
+    const auto before = options_.now();
+    if (changed_.wait_for(lock, tick, is_done)) return false;
+    waited += std::clamp(options_.now() - before, tick, 2 * tick);
+  }
+  return true;
 }
 
 std::string DriverWatch::Line(const char* what, std::chrono::milliseconds after,

@@ -21,6 +21,9 @@ struct DriverWatchOptions {
   // Ends the process, which is lost to its peers then; the default has exit code kDriverHangs. If it
   // returns, the call goes on being waited for.
   std::function<void()> end;
+  // Time counts by ticks, each for two at most: while the process is stopped, or its host sleeps, no driver is waited for.
+  std::chrono::milliseconds tick = std::chrono::seconds(1);
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 // EX_UNAVAILABLE of sysexits.h.

@@ -186,7 +186,11 @@ absl::StatusOr<ProductTuner::Sample> ProductTuner::RunTile(const LoneProduct& pr
   bench_.session->chosen_tiles() = {{kEveryClass, tile}};
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                           bench_.backend->Prepare(product.program));
-  if (bench_.session->too_large_tiles().count(tile) > 0)
+  const Instruction& instruction = product.program.part(Part::kForward)[0];
+  const ProductPlan plan = PlanProduct(product.program, instruction, device_, {});
+  const Session::KernelId kernel = {{ProgramId::Source::kProduct, plan.is_float, tile},
+                                    plan.kernel};
+  if (bench_.session->too_large_kernels().count(kernel) > 0)
     return absl::FailedPreconditionError("its groups are too large");
   RUNNEL_RETURN_IF_ERROR(SpoilOutput(product, operands));
   RUNNEL_RETURN_IF_ERROR(RunProduct(*executable, operands));

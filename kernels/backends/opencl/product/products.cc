@@ -69,16 +69,17 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
 
 absl::Status Products::BuildKernels(ProductPlan* product) {
   if (product->is_depthwise) return session_->Build(KernelsOf(*product));
-  std::map<Tile, std::string>& too_large = session_->too_large_tiles();
+  auto& too_large = session_->too_large_kernels();
   const auto builds = [&](const ProgramId& kernels) -> absl::StatusOr<bool> {
     const Tile& tile = kernels.tile;
-    if (too_large.count(tile) > 0) return false;
+    const Session::KernelId id = {kernels, product->kernel};
+    if (too_large.count(id) > 0) return false;
     RUNNEL_RETURN_IF_ERROR(session_->Build(kernels));
     RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
                             session_->GroupSizesOf(kernels, product->kernel));
     if (sizes.most == 0 || sizes.most >= tile.items()) return true;
-    too_large[tile] = absl::StrCat("runs ", product->kernel, " in groups of ", sizes.most,
-                                   ", not of ", tile.items());
+    too_large[id] = absl::StrCat("runs ", product->kernel, " in groups of ", sizes.most,
+                                 ", not of ", tile.items());
     return false;
   };
   std::vector<Tile> tiles = {product->tile};
@@ -93,9 +94,9 @@ absl::Status Products::BuildKernels(ProductPlan* product) {
     }
     if (is_built) return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat("device ", session_->device().name, " ",
-                                                    too_large.at(product->tile),
-                                                    "; there is no smaller tile"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "device ", session_->device().name, " ", too_large.at({KernelsOf(*product), product->kernel}),
+      "; there is no smaller tile"));
 }
 
 absl::Status Products::BuildWinograd(const Instruction& instruction, ProductPlan* product) {
