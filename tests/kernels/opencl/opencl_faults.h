@@ -29,6 +29,9 @@ void LimitGroups(int items, const std::string& kernel = "");
 // From now on clFinish never returns.
 void HangOnFinish();
 
+// Of SpoilBuilds: kernels that hang, which the next clFinish finds out.
+inline constexpr int kKernelHangs = 1;
+
 // So many buffers and images were made until now.
 int BuffersMade();
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/opencl/device/device.h"
 #include "kernels/backends/opencl/opencl_backend.h"
@@ -11,9 +12,12 @@
 #include "kernels/backends/ref/ref_backend.h"
 #include "proto/base/random.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl/opencl_faults.h"
 
 namespace runnel::opencl::opencl_products_test {
 namespace {
+
+using ::testing::HasSubstr;
 
 // quotient() of kernels/backends/opencl/cl/product.cl.
 int64_t Quotient(int64_t x, const KernelDivisor& by) {
@@ -256,6 +260,29 @@ TEST(DepthwiseTest, GivesTheGradientsOfRefInFp32) {
     expect(OpCode::kConvInputGradient, dy, weight, conv.x);
     expect(OpCode::kConvWeightGradient, dy, x, conv.weight);
   });
+}
+
+// Registers leave each kernel its own groups.
+TEST(ProductsTest, ATileIsTooLargeForTheKernelsThatSayItAlone) {
+  if (!MakeBackendWith({}).ok()) GTEST_SKIP() << "no OpenCL here";
+  LimitGroups(63, "product_weight_gradient");
+  SpoilBuilds("-DTILE_ROWS=8", CL_OUT_OF_RESOURCES);  // who runs a kernel of the tile is told so
+  auto backend = MakeBackendWith({.tile = "8x4 by 8x8, depth 8, vector 4"});
+  Tensor x = ScaledTensor({2, 12}, DType::kInt8), weight = ScaledTensor({3, 12}, DType::kInt8);
+  Tensor y = ScaledTensor({2, 3}, DType::kInt32), dy = ScaledTensor({2, 3}, DType::kInt8);
+  Tensor dweight = ScaledTensor({3, 12}, DType::kInt32);
+  const OpSpec op = {.kind = OpKind::kLinear, .out_channels = 3};
+  const auto gradient = [&] {
+    return RunOp(OpCode::kInt8LinearWeightGradient, op, {&dy, &x}, {&dweight}, {}, 0, 0,
+                 backend->get());
+  };
+  EXPECT_TRUE(gradient().ok()) << "by a smaller tile";
+  EXPECT_THAT((*backend)->description(), HasSubstr("it runs product_weight_gradient in groups"));
+  EXPECT_FALSE(
+      RunOp(OpCode::kInt8LinearForward, op, {&x, &weight}, {&y}, {}, 0, 0, backend->get()).ok())
+      << "the tile's own";
+  SpoilBuilds("", 0);
+  LimitGroups(0);
 }
 
 TEST(ProductPlanTest, DepthwiseProductsHaveKernelsOfTheirOwn) {

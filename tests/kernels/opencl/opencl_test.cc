@@ -348,26 +348,6 @@ TEST_F(OpenClTest, ATileWhoseGroupsAreTooLargeGivesWayToASmallerOne) {
       HasSubstr("runs product_forward in groups of 15, not of 16; there is no smaller tile"));
 }
 
-TEST_F(OpenClTest, ATileIsTooLargeForTheKernelsThatSayItAlone) {
-  LimitGroups(63, "product_weight_gradient");
-  SpoilBuilds("-DTILE_ROWS=8", CL_OUT_OF_RESOURCES);  // who runs a kernel of the tile is told so
-  auto backend = MakeBackendWith({.tile = "8x4 by 8x8, depth 8, vector 4"});
-  Tensor x = ScaledTensor({2, 12}, DType::kInt8), weight = ScaledTensor({3, 12}, DType::kInt8);
-  Tensor y = ScaledTensor({2, 3}, DType::kInt32), dy = ScaledTensor({2, 3}, DType::kInt8);
-  Tensor dweight = ScaledTensor({3, 12}, DType::kInt32);
-  const OpSpec op = {.kind = OpKind::kLinear, .out_channels = 3};
-  const auto gradient = [&] {
-    return RunOp(OpCode::kInt8LinearWeightGradient, op, {&dy, &x}, {&dweight}, {}, 0, 0,
-                 backend->get());
-  };
-  EXPECT_TRUE(gradient().ok()) << "by a smaller tile";
-  EXPECT_THAT((*backend)->description(), HasSubstr("it runs product_weight_gradient in groups"));
-  EXPECT_FALSE(
-      RunOp(OpCode::kInt8LinearForward, op, {&x, &weight}, {&y}, {}, 0, 0, backend->get()).ok())
-      << "the tile's own";
-  SpoilBuilds("", 0);
-}
-
 // Whatever address a micro-batch lies at.
 TEST_F(OpenClTest, BuffersAreMadeForTheFirstMicroBatchAlone) {
   Program program;

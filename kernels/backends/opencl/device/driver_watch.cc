@@ -27,6 +27,11 @@ DriverWatch::~DriverWatch() {
   thread_.join();
 }
 
+void DriverWatch::BeforeEnd(std::function<void()> note) {
+  const std::lock_guard lock(mutex_);
+  before_end_ = std::move(note);
+}
+
 void DriverWatch::Set(const char* what) {
   {
     const std::lock_guard lock(mutex_);
@@ -71,6 +76,7 @@ void DriverWatch::Loop() {
     if (may_end && Outlasts(lock, options_.stall - patience)) {
       options_.say(
           Line(what_, options_.stall, "this worker ends; take --backend cpu, or a newer driver"));
+      if (before_end_ != nullptr) before_end_();
       options_.end();
     }
     const auto is_done = [this, number = number_] {

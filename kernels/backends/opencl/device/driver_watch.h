@@ -35,6 +35,9 @@ class DriverWatch {
   DriverWatch(std::string device, DriverWatchOptions options);
   ~DriverWatch();
 
+  // Called by the watch's thread before it ends the process; null: nothing is.
+  void BeforeEnd(std::function<void()> note);
+
   // Watches the call `what`, which outlives it, for as long as the value lives.
   class Call {
    public:
@@ -57,6 +60,7 @@ class DriverWatch {
   DriverWatchOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::function<void()> before_end_;
   const char* what_ = nullptr;  // the call that runs
   uint64_t number_ = 0;         // of the last one that began
   bool ends_ = false;
