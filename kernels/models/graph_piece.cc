@@ -65,8 +65,9 @@ absl::StatusOr<GraphPiece> GraphPiece::Make(const Int8Graph& graph, Backend& bac
   GraphPiece piece(graph, backend, std::move(given), output);
   const BackendTraits traits = backend.traits();
   piece.options_ = {traits.codes_in_products, traits.delays_products};
-  RUNNEL_ASSIGN_OR_RETURN(const GraphProgram made, piece.Compile(1));
+  RUNNEL_ASSIGN_OR_RETURN(GraphProgram made, piece.Compile(1));
   RUNNEL_ASSIGN_OR_RETURN(piece.parameters_, Upload(backend, made.parameters));
+  if (traits.delays_products) piece.constants_ = std::move(made.parameters);
   return piece;
 }
 
@@ -84,6 +85,7 @@ absl::StatusOr<GraphPiece::Prepared*> GraphPiece::PreparedFor(int64_t batch) {
   prepared->made.parameters = {};  // uploaded
   Program& program = prepared->made.program;
   if (options_.codes_in_products) program.constants = parameters_->address();
+  if (!constants_.empty()) program.constants = constants_.data();
   RUNNEL_ASSIGN_OR_RETURN(prepared->scratch, backend_->Allocate(program.scratch_bytes));
   RUNNEL_ASSIGN_OR_RETURN(prepared->executable, backend_->Prepare(program));
   return (prepared_[batch] = std::move(prepared)).get();

@@ -66,6 +66,8 @@ class GraphPiece {
   std::vector<size_t> given_;
   size_t output_;
   std::unique_ptr<Memory> parameters_;
+  // The same on the host, for a device: its programs are whole (Program::constants). Else empty.
+  std::vector<std::byte> constants_;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // by batch
   Room input_area_, output_area_;
 };

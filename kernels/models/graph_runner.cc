@@ -178,11 +178,12 @@ std::string GraphRunner::kernel(size_t node) const {
       codes_in_products_ && !facts.dot_product.empty() ? facts.dot_product : facts.backend;
   if (n.is_real()) return absl::StrCat("fp32 ", is_own ? where : facts.dot_product);
   const ConvShape& s = n.node.shape;
-  const absl::string_view way = n.node.kind != NodeKind::kConv     ? Name(n.node.kind)
-                                : n.winograd && codes_in_products_ ? "winograd"
-                                : s.depthwise()                    ? "depthwise"
-                                : s.groups > 1                     ? "grouped"
-                                                                   : "direct";
+  const bool is_winograd = n.winograd && (codes_in_products_ || backend_.traits().delays_products);
+  const absl::string_view way = n.node.kind != NodeKind::kConv ? Name(n.node.kind)
+                                : is_winograd                  ? "winograd"
+                                : s.depthwise()                ? "depthwise"
+                                : s.groups > 1                 ? "grouped"
+                                                               : "direct";
   return absl::StrCat(way, " ", where);
 }
 

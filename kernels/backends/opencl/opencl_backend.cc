@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ namespace opencl {
 namespace {
 
 // The order of sums of floats: another one, another number.
-constexpr int kOpenClFp32Rule = 1;
+constexpr int kOpenClFp32Rule = 2;
 
 // The metrics: the real losses of the logits take a logarithm, which only the host has as ref does.
 bool HasHostPart(OpCode code) {
@@ -269,8 +270,10 @@ class OpenClBackend final : public Backend {
   std::string TileNote() const {
     const bool is_forced = options_.has_value() && !options_->tile.empty();
     std::string note = is_forced ? absl::StrCat(", tile ", options_->tile) : "";
-    for (const auto& [tile, why] : session_->too_large_tiles())
-      absl::StrAppend(&note, ", no tile ", ToText(tile), " (it ", why, ")");
+    std::set<std::string> notes;  // several builds of a kernel may say the same
+    for (const auto& [kernel, why] : session_->too_large_kernels())
+      notes.insert(absl::StrCat(", no tile ", ToText(kernel.first.tile), " (it ", why, ")"));
+    for (const std::string& one : notes) note += one;
     return note;
   }
 

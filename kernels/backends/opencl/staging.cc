@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/backends/opencl/packing.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {
@@ -36,7 +37,10 @@ void AddOnce(BufferIndex index, std::vector<BufferIndex>* all) {
 
 Staging::Staging(const Program& program, std::shared_ptr<Session> session,
                  std::shared_ptr<Areas> areas)
-    : program_(program), session_(std::move(session)), areas_(std::move(areas)) {
+    : program_(program),
+      session_(std::move(session)),
+      areas_(std::move(areas)),
+      packed_(FindPacked(program)) {
   for (int part = 0; part < kPartCount; ++part) {
     for (const Instruction& instruction : program_.parts[part]) Note(instruction, &uses_[part]);
   }
@@ -126,7 +130,8 @@ TensorRef Staging::At(BufferIndex index) const {
   const auto begin = static_cast<cl_ulong>(buffer.offset_bytes);
   const auto tail = begin + static_cast<cl_ulong>(buffer.bytes()) - sizeof(ScaleTail);
   return {places_[static_cast<int>(buffer.storage)], begin,
-          buffer.scaled ? tail : begin + StoredAs(buffer)};
+          buffer.scaled ? tail + (packed_[static_cast<size_t>(index)] ? 1 : 0)
+                        : begin + StoredAs(buffer)};
 }
 
 }  // namespace runnel::opencl

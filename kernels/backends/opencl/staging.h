@@ -31,6 +31,7 @@ class Staging {
   // After an error in between: waits until the device no longer uses the host's memory.
   void Abandon();
 
+  // Of a packed value with an odd tail, which says so.
   TensorRef At(BufferIndex index) const;
 
  private:
@@ -50,6 +51,7 @@ class Staging {
   const std::shared_ptr<Session> session_;
   const std::shared_ptr<Areas> areas_;
   std::array<Uses, kPartCount> uses_;
+  const std::vector<bool> packed_;  // FindPacked
   // Places for the running part.
   std::array<cl_mem, kStorageCount> places_ = {};
   std::array<bool, kStorageCount> is_hosts_ = {};

@@ -71,6 +71,24 @@ TEST(DriverWatchTest, CallsThatReturnAreNotSpokenOf) {
   EXPECT_THAT(heard.lines, IsEmpty());
 }
 
+// The process was stopped for an hour in each tick.
+TEST(DriverWatchTest, TimeInWhichNobodyRanDoesNotCount) {
+  Heard heard;
+  std::promise<void> enough;
+  DriverWatchOptions options = heard.Options(hours(1), hours(2));
+  options.tick = milliseconds(1);
+  options.now = [&enough, asked = 0]() mutable {
+    if (++asked == 20) enough.set_value();
+    return std::chrono::steady_clock::time_point(hours(asked));
+  };
+  {
+    DriverWatch watch("Mali-G76", options);
+    const DriverWatch::Call call(watch, "clFinish");
+    enough.get_future().wait();
+  }
+  EXPECT_THAT(heard.lines, IsEmpty());
+}
+
 TEST(DriverWatchDeathTest, ASessionWhoseDriverHangsEndsItsProcess) {
   if (!Session::Open({}).ok()) GTEST_SKIP() << "no OpenCL here";
   testing::FLAGS_gtest_death_test_style = "threadsafe";

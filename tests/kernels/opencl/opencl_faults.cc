@@ -76,6 +76,17 @@ std::atomic<int>& GroupLimit() {
   return items;
 }
 
+std::string& LimitedKernel() {
+  static std::string name;
+  return name;
+}
+
+bool IsLimited(cl_kernel kernel) {
+  char name[256] = {};
+  clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name - 1, name, nullptr);
+  return LimitedKernel().empty() || LimitedKernel() == name;
+}
+
 std::atomic<int>& MemoryMade() {
   static std::atomic<int> made = 0;
   return made;
@@ -105,7 +116,10 @@ void RefuseBuilds(int code) { BuildRefusal() = code; }
 
 void ClaimExtension(const std::string& extension) { ClaimedExtension() = extension; }
 
-void LimitGroups(int items) { GroupLimit() = items; }
+void LimitGroups(int items, const std::string& kernel) {
+  LimitedKernel() = kernel;
+  GroupLimit() = items;
+}
 
 void HangOnFinish() { Hangs() = true; }
 
@@ -128,7 +142,11 @@ extern "C" __attribute__((visibility("default"))) cl_int clEnqueueNDRangeKernel(
   if (left == 0) return CL_OUT_OF_RESOURCES;
   if (left > 0) --left;
   if (runnel::KernelsDoNothing()) return CL_SUCCESS;
-  if (runnel::TheSpoilt().Has(kernel)) return runnel::TheSpoilt().code;
+  if (runnel::TheSpoilt().Has(kernel)) {
+    if (runnel::TheSpoilt().code != runnel::kKernelHangs) return runnel::TheSpoilt().code;
+    runnel::HangOnFinish();
+    return CL_SUCCESS;
+  }
   return real(queue, kernel, dimensions, offset, global, local, waits, wait_list, event);
 }
 
@@ -211,7 +229,8 @@ extern "C" __attribute__((visibility("default"))) cl_int clGetKernelWorkGroupInf
       runnel::Real<decltype(clGetKernelWorkGroupInfo)>("clGetKernelWorkGroupInfo");
   const cl_int code = real(kernel, device, what, size, value, needed);
   const auto limit = static_cast<size_t>(runnel::GroupLimit().load());
-  if (code == CL_SUCCESS && what == CL_KERNEL_WORK_GROUP_SIZE && limit > 0)
+  if (code == CL_SUCCESS && what == CL_KERNEL_WORK_GROUP_SIZE && limit > 0 &&
+      runnel::IsLimited(kernel))
     std::memcpy(value, &limit, sizeof limit);
   return code;
 }

@@ -22,11 +22,15 @@ void RefuseBuilds(int code);
 // Devices say that they have this extension too; empty: none.
 void ClaimExtension(const std::string& extension);
 
-// Devices say that they run kernels in groups of so many work-items at most; 0: they say the truth.
-void LimitGroups(int items);
+// Devices say that they run kernels of this name (empty: all) in groups of so many work-items at
+// most; 0: they say the truth.
+void LimitGroups(int items, const std::string& kernel = "");
 
 // From now on clFinish never returns.
 void HangOnFinish();
+
+// Of SpoilBuilds: kernels that hang, which the next clFinish finds out.
+inline constexpr int kKernelHangs = 1;
 
 // So many buffers and images were made until now.
 int BuffersMade();

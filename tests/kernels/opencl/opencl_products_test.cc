@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/opencl/device/device.h"
 #include "kernels/backends/opencl/opencl_backend.h"
@@ -11,9 +12,12 @@
 #include "kernels/backends/ref/ref_backend.h"
 #include "proto/base/random.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl/opencl_faults.h"
 
 namespace runnel::opencl::opencl_products_test {
 namespace {
+
+using ::testing::HasSubstr;
 
 // quotient() of kernels/backends/opencl/cl/product.cl.
 int64_t Quotient(int64_t x, const KernelDivisor& by) {
@@ -162,40 +166,126 @@ Depthwise DrawnOne(uint64_t seed) {
   return Sized(op, {pick(1, 3), channels, op.kernel[0] + pick(0, 20), op.kernel[1] + pick(0, 20)});
 }
 
-void ExpectAsRef(const Depthwise& conv, uint64_t seed, Backend* backend) {
+// An instruction of a product, its operands and the type of its sums.
+struct Operation {
+  OpCode code;
+  Shape left, right, out;
+  DType dtype = DType::kInt32;
+};
+
+void ExpectAsRef(const OpSpec& op, const Operation& operation, uint64_t seed, Backend* backend) {
   const CounterRandom random(seed, RandomPurpose::kTest, 2, 0);
-  Tensor x = ScaledTensor(conv.x, DType::kInt8), weight = ScaledTensor(conv.weight, DType::kInt8);
+  Tensor left = ScaledTensor(operation.left, DType::kInt8);
+  Tensor right = ScaledTensor(operation.right, DType::kInt8);
   uint64_t next = 0;
-  for (Tensor* tensor : {&x, &weight}) {
+  for (Tensor* tensor : {&left, &right}) {
     for (int64_t i = 0; i < tensor->shape.elements(); ++i)
       tensor->data<int8_t>()[i] = static_cast<int8_t>(int(random.Below(next++, 255)) - 127);
   }
-  Tensor want = ScaledTensor(conv.y, DType::kInt32), got = want;
-  ASSERT_TRUE(RunOp(OpCode::kInt8ConvForward, conv.op, {&x, &weight}, {&want}, {}).ok());
-  const absl::Status status =
-      RunOp(OpCode::kInt8ConvForward, conv.op, {&x, &weight}, {&got}, {}, 0, 0, backend);
+  Tensor want = ScaledTensor(operation.out, operation.dtype), got = want;
+  ASSERT_TRUE(RunOp(operation.code, op, {&left, &right}, {&want}, {}).ok());
+  const absl::Status status = RunOp(operation.code, op, {&left, &right}, {&got}, {}, 0, 0, backend);
   ASSERT_TRUE(status.ok()) << status;
-  const int64_t count = conv.y.elements();
-  for (int64_t i = 0; i < count; ++i)
-    ASSERT_EQ(got.data<int32_t>()[i], want.data<int32_t>()[i]) << "element " << i;
-  EXPECT_EQ(TailOf(got.bytes.data(), DType::kInt32, conv.y).max_abs,
-            TailOf(want.bytes.data(), DType::kInt32, conv.y).max_abs);
+  const int64_t count = operation.out.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const bool is_wide = operation.dtype == DType::kInt64;
+    const int64_t value = is_wide ? got.data<int64_t>()[i] : got.data<int32_t>()[i];
+    const int64_t wanted = is_wide ? want.data<int64_t>()[i] : want.data<int32_t>()[i];
+    ASSERT_EQ(value, wanted) << Name(operation.code) << ", element " << i;
+  }
+  EXPECT_EQ(TailOf(got.bytes.data(), operation.dtype, operation.out).max_abs,
+            TailOf(want.bytes.data(), operation.dtype, operation.out).max_abs);
+}
+
+// Calls check(conv, seed, backend) for windows with a name and drawn ones.
+template <typename Check>
+void ForDepthwiseOnes(const Check& check) {
+  auto backend = MakeBackendWith({});
+  if (!backend.ok()) GTEST_SKIP() << "no OpenCL here: " << backend.status().message();
+  const auto traced = [&](const Depthwise& conv, uint64_t seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", x " << conv.x.ToString() << ", weight "
+                                    << conv.weight.ToString() << ", y " << conv.y.ToString());
+    check(conv, seed, backend->get());
+  };
+  uint64_t seed = 0;
+  for (const Depthwise& conv : NamedOnes()) traced(conv, ++seed);
+  for (seed = 100; seed < 160 && !testing::Test::HasFailure(); ++seed) traced(DrawnOne(seed), seed);
 }
 
 TEST(DepthwiseTest, GivesTheSumsOfRef) {
-  auto backend = MakeBackendWith({});
-  if (!backend.ok()) GTEST_SKIP() << "no OpenCL here: " << backend.status().message();
-  const auto expect = [&](const Depthwise& conv, uint64_t seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed << ", x " << conv.x.ToString() << ", weight "
-                                    << conv.weight.ToString() << ", y " << conv.y.ToString());
-    ExpectAsRef(conv, seed, backend->get());
-  };
-  uint64_t seed = 0;
-  for (const Depthwise& conv : NamedOnes()) expect(conv, ++seed);
-  for (seed = 100; seed < 160 && !testing::Test::HasFailure(); ++seed) expect(DrawnOne(seed), seed);
+  ForDepthwiseOnes([](const Depthwise& conv, uint64_t seed, Backend* backend) {
+    const Operation forward = {OpCode::kInt8ConvForward, conv.x, conv.weight, conv.y};
+    ExpectAsRef(conv.op, forward, seed, backend);
+  });
 }
 
-TEST(ProductPlanTest, ADepthwiseForwardHasAKernelOfItsOwn) {
+TEST(DepthwiseTest, GivesTheGradientsOfRef) {
+  ForDepthwiseOnes([](const Depthwise& conv, uint64_t seed, Backend* backend) {
+    const Operation of_input = {OpCode::kInt8ConvInputGradient, conv.y, conv.weight, conv.x};
+    Operation of_weight = {OpCode::kInt8ConvWeightGradient, conv.y, conv.x, conv.weight};
+    ExpectAsRef(conv.op, of_input, seed, backend);
+    ExpectAsRef(conv.op, of_weight, seed, backend);
+    of_weight.dtype = DType::kInt64;
+    ExpectAsRef(conv.op, of_weight, seed, backend);
+  });
+}
+
+// Many samples: sums of several slices.
+TEST(DepthwiseTest, AWeightGradientOfManySamplesIsThatOfRef) {
+  auto backend = MakeBackendWith({});
+  if (!backend.ok()) GTEST_SKIP() << "no OpenCL here: " << backend.status().message();
+  OpSpec op = {.out_channels = 2, .kernel = {3, 3}};
+  op.padding = {1, 1};
+  const Depthwise conv = Sized(op, {200, 2, 32, 32});
+  ASSERT_GT(conv.y.elements() / 2, kMaxInt32Products);
+  for (const DType dtype : {DType::kInt32, DType::kInt64})
+    ExpectAsRef(conv.op, {OpCode::kInt8ConvWeightGradient, conv.y, conv.x, conv.weight, dtype}, 7,
+                backend->get());
+}
+
+TEST(DepthwiseTest, GivesTheGradientsOfRefInFp32) {
+  ForDepthwiseOnes([](const Depthwise& conv, uint64_t seed, Backend* backend) {
+    Tensor x = Normal(conv.x, seed, 1), weight = Normal(conv.weight, seed, 2);
+    Tensor dy = Normal(conv.y, seed, 3);
+    const auto expect = [&](OpCode code, Tensor& left, Tensor& right, const Shape& shape) {
+      Tensor want = Normal(shape, seed, 4), got = want;  // added to, after the first micro-batch
+      const StepContext context = {.accumulate = code == OpCode::kConvWeightGradient};
+      ASSERT_TRUE(RunOp(code, conv.op, {&left, &right}, {&want}, context).ok());
+      const absl::Status status =
+          RunOp(code, conv.op, {&left, &right}, {&got}, context, 0, 0, backend);
+      ASSERT_TRUE(status.ok()) << status;
+      for (int64_t i = 0; i < shape.elements(); ++i)
+        ASSERT_NEAR(got.data()[i], want.data()[i], 2e-4) << Name(code) << ", element " << i;
+    };
+    expect(OpCode::kConvInputGradient, dy, weight, conv.x);
+    expect(OpCode::kConvWeightGradient, dy, x, conv.weight);
+  });
+}
+
+// Registers leave each kernel its own groups.
+TEST(ProductsTest, ATileIsTooLargeForTheKernelsThatSayItAlone) {
+  if (!MakeBackendWith({}).ok()) GTEST_SKIP() << "no OpenCL here";
+  LimitGroups(63, "product_weight_gradient");
+  SpoilBuilds("-DTILE_ROWS=8", CL_OUT_OF_RESOURCES);  // who runs a kernel of the tile is told so
+  auto backend = MakeBackendWith({.tile = "8x4 by 8x8, depth 8, vector 4"});
+  Tensor x = ScaledTensor({2, 12}, DType::kInt8), weight = ScaledTensor({3, 12}, DType::kInt8);
+  Tensor y = ScaledTensor({2, 3}, DType::kInt32), dy = ScaledTensor({2, 3}, DType::kInt8);
+  Tensor dweight = ScaledTensor({3, 12}, DType::kInt32);
+  const OpSpec op = {.kind = OpKind::kLinear, .out_channels = 3};
+  const auto gradient = [&] {
+    return RunOp(OpCode::kInt8LinearWeightGradient, op, {&dy, &x}, {&dweight}, {}, 0, 0,
+                 backend->get());
+  };
+  EXPECT_TRUE(gradient().ok()) << "by a smaller tile";
+  EXPECT_THAT((*backend)->description(), HasSubstr("it runs product_weight_gradient in groups"));
+  EXPECT_FALSE(
+      RunOp(OpCode::kInt8LinearForward, op, {&x, &weight}, {&y}, {}, 0, 0, backend->get()).ok())
+      << "the tile's own";
+  SpoilBuilds("", 0);
+  LimitGroups(0);
+}
+
+TEST(ProductPlanTest, DepthwiseProductsHaveKernelsOfTheirOwn) {
   Program program;
   program.buffers = {{Storage::kScratch, DType::kInt8, {2, 6, 8, 8}, 0, true},
                      {Storage::kParameters, DType::kInt8, {12, 1, 3, 3}, 64, true},
@@ -207,6 +297,15 @@ TEST(ProductPlanTest, ADepthwiseForwardHasAKernelOfItsOwn) {
   const ProductPlan plan = PlanProduct(program, forward, Gpu(), {});
   EXPECT_TRUE(plan.is_depthwise);
   EXPECT_EQ(plan.plan.is_point, 0);
+  Instruction gradient = forward;
+  gradient.code = OpCode::kInt8ConvInputGradient;
+  gradient.inputs = {2, 1};
+  gradient.outputs = {0};
+  EXPECT_TRUE(PlanProduct(program, gradient, Gpu(), {}).is_depthwise);
+  gradient.code = OpCode::kInt8ConvWeightGradient;
+  gradient.inputs = {2, 0};
+  gradient.outputs = {1};
+  EXPECT_STREQ(PlanProduct(program, gradient, Gpu(), {}).kernel, "depthwise_weight_gradient");
   program.buffers[1].shape = {12, 2, 3, 3};
   forward.attributes.groups = 3;
   EXPECT_FALSE(PlanProduct(program, forward, Gpu(), {}).is_depthwise);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -205,6 +206,36 @@ TEST_F(OpenClTunerTest, ATileThatLosesTheDeviceCostsOnlyItself) {
     EXPECT_EQ(choice.tried, Tiles(choice, 6, 2)) << "those behind it are tried";
   }
   EXPECT_TRUE(backend_->Prepare(program).ok()) << "stages keep their device";
+}
+
+// A process that ended over a tile: the next one's search goes past it.
+TEST_F(OpenClTunerTest, ATileThatHangsIsNotTriedByTheNextStart) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::string dir = testing::TempDir() + "/runnel_hung_tiles";
+  std::filesystem::remove_all(dir);
+  DeviceInfo device = (*Session::Open({}))->device();
+  device.max_work_group = 64;
+  device.local_bytes = 2200;
+  const auto search = [&](double stall_seconds) {
+    const Options options = {.stall_seconds = stall_seconds, .programs = dir};
+    ProductTuner tuner(options, device, std::make_shared<DeviceBudget>(device, 0));
+    const auto ref = *MakeRefBackend(1);
+    tuner.BeginSearch(kEnough, /*anew=*/true, ref.get());
+    tuner.Search(SmallProgram("niti"));
+    return tuner.choices();
+  };
+  const auto hang = [&] {
+    SpoilBuilds("-DVECTOR=2", kKernelHangs);
+    search(/*stall_seconds=*/5);  // longer than any other tile takes on a busy machine
+  };
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(kDriverHangs), "has not answered for 5 s");
+  const std::vector<TuningChoice> choices = search(/*stall_seconds=*/0);
+  ASSERT_EQ(choices.size(), 2u);
+  for (const TuningChoice& choice : choices) {
+    EXPECT_THAT(choice.kernel, Not(HasSubstr("vector 2")));
+    EXPECT_EQ(choice.tried, Tiles(choice, 6, 2));
+  }
+  std::filesystem::remove_all(dir);
 }
 
 TEST_F(OpenClTunerTest, WhatIsAdoptedIsLookedAtFirst) {

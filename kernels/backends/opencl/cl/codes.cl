@@ -49,13 +49,17 @@ __kernel ELEMENTS void requantize_codes(TENSOR(x), TENSOR(rule), TENSOR(rows), T
   FOR_ITEMS(i, count) {
     const int at = i % p.inner, c = i / p.inner % p.c, n = i / p.inner / p.c;
     const int row = (n * p.groups + c / (p.c / p.groups)) * p.inner + at;
-    const long sum = flags & CODES_IN ? DATA(const char, x)[i] : DATA(const int, x)[i];
+    const long sum = flags & CODES_IN
+                         ? DATA(const char, x)[place_of_code(IS_PACKED(x), i, c, p.inner, at)]
+                         : DATA(const int, x)[i];
     const long row_sum = flags & ROW_SUMS ? DATA(const int, rows)[row] : 0;
-    write_requantized(DATA(char, y), i, sum, row_sum, rule, c, flags);
+    write_requantized(DATA(char, y), place_of_code(IS_PACKED(y), i, c, p.inner, at), sum, row_sum,
+                      rule, c, flags);
   }
   FINISH_CODES(y);
 }
 
+// Either all packed or none.
 __kernel ELEMENTS void add_codes(TENSOR(a), TENSOR(b), TENSOR(rule), TENSOR(y), uint count) {
   const CodeRule rule = *DATA(const CodeRule, rule);
   FOR_ITEMS(i, count) {
@@ -74,7 +78,11 @@ __kernel ELEMENTS void pad_codes(TENSOR(x), TENSOR(rule), TENSOR(y), uint count,
     const int column = i % columns - left, row = i / columns % rows - top;
     const int plane = i / columns / rows;
     const bool inside = row >= 0 && row < h && column >= 0 && column < w;
-    DATA(char, y)[i] = inside ? DATA(const char, x)[(plane * h + row) * w + column] : border;
+    // Packed channels fill their cells: a plane's number tells its lane.
+    const uint from = place_of_code(IS_PACKED(x), (plane * h + row) * w + column, plane, h * w,
+                                    row * w + column);
+    const uint to = place_of_code(IS_PACKED(y), i, plane, rows * columns, i % (rows * columns));
+    DATA(char, y)[to] = inside ? DATA(const char, x)[from] : border;
   }
   FINISH_CODES(y);
 }
@@ -83,7 +91,8 @@ __kernel ELEMENTS void pad_codes(TENSOR(x), TENSOR(rule), TENSOR(y), uint count,
 __kernel ELEMENTS void codes_to_channels_first(TENSOR(x), TENSOR(y), uint count, CodePlanes p) {
   FOR_ITEMS(i, count) {
     const int at = i % p.inner, c = i / p.inner % p.c, n = i / p.inner / p.c;
-    DATA(char, y)[i] = DATA(const char, x)[(n * p.inner + at) * p.c + c];
+    DATA(char, y)[place_of_code(IS_PACKED(y), i, c, p.inner, at)] =
+        DATA(const char, x)[(n * p.inner + at) * p.c + c];
   }
   FINISH_CODES(y);
 }
@@ -91,7 +100,8 @@ __kernel ELEMENTS void codes_to_channels_first(TENSOR(x), TENSOR(y), uint count,
 __kernel ELEMENTS void codes_to_channels_last(TENSOR(x), TENSOR(y), uint count, CodePlanes p) {
   FOR_ITEMS(i, count) {
     const int c = i % p.c, at = i / p.c % p.inner, n = i / p.c / p.inner;
-    DATA(char, y)[i] = DATA(const char, x)[(n * p.c + c) * p.inner + at];
+    DATA(char, y)[i] = DATA(
+        const char, x)[place_of_code(IS_PACKED(x), (n * p.c + c) * p.inner + at, c, p.inner, at)];
   }
   FINISH_CODES(y);
 }

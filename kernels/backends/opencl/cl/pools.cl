@@ -5,19 +5,22 @@ __kernel ELEMENTS void max_pool(TENSOR(x), TENSOR(y), __global uchar *taps_area,
   FOR_ITEMS(o, g.n * g.c * g.oh * g.ow) {
     const int plane = o / (g.oh * g.ow), at = o % (g.oh * g.ow);
     const int first_h = at / g.ow * g.sh - g.ph, first_w = at % g.ow * g.sw - g.pw;
-    __global const char *x = DATA(const char, x) + plane * g.h * g.w;
+    // Packed channels fill their cells: a plane's number tells its lane.
+    const int step = IS_PACKED(x) ? 4 : 1;
+    __global const char *x =
+        DATA(const char, x) + place_of_code(IS_PACKED(x), plane * g.h * g.w, plane, g.h * g.w, 0);
     int best = -1, best_value = 0;
     for (int kh = 0; kh < g.kh; ++kh) {
       for (int kw = 0; kw < g.kw; ++kw) {
         const int h = first_h + kh, w = first_w + kw;
         if (h < 0 || h >= g.h || w < 0 || w >= g.w) continue;
-        const int value = x[h * g.w + w];
+        const int value = x[(h * g.w + w) * step];
         if (best >= 0 && value <= best_value) continue;
         best = kh * g.kw + kw;
         best_value = value;
       }
     }
-    DATA(char, y)[o] = (char)best_value;
+    DATA(char, y)[place_of_code(IS_PACKED(y), o, plane, g.oh * g.ow, at)] = (char)best_value;
     if (has_taps) DATA(uchar, taps)[o] = (uchar)best;
   }
   if (get_global_id(0) == 0) write_tail(TAIL(y), TAIL(x)->exponent, 0);
@@ -55,11 +58,13 @@ __kernel ELEMENTS void avg_pool(TENSOR(x), TENSOR(y), Geometry g) {
   uint most = 0;
   FOR_ITEMS(o, g.n * g.c * g.oh * g.ow) {
     const int plane = o / (g.oh * g.ow), at = o % (g.oh * g.ow);
+    const int corner = at / g.ow * g.sh * g.w + at % g.ow * g.sw, step = IS_PACKED(x) ? 4 : 1;
     __global const char *x =
-        DATA(const char, x) + (plane * g.h + at / g.ow * g.sh) * g.w + at % g.ow * g.sw;
+        DATA(const char, x) +
+        place_of_code(IS_PACKED(x), plane * g.h * g.w + corner, plane, g.h * g.w, corner);
     int sum = 0;
     for (int kh = 0; kh < g.kh; ++kh) {
-      for (int kw = 0; kw < g.kw; ++kw) sum += x[kh * g.w + kw];
+      for (int kw = 0; kw < g.kw; ++kw) sum += x[(kh * g.w + kw) * step];
     }
     DATA(int, y)[o] = sum;
     most = max(most, (uint)abs(sum));

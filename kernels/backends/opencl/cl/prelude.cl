@@ -34,7 +34,15 @@ typedef struct {
 // An operand: the area that it lies in, the offsets of its elements and of its tail.
 #define TENSOR(name) __global uchar *name##_area, ulong2 name##_at
 #define DATA(type, name) ((__global type *)(name##_area + name##_at.x))
-#define TAIL(name) ((__global Tail *)(name##_area + name##_at.y))
+#define TAIL(name) ((__global Tail *)(name##_area + (name##_at.y & ~1UL)))
+
+// Codes (n, c, inner) may lie packed (kernels/backends/opencl/packing.h), as (n, c / 4, inner, 4): the second offset is odd.
+#define IS_PACKED(name) ((int)(name##_at.y & 1))
+// Where element i of them lies, which is at position `at` of channel c.
+uint place_of_code(int is_packed, uint i, int c, int inner, int at) {
+  const int lane = c & 3;
+  return is_packed ? i + 3 * at + lane - lane * inner : i;
+}
 
 // Floats have no tail: their second offset says how they lie beside the first (the host's Staging).
 #define AS_HALVES 1   // FP16

@@ -110,10 +110,21 @@ typedef struct {
 } Images;
 #define IMAGES(name) ((Images){DATA(const void, name), STORED(name)})
 #define IMAGE_VALUE(images, i) read_float((images).data, (i), (images).stored)
-#else
+#elif defined(FLOATS)
 typedef __global const Value *Images;
 #define IMAGES(name) DATA(const Value, name)
 #define IMAGE_VALUE(images, i) ((images)[i])
+#else
+typedef struct {
+  __global const Value *data;
+  int is_packed;
+} Images;
+#define IMAGES(name) ((Images){DATA(const Value, name), IS_PACKED(name)})
+// Of images that are not packed.
+#define IMAGE_VALUE(images, i) ((images).data[i])
+// Of packed ones, the cell with channel c at one position of its plane.
+#define IMAGE_CELL(images, channels, plane, n, c, at) \
+  ((__global const Cell *)(images).data)[((n) * (channels) + (c)) / 4 * (plane) + (at)]
 #endif
 
 #define ROWS (SIDE_X * TILE_ROWS)
@@ -233,6 +244,18 @@ Value image_at(const Images images, int channels, int height, int width, int n, 
   return IMAGE_VALUE(images, ((n * channels + c) * height + h) * width + w);
 }
 
+#ifndef FLOATS
+// Channels c .. c + 3 of an image at one position of its plane; zeros behind the last channel.
+Cell load_channels(const Images images, int channels, int plane, int n, int c, int at) {
+  if (images.is_packed) return IMAGE_CELL(images, channels, plane, n, c, at);
+  const int first = (n * channels + c) * plane + at;
+  Value v[PACKED];
+  for (int j = 0; j < PACKED; ++j)
+    v[j] = c + j < channels ? IMAGE_VALUE(images, first + j * plane) : (Value)0;
+  return cell_of(v);
+}
+#endif
+
 // What an output's position reads of the input by a tap.
 Value input_at(const Images x, const Geometry g, const Plan plan, int c, const Position position,
               const Inner tap) {
@@ -263,6 +286,17 @@ Cell load_a(const int mode, const Images a, const Geometry g, const Plan plan, i
     }
     return cell_of(v);
   }
+#ifndef FLOATS
+  // A cell lies within a tap.
+  if (mode == FORWARD && a.is_packed) {
+    const Position position = position_of(row, plan);
+    const Inner at = inner_of(k, plan);
+    const int h = position.y * g.sh - g.ph + at.y * plan.dh;
+    const int w = position.x * g.sw - g.pw + at.x * plan.dw;
+    if (h < 0 || h >= g.h || w < 0 || w >= g.w) return 0;
+    return IMAGE_CELL(a, g.c, g.h * g.w, position.n, group * plan.ic + at.c, h * g.w + w);
+  }
+#endif
   const int channels = mode == FORWARD ? plan.ic : plan.oc;
   if (plan.is_point) {
     const int positions = plan.positions.by, n = quotient(row, plan.positions);
@@ -293,10 +327,10 @@ Cell load_a(const int mode, const Images a, const Geometry g, const Plan plan, i
 #else
 #define RIGHT const Images b
 #define THE_RIGHT b
-#if defined(FLOATS) && defined(HALF_ACTIVATIONS)
-#define RIGHT_WEIGHTS (__global const Value *)b.data
-#else
+#if defined(FLOATS) && !defined(HALF_ACTIVATIONS)
 #define RIGHT_WEIGHTS b
+#else
+#define RIGHT_WEIGHTS (__global const Value *)b.data
 #endif
 #endif
 
@@ -310,6 +344,10 @@ Cell load_weights(const int mode, WEIGHTS, const Geometry g, const Plan plan, in
 #if defined(IMAGE_WEIGHTS) && !defined(FLOATS)
     // A cell of its own: one read in place of four.
     if ((first + row + k) % 4 == 0 && k + PACKED <= taps * ic) return word_of(weights, first + row + k);
+#endif
+#if !defined(IMAGE_WEIGHTS) && !defined(FLOATS)
+    // Likewise, of filters that are made of whole cells.
+    if (taps * ic % 4 == 0) return ((__global const Cell *)weights)[(row + k) / 4];
 #endif
     for (int j = 0; j < PACKED; ++j)
       v[j] = k + j < taps * ic ? weight_of(THE_WEIGHTS, row + k + j) : (Value)0;
@@ -358,6 +396,7 @@ typedef struct {
   __global const CodeRule *rule;
   __global const int *rows;  // of ROW_SUMS
   int flags;
+  int is_packed;
 #else
 #define HAS_LARGEST
   __global uint *largest;  // gets the largest magnitude; or null
@@ -373,11 +412,11 @@ void finish_sum(__global Sum *y, ulong at, Sum sum, const After after, const Geo
   write_float(y, at, after.adds ? y[at] + value : value, after.stored);
 #elif defined(CODES)
   long row_sum = 0;
-  if (after.flags & ROW_SUMS) {
-    const int n = quotient(row, plan.positions), at = row - n * plan.positions.by;
-    row_sum = after.rows[(n * g.groups + group) * plan.positions.by + at];
-  }
-  write_requantized((__global char *)y, at, sum, row_sum, after.rule, oc, after.flags);
+  const int positions = plan.positions.by, n = quotient(row, plan.positions);
+  const int position = row - n * positions;
+  if (after.flags & ROW_SUMS) row_sum = after.rows[(n * g.groups + group) * positions + position];
+  write_requantized((__global char *)y, place_of_code(after.is_packed, at, oc, positions, position),
+                    sum, row_sum, after.rule, oc, after.flags);
 #else
   y[at] = sum;
 #endif
@@ -437,47 +476,6 @@ void product(const int mode, const Images a, RIGHT, __global Sum *sums, const Af
 #endif
 }
 
-#ifdef DEPTHWISE
-// One input channel for each output channel: a product with so few columns leaves most of a tile
-// empty. A work-item has one sum; work-items of a group have neighbouring positions of one channel.
-void depthwise(const Images a, __global const Value *weights, __global Sum *sums, const After after,
-               const Geometry g, const Plan plan, __local uint *slot) {
-  const int at = get_global_id(0), channel = get_global_id(1), n = get_global_id(2);
-  uint most = 0;
-  if (at < plan.positions.by) {
-    const int group = quotient(channel, plan.of_channels), column = channel - group * plan.oc;
-    const int y = quotient(at, plan.width), x = at - y * plan.width.by;
-    const int h0 = y * g.sh - g.ph, w0 = x * g.sw - g.pw;
-    const int plane = (n * g.c + group) * g.h, taps = channel * g.kh * g.kw;
-    Sum sum = 0;
-    for (int ky = 0; ky < g.kh; ++ky) {
-      const int h = h0 + ky * plan.dh;
-      if (h < 0 || h >= g.h) continue;
-      for (int kx = 0; kx < g.kw; ++kx) {
-        const int w = w0 + kx * plan.dw;
-        if (w < 0 || w >= g.w) continue;
-        const Value input = IMAGE_VALUE(a, (plane + h) * g.w + w);
-        const Value weight = weight_of(weights, taps + ky * g.kw + kx);
-#ifdef FLOATS
-        sum = DOT(input, weight, sum);
-#else
-        sum += input * weight;
-#endif
-      }
-    }
-    const int row = n * plan.positions.by + at;
-    finish_sum(sums, (n * g.oc + channel) * plan.positions.by + at, sum, after, g, group, row, column,
-               plan);
-#ifdef HAS_LARGEST
-    most = (uint)abs(sum);
-#endif
-  }
-#ifdef HAS_LARGEST
-  if (after.largest != 0) group_max(most, slot, after.largest);
-#endif
-}
-#endif
-
 #ifdef IMAGE_WEIGHTS
 #define RIGHT_OPERAND WEIGHTS
 #define RIGHT_DATA THE_WEIGHTS
@@ -499,7 +497,8 @@ void depthwise(const Images a, __global const Value *weights, __global Sum *sums
 #define SET_AFTER(after)                  \
   after.rule = DATA(const CodeRule, rule); \
   after.rows = DATA(const int, rows);      \
-  after.flags = flags;
+  after.flags = flags;                    \
+  after.is_packed = IS_PACKED(y);
 #define AFTER_ALL FINISH_CODES(y);
 #else
 #define AFTER_ARGUMENTS TENSOR(y), int is_whole
@@ -507,16 +506,8 @@ void depthwise(const Images a, __global const Value *weights, __global Sum *sums
 #define AFTER_ALL
 #endif
 
-#ifdef DEPTHWISE
-__kernel ELEMENTS void depthwise_forward(TENSOR(a), TENSOR(b), AFTER_ARGUMENTS, Geometry g,
-                                         Plan plan) {
-  __local uint slot;
-  After after;
-  SET_AFTER(after)
-  depthwise(IMAGES(a), DATA(const Value, b), DATA(Sum, y), after, g, plan, &slot);
-  AFTER_ALL
-}
-#else
+// The others have kernels of their own in files that follow this one.
+#if !defined(DEPTHWISE) && !defined(WINOGRAD)
 #define PRODUCT(name, mode)                                                                     \
   __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                  \
       TENSOR(a), RIGHT_OPERAND, AFTER_ARGUMENTS, Geometry g, Plan plan) {                       \
@@ -536,8 +527,7 @@ PRODUCT(product_weight_gradient, WEIGHT_GRADIENT)
 #endif
 #endif
 
-#ifdef DEPTHWISE
-#elif defined(FLOATS)
+#if defined(FLOATS)
 // Adds up the slices, in their order.
 __kernel ELEMENTS void add_slices(__global const float *sums, Plan plan, TENSOR(y), int adds) {
   FOR_ITEMS(i, plan.elements) {

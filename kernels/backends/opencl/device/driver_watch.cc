@@ -27,6 +27,11 @@ DriverWatch::~DriverWatch() {
   thread_.join();
 }
 
+void DriverWatch::BeforeEnd(std::function<void()> note) {
+  const std::lock_guard lock(mutex_);
+  before_end_ = std::move(note);
+}
+
 void DriverWatch::Set(const char* what) {
   {
     const std::lock_guard lock(mutex_);
@@ -40,7 +45,14 @@ bool DriverWatch::Outlasts(std::unique_lock<std::mutex>& lock, std::chrono::mill
   const auto is_done = [this, number = number_] {
     return ends_ || what_ == nullptr || number_ != number;
   };
-  return !changed_.wait_for(lock, time, is_done);
+  const std::chrono::steady_clock::duration tick = std::min(options_.tick, time);
+  std::chrono::steady_clock::duration waited(0);
+  while (waited < time) {
+    const auto before = options_.now();
+    if (changed_.wait_for(lock, tick, is_done)) return false;
+    waited += std::clamp(options_.now() - before, tick, 2 * tick);
+  }
+  return true;
 }
 
 std::string DriverWatch::Line(const char* what, std::chrono::milliseconds after,
@@ -64,6 +76,7 @@ void DriverWatch::Loop() {
     if (may_end && Outlasts(lock, options_.stall - patience)) {
       options_.say(
           Line(what_, options_.stall, "this worker ends; take --backend cpu, or a newer driver"));
+      if (before_end_ != nullptr) before_end_();
       options_.end();
     }
     const auto is_done = [this, number = number_] {

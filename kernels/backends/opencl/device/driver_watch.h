@@ -21,6 +21,9 @@ struct DriverWatchOptions {
   // Ends the process, which is lost to its peers then; the default has exit code kDriverHangs. If it
   // returns, the call goes on being waited for.
   std::function<void()> end;
+  // Time counts by ticks, each for two at most: while the process is stopped, or its host sleeps, no driver is waited for.
+  std::chrono::milliseconds tick = std::chrono::seconds(1);
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 // EX_UNAVAILABLE of sysexits.h.
@@ -31,6 +34,9 @@ class DriverWatch {
  public:
   DriverWatch(std::string device, DriverWatchOptions options);
   ~DriverWatch();
+
+  // Called by the watch's thread before it ends the process; null: nothing is.
+  void BeforeEnd(std::function<void()> note);
 
   // Watches the call `what`, which outlives it, for as long as the value lives.
   class Call {
@@ -54,6 +60,7 @@ class DriverWatch {
   DriverWatchOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::function<void()> before_end_;
   const char* what_ = nullptr;  // the call that runs
   uint64_t number_ = 0;         // of the last one that began
   bool ends_ = false;

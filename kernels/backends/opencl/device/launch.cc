@@ -55,14 +55,27 @@ absl::Status Launch::Planes(int64_t positions, int64_t channels, int64_t images)
   return Enqueue(3, global, local);
 }
 
+namespace {
+
+size_t GroupsOf(int64_t size, int64_t of_group) {
+  return static_cast<size_t>((size + of_group - 1) / of_group);
+}
+
+}  // namespace
+
+absl::Status Launch::Points(const Tile& tile, int64_t points, int64_t rows, int64_t columns) {
+  const size_t local[] = {static_cast<size_t>(points * tile.items()), 1};
+  const size_t global[] = {local[0] * GroupsOf(rows, tile.group_rows()),
+                           GroupsOf(columns, tile.group_columns())};
+  return Enqueue(2, global, local);
+}
+
 absl::Status Launch::Tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t layers) {
   const auto x = static_cast<size_t>(tile.side_x), y = static_cast<size_t>(tile.side_y);
-  const auto groups = [](int64_t size, int64_t of_group) {
-    return static_cast<size_t>((size + of_group - 1) / of_group);
-  };
   const size_t local[] = {x, y, 1};
-  const size_t global[] = {x * groups(rows, tile.group_rows()),
-                           y * groups(columns, tile.group_columns()), static_cast<size_t>(layers)};
+  const size_t global[] = {x * GroupsOf(rows, tile.group_rows()),
+                           y * GroupsOf(columns, tile.group_columns()),
+                           static_cast<size_t>(layers)};
   return Enqueue(3, global, local);
 }
 

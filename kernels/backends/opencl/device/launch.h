@@ -48,6 +48,8 @@ class Launch {
   absl::Status Groups(int64_t groups);
   // Launches work for each position of each channel of each image, in groups of kGroup positions.
   absl::Status Planes(int64_t positions, int64_t channels, int64_t images);
+  // Launches groups of side_x x side_y for each of `points` points, in one dimension.
+  absl::Status Points(const Tile& tile, int64_t points, int64_t rows, int64_t columns);
   // Launches groups of side_x x side_y: rows and columns of a group, and layers.
   absl::Status Tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t layers);
 

@@ -49,8 +49,11 @@ std::string SourceOf(ProgramId::Source source) {
       return absl::StrCat(kPreludeSource, kElementsSource, kCodesSource, kPoolsSource, kStepSource);
     case ProgramId::Source::kFloats:
       return absl::StrCat(kPreludeSource, kFloatsSource, kGridsSource);
-    case ProgramId::Source::kProduct:
+    case ProgramId::Source::kWinograd:
+      return absl::StrCat(kPreludeSource, kProductSource, kWinogradSource);
     case ProgramId::Source::kDepthwise:
+      return absl::StrCat(kPreludeSource, kProductSource, kDepthwiseSource);
+    case ProgramId::Source::kProduct:
       break;
   }
   return absl::StrCat(kPreludeSource, kProductSource);
@@ -134,7 +137,8 @@ uint64_t KernelSourceHash() {
   // FNV-1a: the same everywhere.
   uint64_t hash = 0xcbf29ce484222325u;
   for (const ProgramId::Source source :
-       {ProgramId::Source::kIntegers, ProgramId::Source::kFloats, ProgramId::Source::kProduct}) {
+       {ProgramId::Source::kIntegers, ProgramId::Source::kFloats, ProgramId::Source::kProduct,
+        ProgramId::Source::kDepthwise, ProgramId::Source::kWinograd}) {
     for (const char c : SourceOf(source))
       hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   }
@@ -193,12 +197,14 @@ absl::Status Session::TakeDot(const std::vector<const DotRow*>& dots) {
 std::string Session::BuildOptionsOf(const ProgramId& program) const {
   std::string options = "-cl-std=CL1.2";
   const bool is_depthwise = program.source == ProgramId::Source::kDepthwise;
-  if (is_depthwise || program.source == ProgramId::Source::kProduct) {
+  const bool is_winograd = program.source == ProgramId::Source::kWinograd;
+  if (is_depthwise || is_winograd || program.source == ProgramId::Source::kProduct) {
     if (!program.is_float) options = LanguageOptionOf(device_, *dot_);
     absl::StrAppend(&options, " ", program.is_float ? "-DFLOATS" : dot_->build_option,
                     opencl::BuildOptionsOf(program.tile));
     if (program.is_float && halves_.weights) absl::StrAppend(&options, " -DHALF_WEIGHTS");
     if (is_depthwise) absl::StrAppend(&options, " -DDEPTHWISE");
+    if (is_winograd) absl::StrAppend(&options, " -DWINOGRAD");
     if (program.gives_codes) absl::StrAppend(&options, " -DCODES");
   }
   const bool is_float = program.is_float || program.source == ProgramId::Source::kFloats;

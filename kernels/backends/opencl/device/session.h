@@ -24,12 +24,13 @@ namespace runnel::opencl {
 
 // One build of kernels.
 struct ProgramId {
-  // kDepthwise: of the text of products, without a tile.
+  // kDepthwise, kWinograd: of the text of products; kDepthwise without a tile.
   enum class Source : uint8_t {
     kIntegers,
     kFloats,
     kProduct,
-    kDepthwise
+    kDepthwise,
+    kWinograd
   } source = Source::kIntegers;
   bool is_float = false;  // whether it is a product of floats
   Tile tile = {};         // tile of a product
@@ -74,8 +75,10 @@ class Session {
 
   // The tuned tiles of this device, for programs prepared from now on.
   ChosenTiles& chosen_tiles() { return chosen_tiles_; }
-  // Tiles of which the device runs some kernel in smaller groups alone, with what it said.
-  std::map<Tile, std::string>& too_large_tiles() { return too_large_tiles_; }
+  // Kernels that the device runs in smaller groups than their tile's alone, with what it said: registers may leave another
+  // kernel its groups of the same tile.
+  using KernelId = std::pair<ProgramId, std::string>;
+  std::map<KernelId, std::string>& too_large_kernels() { return too_large_kernels_; }
 
   // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line. As Check: the device
   // is lost meanwhile.
@@ -132,7 +135,7 @@ class Session {
   std::map<ProgramId, Handle<cl_program>> programs_;
   std::map<std::pair<ProgramId, std::string>, Handle<cl_kernel>> kernels_;
   ChosenTiles chosen_tiles_;
-  std::map<Tile, std::string> too_large_tiles_;
+  std::map<KernelId, std::string> too_large_kernels_;
   absl::Status lost_;
 };
 

@@ -13,5 +13,7 @@ extern const char* const kGridsSource;
 extern const char* const kPoolsSource;
 extern const char* const kStepSource;
 extern const char* const kProductSource;
+extern const char* const kDepthwiseSource;
+extern const char* const kWinogradSource;
 
 }  // namespace runnel::opencl

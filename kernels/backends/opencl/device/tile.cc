@@ -67,6 +67,19 @@ const Tile& TileByRule(int64_t rows, int64_t columns) {
   return std::min(rows, columns) <= kSmallSide ? kSmall : kLarge;
 }
 
+const Tile* WinogradTileFor(const DeviceInfo& device) {
+  static constexpr Tile kWinogradTiles[] = {{4, 4, 4, 4, 2, 4}, {4, 4, 2, 2, 4, 4}};
+  constexpr int64_t kPoints = 16, kOtherBytes = 64;
+  for (const Tile& tile : kWinogradTiles) {
+    // Its sums take the place of what was loaded.
+    const int64_t sums = 4 * int64_t{tile.group_rows()} * tile.group_columns();
+    const int64_t bytes = kPoints * std::max(tile.local_bytes(), sums) + kOtherBytes;
+    if (kPoints * tile.items() <= device.max_work_group && bytes <= device.local_bytes)
+      return &tile;
+  }
+  return nullptr;
+}
+
 absl::Span<const Tile> SmallerTiles() {
   static constexpr Tile kSmaller[] = {kLarge, kSmall, kSmallest};
   return kSmaller;

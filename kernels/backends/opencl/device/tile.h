@@ -42,6 +42,8 @@ std::optional<Tile> ParseTile(absl::string_view text);
 // For products with few rows or columns, as of depthwise convolutions, a large tile is mostly
 // empty.
 const Tile& TileByRule(int64_t rows, int64_t columns);
+// The tile that each of the 16 points of F(2x2, 3x3) has; its groups have 16 times the work-items. Null: none fits.
+const Tile* WinogradTileFor(const DeviceInfo& device);
 // What is taken in place of a tile whose groups are too large for its kernel: the rule's other ones,
 // and one of 16 work-items, without images.
 absl::Span<const Tile> SmallerTiles();

@@ -5,11 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/opencl/product/weight_images.h"
+#include "kernels/ir/arithmetic/winograd.h"
 
 namespace runnel::opencl {
 namespace {
 
-enum class Mode : uint8_t { kForward, kInputGradient, kWeightGradient };
+using Mode = ProductMode;
 
 struct Row {
   OpCode code;
@@ -31,6 +32,8 @@ constexpr Row kRows[] = {{OpCode::kInt8ConvForward, Mode::kForward},
 
 constexpr const char* kKernels[] = {"product_forward", "product_input_gradient",
                                     "product_weight_gradient"};
+constexpr const char* kDepthwiseKernels[] = {"depthwise_forward", "depthwise_input_gradient",
+                                             "depthwise_weight_gradient"};
 
 // Slices are multiples of this depth.
 constexpr int64_t kDepth = 32;
@@ -72,6 +75,14 @@ KernelPlan SizesOf(const KernelGeometry& g, const Row& row) {
   plan.sw = DivisorOf(g.sw);
   plan.of_channels = DivisorOf(oc);
   return plan;
+}
+
+// Whether the instruction says that its values have the bits for it (Instruction::winograd), and the kernel the window.
+bool FitsWinograd(const Instruction& instruction, const ProductPlan& product) {
+  const KernelGeometry& g = product.geometry;
+  return instruction.winograd && instruction.code == OpCode::kInt8ConvForward && g.groups == 1 &&
+         g.kh == 3 && g.kw == 3 && g.sh == 1 && g.sw == 1 && product.plan.dh == 1 &&
+         product.plan.dw == 1 && g.c <= kWinogradChannels && !product.is_sliced;
 }
 
 int64_t CeilLog2Of(int64_t value) { return std::bit_width(static_cast<uint64_t>(value - 1)); }
@@ -123,6 +134,7 @@ ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
                         const DeviceInfo& device, const ChosenTiles& chosen) {
   ProductPlan product;
   const Row& row = *FindRow(instruction.code);
+  product.mode = row.mode;
   product.kernel = kKernels[static_cast<int>(row.mode)];
   product.is_float = row.is_float;
   product.reads_weight = ReadsWeight(instruction.code);
@@ -151,15 +163,21 @@ ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
   plan.slices = static_cast<cl_int>(Ceil(plan.depth, plan.slice_depth));
   plan.of_slices = DivisorOf(plan.slices);
   product.is_sliced = plan.slices > 1 || out.dtype == DType::kInt64;
-  if (row.mode == Mode::kForward && plan.ic == 1 && product.geometry.groups > 1 &&
-      !product.is_sliced) {
+  if (plan.ic == 1 && product.geometry.groups > 1 &&
+      (row.mode == Mode::kWeightGradient || !product.is_sliced)) {
     product.is_depthwise = true;
-    product.kernel = "depthwise_forward";
+    product.kernel = kDepthwiseKernels[static_cast<int>(row.mode)];
   }
   product.shape_class = ShapeClassOf(product);
   auto found = chosen.find(kEveryClass);
   if (found == chosen.end()) found = chosen.find(product.shape_class);
   if (found != chosen.end() && !product.is_depthwise) product.tile = found->second;
+  const Tile* tile = WinogradTileFor(device);
+  if (tile != nullptr && FitsWinograd(instruction, product)) {
+    product.is_winograd = true;
+    product.kernel = "winograd_forward";
+    product.tile = *tile;
+  }
   if (product.tile.image) {
     const Buffer& weight = program.buffers[instruction.inputs[1]];
     product.tile.image =

@@ -37,12 +37,18 @@ struct KernelPlan {
 
 KernelGeometry GeometryFor(const Program& program, const Instruction& instruction);
 
+enum class ProductMode : uint8_t { kForward, kInputGradient, kWeightGradient };
+
 struct ProductPlan {
   const char* kernel = nullptr;
+  ProductMode mode = ProductMode::kForward;
   bool is_float = false;
   bool reads_weight = false;  // ReadsWeight
-  // A forward with one input channel a group: no tiles, a work-item for each sum.
+  // One input channel a group, forward and backward: no tiles, a work-item for each sum; of a weight-gradient a group
+  // for the sums of an output channel and slice.
   bool is_depthwise = false;
+  // A forward by F(2x2, 3x3) (winograd.h).
+  bool is_winograd = false;
   KernelGeometry geometry = {};
   KernelPlan plan = {};
   Tile tile;

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "kernels/backends/opencl/device/tile_families.h"
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "proto/base/status_macros.h"
@@ -97,7 +99,20 @@ int ProductTuner::Adopt(const std::vector<TuningChoice>& kept, bool is_checked) 
   return taken;
 }
 
+std::string ProductTuner::HungSubject() const {
+  return absl::StrCat("tiles that hung\n", DescriptionOf(device_), "\n",
+                      absl::Hex(KernelSourceHash()));
+}
+
+void ProductTuner::LoadHungTiles() {
+  hung_ = ProgramFiles(options_.programs).Load(HungSubject()).value_or("");
+  for (const absl::string_view line : absl::StrSplit(hung_, '\n', absl::SkipEmpty())) {
+    if (const std::optional<Tile> tile = ParseTile(line); tile.has_value()) failing_.insert(*tile);
+  }
+}
+
 void ProductTuner::BeginSearch(double seconds, bool anew, Backend* specification) {
+  LoadHungTiles();
   left_seconds_ = seconds;
   specification_ = specification;
   anew_ = anew;
@@ -117,7 +132,7 @@ std::vector<ProductTuner::Candidate> ProductTuner::CandidatesOf(const Program& p
     for (const Instruction& instruction : part) {
       if (!IsProduct(instruction.code)) continue;
       const ProductPlan plan = PlanProduct(program, instruction, device_, {});
-      if (plan.is_depthwise) continue;
+      if (plan.is_depthwise || plan.is_winograd) continue;
       if (searched_.count(plan.shape_class) > 0) continue;
       if (!anew_ && choices_.count(plan.shape_class) > 0) continue;
       Candidate& candidate = by_class[plan.shape_class];
@@ -186,9 +201,18 @@ absl::StatusOr<ProductTuner::Sample> ProductTuner::RunTile(const LoneProduct& pr
   bench_.session->chosen_tiles() = {{kEveryClass, tile}};
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                           bench_.backend->Prepare(product.program));
-  if (bench_.session->too_large_tiles().count(tile) > 0)
+  const Instruction& instruction = product.program.part(Part::kForward)[0];
+  const ProductPlan plan = PlanProduct(product.program, instruction, device_, {});
+  const Session::KernelId kernel = {{ProgramId::Source::kProduct, plan.is_float, tile},
+                                    plan.kernel};
+  if (bench_.session->too_large_kernels().count(kernel) > 0)
     return absl::FailedPreconditionError("its groups are too large");
   RUNNEL_RETURN_IF_ERROR(SpoilOutput(product, operands));
+  // A driver that hangs ends with its process: the next start has to know of which tile.
+  bench_.session->watch().BeforeEnd(
+      [files = ProgramFiles(options_.programs), about = HungSubject(),
+       all = absl::StrCat(hung_, ToText(tile), "\n")] { files.Keep(about, all); });
+  const absl::Cleanup forget = [session = bench_.session] { session->watch().BeforeEnd(nullptr); };
   RUNNEL_RETURN_IF_ERROR(RunProduct(*executable, operands));
   Sample sample;
   RUNNEL_ASSIGN_OR_RETURN(sample.bytes, ReadOutput(product, operands));

@@ -70,6 +70,9 @@ class ProductTuner final : public Tuner {
   absl::Status CheckSmall(const LoneProduct& small, const ProductPlan& plan, const Tile& tile);
   absl::StatusOr<Sample> RunTile(const LoneProduct& product, Memory& operands, const Tile& tile,
                                  int timed_runs);
+  // What the tiles that hung are kept under, in Options::programs.
+  std::string HungSubject() const;
+  void LoadHungTiles();
   // The bench's session, opened anew if a tile has lost its device.
   absl::Status OpenBench();
   std::vector<Tile> TilesFor(const ProductPlan& plan) const;
@@ -80,7 +83,8 @@ class ProductTuner final : public Tuner {
   const std::shared_ptr<const Clock> clock_;
   std::map<std::string, TuningChoice> choices_;  // by class
   std::map<std::string, Tile> hints_;            // hints of other devices
-  std::set<Tile> failing_;                       // tiles that cost a session
+  std::set<Tile> failing_;                       // tiles that cost a session, or hung
+  std::string hung_;                             // texts of those that hung, a line each
   std::set<std::string> searched_;               // since BeginSearch
   Bench bench_;
   Backend* specification_ = nullptr;  // of the search that is on

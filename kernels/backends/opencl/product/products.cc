@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/opencl/code_instructions.h"
 #include "kernels/backends/opencl/product/code_pairs.h"
+#include "kernels/ir/arithmetic/winograd.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {
@@ -17,6 +18,8 @@ namespace {
 ProgramId KernelsOf(const ProductPlan& product) {
   if (product.is_depthwise)
     return {ProgramId::Source::kDepthwise, product.is_float, Tile(), product.gives_codes};
+  if (product.is_winograd)
+    return {ProgramId::Source::kWinograd, /*is_float=*/false, product.tile, product.gives_codes};
   return {ProgramId::Source::kProduct, product.is_float, product.tile, product.gives_codes};
 }
 
@@ -24,7 +27,12 @@ ProgramId KernelsOf(const ProductPlan& product) {
 absl::Status Start(Launch& launch, const ProductPlan& product) {
   const KernelGeometry& g = product.geometry;
   launch.Value(g).Value(product.plan);
-  if (product.is_depthwise) return launch.Planes(product.plan.positions.by, g.oc, g.n);
+  if (product.is_depthwise && product.mode == ProductMode::kWeightGradient)
+    return launch.Groups(int64_t{g.oc} * product.plan.slices);
+  if (product.is_depthwise) {
+    const bool is_forward = product.mode == ProductMode::kForward;
+    return launch.Planes(product.plan.positions.by, is_forward ? g.oc : g.c, g.n);
+  }
   return launch.Tiles(product.tile, product.plan.rows, product.plan.columns,
                       int64_t{g.groups} * product.plan.slices);
 }
@@ -48,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
   int64_t slice_bytes = 0;
   for (auto& [instruction, plan] : made->plans_) {
     slice_bytes = std::max(slice_bytes, plan.slice_bytes());
-    RUNNEL_RETURN_IF_ERROR(made->BuildKernels(&plan));
+    if (plan.is_winograd) RUNNEL_RETURN_IF_ERROR(made->BuildWinograd(*instruction, &plan));
+    if (!plan.is_winograd) RUNNEL_RETURN_IF_ERROR(made->BuildKernels(&plan));
     RUNNEL_RETURN_IF_ERROR(made->AddHalves(*instruction));
   }
   if (made->plans_.empty()) return made;
@@ -60,16 +69,17 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
 
 absl::Status Products::BuildKernels(ProductPlan* product) {
   if (product->is_depthwise) return session_->Build(KernelsOf(*product));
-  std::map<Tile, std::string>& too_large = session_->too_large_tiles();
+  auto& too_large = session_->too_large_kernels();
   const auto builds = [&](const ProgramId& kernels) -> absl::StatusOr<bool> {
     const Tile& tile = kernels.tile;
-    if (too_large.count(tile) > 0) return false;
+    const Session::KernelId id = {kernels, product->kernel};
+    if (too_large.count(id) > 0) return false;
     RUNNEL_RETURN_IF_ERROR(session_->Build(kernels));
     RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
                             session_->GroupSizesOf(kernels, product->kernel));
     if (sizes.most == 0 || sizes.most >= tile.items()) return true;
-    too_large[tile] = absl::StrCat("runs ", product->kernel, " in groups of ", sizes.most,
-                                   ", not of ", tile.items());
+    too_large[id] = absl::StrCat("runs ", product->kernel, " in groups of ", sizes.most,
+                                 ", not of ", tile.items());
     return false;
   };
   std::vector<Tile> tiles = {product->tile};
@@ -84,9 +94,27 @@ absl::Status Products::BuildKernels(ProductPlan* product) {
     }
     if (is_built) return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat("device ", session_->device().name, " ",
-                                                    too_large.at(product->tile),
-                                                    "; there is no smaller tile"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "device ", session_->device().name, " ", too_large.at({KernelsOf(*product), product->kernel}),
+      "; there is no smaller tile"));
+}
+
+absl::Status Products::BuildWinograd(const Instruction& instruction, ProductPlan* product) {
+  const ProgramId kernels = KernelsOf(*product);
+  RUNNEL_RETURN_IF_ERROR(session_->Build(kernels));
+  RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
+                          session_->GroupSizesOf(kernels, product->kernel));
+  const int64_t items = int64_t{kWinogradPoints} * product->tile.items();
+  if (sizes.most == 0 || sizes.most >= items) {
+    const absl::Status added = winograd_.Add(instruction, *product);
+    if (added.ok() || !absl::IsResourceExhausted(added)) return added;
+  }
+  Instruction direct = instruction;
+  direct.winograd = false;
+  const bool gives_codes = product->gives_codes;
+  *product = PlanProduct(operands_.program(), direct, session_->device(), session_->chosen_tiles());
+  product->gives_codes = gives_codes;
+  return absl::OkStatus();
 }
 
 void Products::Plan() {
@@ -126,13 +154,18 @@ absl::Status Products::Codes(const Instruction& requantize) {
   const Instruction& instruction = *coded_.at(&requantize);
   const ProductPlan& product = plans_.at(&instruction);
   const bool has_rows = requantize.inputs.size() > 2;
+  const auto add_after = [&](Launch& launch) {
+    launch.Tensor(operands_.In(requantize, 1))
+        .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
+        .Tensor(operands_.Out(requantize, 0))
+        .Value(CodeFlagsOf(operands_, requantize));
+  };
+  if (product.is_winograd)
+    return winograd_.Enqueue(instruction, product, KernelsOf(product), add_after);
   RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, operands_.In(instruction, 1)));
   Launch launch(*session_, KernelsFor(product, b), product.kernel);
   b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
-  launch.Tensor(operands_.In(requantize, 1))
-      .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
-      .Tensor(operands_.Out(requantize, 0))
-      .Value(CodeFlagsOf(operands_, requantize));
+  add_after(launch);
   return Start(launch, product);
 }
 
@@ -148,6 +181,10 @@ absl::Status Products::Integers(const Instruction& instruction, const ProductPla
                              .Value(Flag(true))
                              .Value(added_exponent)
                              .Once());
+  if (product.is_winograd) {
+    return winograd_.Enqueue(instruction, product, KernelsOf(product),
+                             [&](Launch& launch) { launch.Tensor(y).Value(Flag(true)); });
+  }
   RUNNEL_ASSIGN_OR_RETURN(const WeightOperand right, View(instruction, b));
   Launch launch(*session_, KernelsFor(product, right), product.kernel);
   right.AddTo(launch.Tensor(a));
@@ -226,7 +263,7 @@ void Products::ForgetWritten(const Instruction& instruction) {
 }
 
 int64_t Products::memory_bytes() const {
-  int64_t bytes = targets_.bytes() + slices_.bytes();
+  int64_t bytes = targets_.bytes() + slices_.bytes() + winograd_.memory_bytes();
   for (const auto& [index, halves] : halves_) bytes += halves.buffer.bytes();
   return bytes;
 }

@@ -11,6 +11,7 @@
 #include "kernels/backends/opencl/operands.h"
 #include "kernels/backends/opencl/product/product_plan.h"
 #include "kernels/backends/opencl/product/weight_images.h"
+#include "kernels/backends/opencl/product/winograd.h"
 
 namespace runnel::opencl {
 
@@ -36,11 +37,17 @@ class Products {
 
  private:
   Products(const Operands& operands, std::shared_ptr<Session> session)
-      : operands_(operands), session_(session), images_(std::move(session)) {}
+      : operands_(operands),
+        session_(session),
+        images_(session),
+        winograd_(operands, std::move(session)) {}
 
   // Builds a product's kernels. A tile whose groups the device does not run them in gives way to a
   // smaller one. FailedPrecondition: there is none. As Session::Build.
   absl::Status BuildKernels(ProductPlan* product);
+  // Likewise of one that is_winograd, with room for its factors. Where the device has neither the groups nor the room, it
+  // becomes a direct one.
+  absl::Status BuildWinograd(const Instruction& instruction, ProductPlan* product);
   // Plans the program's products; of those whose sums are not cut into slices some give codes.
   void Plan();
   absl::Status Codes(const Instruction& requantize);
@@ -57,6 +64,7 @@ class Products {
   const Operands operands_;
   const std::shared_ptr<Session> session_;
   WeightImages images_;
+  WinogradProducts winograd_;
   std::unordered_map<const Instruction*, ProductPlan> plans_;
   std::unordered_map<const Instruction*, const Instruction*>
       coded_;  // products by kRequantizeCodes
