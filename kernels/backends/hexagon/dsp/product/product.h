@@ -56,6 +56,9 @@ struct TileTarget {
   RoundedSums* rounded = nullptr;  // target of finished sums in place of C
 };
 
+// Asks for these steps of A's first panel ahead of their use.
+void FetchPanel(const PackedRows& a, int first, int count);
+
 // Steps first..first + count of A against a tile of B that has these steps alone. The first of
 // several calls for a tile takes `starts`, so that each row's start is added once.
 void MultiplyTile(const PackedRows& a, int first, int count, bool starts, const Vector* b,
