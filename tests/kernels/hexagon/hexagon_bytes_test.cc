@@ -63,22 +63,22 @@ struct Row {
 
 // clang-format off
 constexpr Row kRows[] = {
-    {kC2, Pass::kForward, 16, 0},
-    {kC2, Pass::kInputGradient, 16, 0},
-    {kC2, Pass::kWeightGradient, 16, 0},
-    {kC4, Pass::kForward, 16, 0},
-    {kC4, Pass::kInputGradient, 16, 0},
-    {kC4, Pass::kWeightGradient, 16, 0},
-    {kC5, Pass::kForward, 32, 0},
-    {kC5, Pass::kInputGradient, 32, 0},
-    {kC5, Pass::kWeightGradient, 32, 0},
-    {kC6, Pass::kForward, 32, 0},
-    {kC6, Pass::kInputGradient, 32, 0},
-    {kC6, Pass::kWeightGradient, 32, 0},
-    {kC7, Pass::kForward, 64, 0},
-    {kC7, Pass::kInputGradient, 64, 0},
-    {kC7, Pass::kWeightGradient, 64, 0},
-    {kLinear, Pass::kForward, 64, 0},
+    {kC2, Pass::kForward, 16, 8.17},
+    {kC2, Pass::kInputGradient, 16, 5.61},
+    {kC2, Pass::kWeightGradient, 16, 8.41},
+    {kC4, Pass::kForward, 16, 3.68},
+    {kC4, Pass::kInputGradient, 16, 3.65},
+    {kC4, Pass::kWeightGradient, 16, 6.38},
+    {kC5, Pass::kForward, 32, 5.88},
+    {kC5, Pass::kInputGradient, 32, 4.35},
+    {kC5, Pass::kWeightGradient, 32, 10.25},
+    {kC6, Pass::kForward, 32, 4.58},
+    {kC6, Pass::kInputGradient, 32, 4.57},
+    {kC6, Pass::kWeightGradient, 32, 12.40},
+    {kC7, Pass::kForward, 64, 6.29},
+    {kC7, Pass::kInputGradient, 64, 6.25},
+    {kC7, Pass::kWeightGradient, 64, 19.91},
+    {kLinear, Pass::kForward, 64, 27.55},
 };
 // clang-format on
 

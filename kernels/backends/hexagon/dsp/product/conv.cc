@@ -79,6 +79,9 @@ class TilePacker {
 // The smallest L2 has 1 MiB.
 constexpr uint32_t kCachedWeights = 640 << 10;
 
+// Steps of a panel that are worth asking for ahead.
+constexpr int kFetchedSteps = 128;
+
 // The tiles of a product, cut into as many parts as threads have use for: each part takes panels of
 // six rows of one tile after the other, of grouped products whole tiles. Weights that do not fit the
 // cache are taken a block of panels after the other, through all tiles: each tile is packed for each
@@ -218,6 +221,7 @@ class PixelTiles {
 bool BeginPixels(Machine& machine, const DspOp& op, Pass pass, int rows, int depth, Pixels& p) {
   p.weights.rows = rows;
   p.weights.steps = (depth + 3) / 4;
+  p.weights.fetches = p.weights.steps >= kFetchedSteps;
   p.grid = pass == Pass::kForward ? op.y : op.x;
   p.groups = op.groups;
   if (!MakeSource(machine, op, pass, op.in[0], p.source)) return false;

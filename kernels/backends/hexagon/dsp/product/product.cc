@@ -125,7 +125,8 @@ void AllPanels(const PackedRows& a, int first, int count, bool starts, const Vec
     const int32_t* words = a.words + row * a.steps + first * panel;
     const int32_t* start = starts ? a.start + row : nullptr;
     const auto run = [&](auto tile, int tile_rows) {
-      if (row + tile_rows < a.rows) FetchPanel(RowsFrom(a, row + tile_rows), first, count);
+      if (a.fetches && row + tile_rows < a.rows)
+        FetchPanel(RowsFrom(a, row + tile_rows), first, count);
       tile(words, panel * a.steps, start, count, b, target, places, row);
       rows = tile_rows;
     };
@@ -154,6 +155,7 @@ bool TakeRows(Arena& arena, int rows, int depth, PackedRows& rows_of) {
 }
 
 void FetchPanel(const PackedRows& a, int first, int count) {
+  if (!a.fetches) return;
   const int rows = PanelRows(a.rows);
   FetchAhead(a.words + first * rows, Min(count, a.steps - first) * rows * 4);
 }
