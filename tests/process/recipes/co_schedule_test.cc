@@ -83,7 +83,7 @@ TEST(CoSchedule, ADspTakesLessEnergyThanTheProcessor) {
   EXPECT_NEAR(MillijoulesOn(
                   "cpu", Listing({"lenet", "--counted", "--backend-option", "cpu.mac_pj=1000000"})),
               // Forward, both gradients but the input-gradient of the first layer.
-              (3 * (288000 + 800000 + 400000 + 5000) - 288000) * 1e-3, 1);
+              (3 * (288000 + 1600000 + 400000 + 5000) - 288000) * 1e-3, 1);
   Process there(
       {"runnel-worker", "program", "lenet", "--processors", "cpu,hexagon@*=hexagon", "--counted"});
   if (there.Wait(60) != 0) GTEST_SKIP() << there.err();
