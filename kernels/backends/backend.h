@@ -76,6 +76,8 @@ struct Bindings {
   std::byte* operator[](Storage storage) const { return base[static_cast<int>(storage)]; }
 };
 
+class Backend;
+
 // A program made ready. Not thread-safe: one compute lane owns it. The result of a part is a
 // function of the bound bytes and the context, the same on every call within one numerics class.
 class Executable {
@@ -86,6 +88,9 @@ class Executable {
   virtual absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) = 0;
   // Extra device memory for copies between processors, beyond the bound areas.
   virtual int64_t memory_bytes() const { return 0; }
+  // The one of several processors that computes the part's instruction of this number; it lives as
+  // long as this. Null: the backend that prepared the program.
+  virtual const Backend* processor_of(Part, size_t) const { return nullptr; }
 };
 
 // Settings of a backend.
@@ -102,6 +107,9 @@ class Backend {
   // What it can do. Only a device that was lost and is had anew may change it.
   virtual BackendTraits traits() const = 0;
   absl::string_view name() const { return traits().name; }
+  // MakeBackend sets it: as the table and option mac_pj say.
+  const ProcessorEnergy& energy() const { return energy_; }
+  void set_energy(const ProcessorEnergy& energy) { energy_ = energy; }
   std::string numerics_class() const { return traits().numerics_class; }
   // The device and how it computes, for people; one line. Another device, driver or way to compute
   // has another one.
@@ -119,6 +127,9 @@ class Backend {
   // Unimplemented names the first instruction that this backend does not have. `program` must
   // outlive the result.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) = 0;
+
+ private:
+  ProcessorEnergy energy_;
 };
 
 struct BackendRow {
@@ -135,6 +146,7 @@ struct BackendRow {
   // loads nothing. Null: the loaded file is of this build.
   std::string (*driver_stamp)() = nullptr;
   bool has_floats = true;  // it computes recipes of floats
+  double energy = 1;       // ProcessorEnergy::share
 
   bool is_loaded() const { return is_installed != nullptr; }
 };

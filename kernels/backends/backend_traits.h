@@ -31,6 +31,15 @@ struct NominalRates {
   SwitchCost switch_cost = {1e-3, 1e-9};  // from the host to it, or back
 };
 
+// What a processor takes for an instruction, for devices without a sensor
+// (worker/stage/work_energy.h).
+struct ProcessorEnergy {
+  double share = 1;  // of what the model counts
+  // Of a multiply-add with all that belongs to it, as somebody measured it, in place of the model;
+  // then other instructions take nothing. 0: nobody did.
+  double mac_picojoules = 0;
+};
+
 // Where the memory is that a backend allocates.
 enum class MemoryKind : uint8_t {
   kHost,    // any thread of the host reads and writes it

@@ -16,11 +16,19 @@ namespace runnel {
 namespace {
 
 constexpr absl::string_view kSeconds = "SECONDS";
+constexpr absl::string_view kPicojoules = "PICOJOULES";
 constexpr absl::string_view kText = "TEXT";
 
+constexpr double kLeastPicojoules = 1e-3;
+constexpr absl::string_view kMacHelp =
+    "of a multiply-add with all that belongs to it, as measured, for energy without a sensor";
+constexpr absl::string_view kMacFallback = "by the model";
+
 constexpr BackendOptionRow kRows[] = {
+    {"cpu", "mac_pj", kPicojoules, kMacFallback, kMacHelp, kLeastPicojoules},
     {"hexagon", "dsp", "auto|device|emulated", "auto",
      "the DSP of this device, one under qemu-hexagon, or auto: the first of them that is there"},
+    {"hexagon", "mac_pj", kPicojoules, kMacFallback, kMacHelp, kLeastPicojoules},
     {"hexagon", "stall_s", kSeconds, "150",
      "without a finished operation, after which a DSP counts as hanging", 1},
     {"opencl", "device", kText, "a GPU before others", "part of the name of a device or platform"},
@@ -30,6 +38,7 @@ constexpr BackendOptionRow kRows[] = {
      "program that loads the library and calls its functions for the worker"},
     {"opencl", "library", kText, "the system's, else where phones have it",
      "library with OpenCL's functions, by path or as the system's linker knows it"},
+    {"opencl", "mac_pj", kPicojoules, kMacFallback, kMacHelp, kLeastPicojoules},
     {"opencl", "memory", "shared|copied", "shared where the device shares the host's memory",
      "where values lie"},
     {"opencl", "tile", kText, "as tuned, else by rule",
@@ -54,9 +63,9 @@ constexpr BackendOptionRow kRows[] = {
 bool IsAllowed(const BackendOptionRow& row, absl::string_view value) {
   if (value.empty() || absl::StrContains(value, ';')) return false;
   if (row.values == kText) return true;
-  double seconds = 0;
-  if (row.values == kSeconds)
-    return absl::SimpleAtod(value, &seconds) && seconds >= row.least && seconds <= 1e9;
+  double number = 0;
+  if (row.values == kSeconds || row.values == kPicojoules)
+    return absl::SimpleAtod(value, &number) && number >= row.least && number <= 1e9;
   const std::vector<absl::string_view> values = absl::StrSplit(row.values, '|');
   return std::find(values.begin(), values.end(), value) != values.end();
 }
@@ -64,6 +73,7 @@ bool IsAllowed(const BackendOptionRow& row, absl::string_view value) {
 std::string AllowedText(const BackendOptionRow& row) {
   if (row.values == kText) return "must be a text without ';'";
   if (row.values == kSeconds) return absl::StrCat("must be seconds, at least ", row.least);
+  if (row.values == kPicojoules) return absl::StrCat("must be picojoules, at least ", row.least);
   return absl::StrCat("there is ", absl::StrJoin(absl::StrSplit(row.values, '|'), ", "));
 }
 
@@ -135,10 +145,10 @@ absl::string_view BackendOptions::Get(absl::string_view backend, absl::string_vi
   return found == values_.end() ? absl::string_view() : absl::string_view(found->second);
 }
 
-double BackendOptions::Seconds(absl::string_view backend, absl::string_view name,
-                               double fallback) const {
-  double seconds = 0;
-  return absl::SimpleAtod(Get(backend, name), &seconds) ? seconds : fallback;
+double BackendOptions::Number(absl::string_view backend, absl::string_view name,
+                              double fallback) const {
+  double number = 0;
+  return absl::SimpleAtod(Get(backend, name), &number) ? number : fallback;
 }
 
 std::string BackendOptions::text() const {

@@ -18,7 +18,8 @@ namespace runnel {
 struct BackendOptionRow {
   absl::string_view backend;
   absl::string_view name;
-  // "fp32|fp16": one of these; "SECONDS": a whole number or fraction from `least` on; "TEXT": any.
+  // "fp32|fp16": one of these; "SECONDS", "PICOJOULES": a whole number or fraction from `least` on;
+  // "TEXT": any.
   absl::string_view values;
   absl::string_view fallback;  // what holds without the option, for people
   absl::string_view help;
@@ -40,8 +41,11 @@ class BackendOptions {
 
   // The value; empty: not given.
   absl::string_view Get(absl::string_view backend, absl::string_view name) const;
-  // Of a SECONDS option; `fallback` if it is not given.
-  double Seconds(absl::string_view backend, absl::string_view name, double fallback) const;
+  // Of a SECONDS or PICOJOULES option; `fallback` if it is not given.
+  double Seconds(absl::string_view backend, absl::string_view name, double fallback) const {
+    return Number(backend, name, fallback);
+  }
+  double Number(absl::string_view backend, absl::string_view name, double fallback) const;
   // In the order of the names, whatever the order in which they were given.
   std::string text() const;
   bool empty() const { return values_.empty(); }

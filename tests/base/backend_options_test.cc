@@ -29,7 +29,8 @@ TEST(BackendOptions, TextIsReadAgain) {
 TEST(BackendOptions, EveryRowTakesItsValuesAndNoOther) {
   for (const BackendOptionRow& row : BackendOptionRows()) {
     const std::string name = std::string(row.backend) + "." + std::string(row.name);
-    const bool is_text = row.values == "TEXT", is_number = row.values == "SECONDS";
+    const bool is_text = row.values == "TEXT",
+               is_number = row.values == "SECONDS" || row.values == "PICOJOULES";
     const std::string good =
         is_text || is_number ? "7" : std::string(row.values.substr(0, row.values.find('|')));
     EXPECT_TRUE(BackendOptions::Parse(name + "=" + good).ok()) << name;
@@ -44,13 +45,15 @@ TEST(BackendOptions, WhatThereIsNotIsNamed) {
   const auto error = [](const char* text) {
     return std::string(BackendOptions::Parse(text).status().message());
   };
-  EXPECT_EQ(error("opencl.colour=red"),
-            "backend opencl has no option colour: it has device, dot, host, library, memory, tile, "
-            "weights, activations, programs, stall_s, tune_s");
-  EXPECT_THAT(error("cpu.threads=2"), HasSubstr("there are some of hexagon, opencl"));
+  EXPECT_EQ(
+      error("opencl.colour=red"),
+      "backend opencl has no option colour: it has device, dot, host, library, mac_pj, memory, "
+      "tile, weights, activations, programs, stall_s, tune_s");
+  EXPECT_THAT(error("ref.threads=2"), HasSubstr("there are some of cpu, hexagon, opencl"));
   EXPECT_THAT(error("opencl"), HasSubstr("is not BACKEND.NAME=VALUE"));
   EXPECT_THAT(error("a=b.c"), HasSubstr("is not BACKEND.NAME=VALUE"));
   EXPECT_EQ(error("hexagon.stall_s=0"), "hexagon.stall_s '0': must be seconds, at least 1");
+  EXPECT_EQ(error("hexagon.mac_pj=0"), "hexagon.mac_pj '0': must be picojoules, at least 0.001");
   EXPECT_EQ(error("opencl.dot=arm;opencl.dot=arm"), "opencl.dot is given twice");
   for (const char* nan : {"nan", "inf", "1e99"})
     EXPECT_FALSE(BackendOptions::Parse(std::string("opencl.tune_s=") + nan).ok()) << nan;

@@ -32,10 +32,10 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       engine_(std::move(engine)),
       codecs_(std::move(codecs)),
       events_(std::move(events)),
-      meter_(
-          &environment.loop->clock(), generation_,
-          {environment.energy, engine_->ModelJoules(batching.Locate(stage.first_sequence).samples),
-           stage.first_sequence}),
+      meter_(&environment.loop->clock(), generation_,
+             {engine_->is_emulated() ? nullptr : environment.energy,
+              engine_->ModelJoules(batching.Locate(stage.first_sequence).samples),
+              stage.first_sequence}),
       links_(stage, environment),
       replication_(std::make_unique<StageReplication>(StageReplicationOptions{
           stage.plan, stage.stage, stage.model, stage.training.batch_size, engine_->numbers(),

@@ -19,10 +19,10 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
       generation_(stage.plan.generation),
       engine_(std::move(engine)),
       events_(std::move(events)),
-      meter_(
-          &environment.loop->clock(), generation_,
-          {environment.energy, engine_->ModelJoules(batching_.Locate(stage.first_sequence).samples),
-           stage.first_sequence}),
+      meter_(&environment.loop->clock(), generation_,
+             {engine_->is_emulated() ? nullptr : environment.energy,
+              engine_->ModelJoules(batching_.Locate(stage.first_sequence).samples),
+              stage.first_sequence}),
       lanes_(environment.loop, environment.spans, environment.make_lane, /*codes_apart=*/false) {
   training_.next = training_.limit = stage.first_sequence.value();
   StageFrameSizes sizes;

@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "worker/stage/work_energy.h"
 
 namespace runnel {
 namespace {
@@ -66,6 +68,22 @@ void AppendPart(const Recipe& recipe, const Program& program, const ProgramSched
   listing.lines.insert(listing.lines.end(), lines.begin(), lines.end());
 }
 
+// By processor: of a sample, all parts that are listed and a step for each micro-batch.
+std::vector<double> JoulesOf(const Program& program, const ProgramSchedule& schedule,
+                             const std::vector<ProcessorEnergy>& processors) {
+  std::vector<double> joules(processors.size());
+  for (const auto& [part, name] : kParts) {
+    const auto& scheduled = schedule.parts[static_cast<size_t>(part)];
+    for (size_t i = 0; i < scheduled.size(); ++i) {
+      const auto processor = static_cast<size_t>(scheduled[i].processor);
+      joules[processor] +=
+          InstructionJoules(program, program.part(part)[i], processors[processor]) /
+          static_cast<double>(program.batch);
+    }
+  }
+  return joules;
+}
+
 }  // namespace
 
 absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recipe& recipe,
@@ -89,6 +107,11 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
                             stage.programs.max_batch,
                             schedule.sources,
                             {}};
+  const std::vector<double> joules = JoulesOf(program, schedule, processors.processor_energies());
+  for (size_t i = 0; i < joules.size(); ++i) {
+    if (joules[i] > 0)
+      absl::StrAppendFormat(&listing.processors[i], " at %.4g mJ a sample", joules[i] * 1e3);
+  }
   for (const auto& [part, name] : kParts) {
     AppendPart(recipe, program, schedule, part, name, listing);
   }

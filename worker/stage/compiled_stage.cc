@@ -52,6 +52,7 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
     if (samples == of_training && MeasuresSlices(traits, recipe, programs.batch_split))
       RUNNEL_RETURN_IF_ERROR(stage.MeasureSlices(backend, sized.program));
     RUNNEL_ASSIGN_OR_RETURN(sized.executable, backend.Prepare(sized.program));
+    stage.CountEnergy(backend, sized);
     stage.has_loss_ = sized.program.has_loss;
     if (stage.has_loss_) stage.labels_per_sample_ = LabelsPerSample(sized.program.output);
     const auto sample = [](const Shape& shape) { return Shape::Create(shape.dims().subspan(1)); };
@@ -59,6 +60,27 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
     RUNNEL_ASSIGN_OR_RETURN(stage.output_sample_, sample(sized.program.output));
   }
   return stage;
+}
+
+void CompiledStage::CountEnergy(const Backend& backend, Sized& sized) {
+  const auto joules = [&](Part part) {
+    return PartJoules(part, sized.program, *sized.executable, backend);
+  };
+  sized.pass_joules =
+      joules(Part::kForward) + joules(Part::kInputGradient) + joules(Part::kWeightGradient);
+  sized.update_joules = joules(Part::kUpdate);
+  is_emulated_ = is_emulated_ || IsEmulated(backend, sized);
+}
+
+bool CompiledStage::IsEmulated(const Backend& backend, const Sized& sized) {
+  if (!backend.traits().rates.is_timed) return true;
+  for (size_t part = 0; part < sized.program.parts.size(); ++part) {
+    for (size_t i = 0; i < sized.program.parts[part].size(); ++i) {
+      const Backend* processor = sized.executable->processor_of(static_cast<Part>(part), i);
+      if (processor != nullptr && !processor->traits().rates.is_timed) return true;
+    }
+  }
+  return false;
 }
 
 // No bytes depend on it.
@@ -89,12 +111,8 @@ absl::Status CompiledStage::CheckLabels(const Payload& labels, int64_t samples) 
 double CompiledStage::ModelJoules(int64_t samples, int64_t micro_batches_a_step) const {
   const auto sized = by_samples_.find(samples);
   if (sized == by_samples_.end()) return 0;
-  const Program& program = sized->second.program;
-  double joules =
-      runnel::ModelJoules(Part::kUpdate, program) / static_cast<double>(micro_batches_a_step);
-  for (const Part part : {Part::kForward, Part::kInputGradient, Part::kWeightGradient})
-    joules += runnel::ModelJoules(part, program);
-  return joules;
+  return sized->second.pass_joules +
+         sized->second.update_joules / static_cast<double>(micro_batches_a_step);
 }
 
 int64_t CompiledStage::stash_bytes() const {

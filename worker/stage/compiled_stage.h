@@ -25,6 +25,8 @@ class CompiledStage {
   struct Sized {
     Program program;
     std::unique_ptr<Executable> executable;
+    // By the model (work_energy.h): of a micro-batch, and of a step.
+    double pass_joules = 0, update_joules = 0;
   };
 
   // `backend` outlives it. keeps_gradients: weight-gradients are there behind a backward, and no
@@ -40,6 +42,9 @@ class CompiledStage {
   absl::Status CheckLabels(const Payload& labels, int64_t samples) const;
   // Energy of a micro-batch by the model, with its part of an optimizer step; 0: no such size.
   double ModelJoules(int64_t samples, int64_t micro_batches_a_step) const;
+
+  // An emulator computes part of it, whose energy is not that of the processor.
+  bool is_emulated() const { return is_emulated_; }
 
   const StateLayout& layout() const { return layout_; }
   Shape input_shape(int64_t samples) const { return input_sample_.Prepend(samples); }
@@ -58,6 +63,8 @@ class CompiledStage {
 
  private:
   absl::Status MeasureSlices(Backend& backend, Program& program);
+  void CountEnergy(const Backend& backend, Sized& sized);
+  static bool IsEmulated(const Backend& backend, const Sized& sized);
 
   StateLayout layout_;
   std::map<int64_t, Sized> by_samples_;
@@ -66,6 +73,7 @@ class CompiledStage {
   bool has_loss_ = false;
   int64_t labels_per_sample_ = 1;
   bool steps_in_backward_ = false;
+  bool is_emulated_ = false;
   std::string numerics_class_;
   std::string slices_found_;
 };

@@ -66,6 +66,8 @@ class StageEngine : public StageCompute {
   // Energy of training one micro-batch of this many samples by the model of work_energy.h, with its
   // part of the step. Any thread.
   virtual double ModelJoules(int64_t /*samples*/) const { return 0; }
+  // The device's counters of energy say nothing of a processor that is emulated. Any thread.
+  virtual bool is_emulated() const { return false; }
   // Boundary tensors of `samples` samples.
   virtual Shape input_shape(int64_t samples) const = 0;
   virtual Shape output_shape(int64_t samples) const = 0;

@@ -98,6 +98,7 @@ class StageExecutor final : public StageEngine {
   int64_t stash_bytes() const override { return stashed_bytes_.load(std::memory_order_relaxed); }
   int64_t TakeUpdateBegin() override { return std::exchange(update_began_ns_, 0); }
   void FillRange(Telemetry& telemetry) const override;
+  bool is_emulated() const override { return programs_.is_emulated(); }
   double ModelJoules(int64_t samples) const override {
     return programs_.ModelJoules(samples, options_.training.micro_batches);
   }

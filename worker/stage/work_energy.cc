@@ -3,6 +3,8 @@
 namespace runnel {
 namespace {
 
+constexpr double kPico = 1e-12;
+
 const Buffer& BufferOf(const Program& program, BufferIndex index) {
   return program.buffers[static_cast<size_t>(index)];
 }
@@ -38,11 +40,30 @@ double Picojoules(const Program& program, const Instruction& instruction) {
 
 }  // namespace
 
+double InstructionJoules(const Program& program, const Instruction& instruction,
+                         const ProcessorEnergy& processor) {
+  if (processor.mac_picojoules <= 0)
+    return Picojoules(program, instruction) * processor.share * kPico;
+  return static_cast<double>(MultiplyAdds(program, instruction)) * processor.mac_picojoules * kPico;
+}
+
+double PartJoules(Part part, const Program& program, const Executable& executable,
+                  const Backend& backend) {
+  const auto& instructions = program.part(part);
+  double joules = 0;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const Backend* processor = executable.processor_of(part, i);
+    joules += InstructionJoules(program, instructions[i],
+                                (processor == nullptr ? backend : *processor).energy());
+  }
+  return joules;
+}
+
 double ModelJoules(Part part, const Program& program) {
-  double picojoules = 0;
+  double joules = 0;
   for (const Instruction& instruction : program.part(part))
-    picojoules += Picojoules(program, instruction);
-  return picojoules * 1e-12;
+    joules += InstructionJoules(program, instruction);
+  return joules;
 }
 
 }  // namespace runnel

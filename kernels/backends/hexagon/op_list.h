@@ -14,7 +14,7 @@ namespace runnel::hexagon {
 
 inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
-inline constexpr uint32_t kDspProtocol = 7;
+inline constexpr uint32_t kDspProtocol = 8;
 
 // A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
 // behind it: vectors are whole.
@@ -208,13 +208,15 @@ struct DspRequest {
   uint32_t threads = 1;  // kOpen: that an operation may use, 1..kMaxThreads
 };
 
-// kNoVtcm: the tightly coupled memory is others'.
+// kNoVtcm: the tightly coupled memory is others', and nothing of the list was done. kVtcmGone: it was
+// given back between two operations and others keep it; what was done cannot be done again.
 enum class DspStatus : uint32_t {
   kOk = 0,
   kBadRequest = 1,
   kNoMemory = 2,
   kUnknownCode = 3,
-  kNoVtcm = 4
+  kNoVtcm = 4,
+  kVtcmGone = 5
 };
 
 struct DspReply {

@@ -72,6 +72,12 @@ class MixedBackend final : public CoScheduler {
     return names;
   }
 
+  std::vector<ProcessorEnergy> processor_energies() const override {
+    std::vector<ProcessorEnergy> energies;
+    for (const auto& processor : processors_) energies.push_back(processor->energy());
+    return energies;
+  }
+
   // The tuner of the first processor that has one.
   Tuner* tuner() override {
     for (const auto& processor : processors_) {

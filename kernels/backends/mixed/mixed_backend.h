@@ -41,6 +41,8 @@ class CoScheduler : public Backend {
   virtual absl::StatusOr<ProgramSchedule> Schedule(const Program& program) = 0;
   // Backend::name() of each.
   virtual std::vector<std::string> processor_names() const = 0;
+  // Of each, in the same order.
+  virtual std::vector<ProcessorEnergy> processor_energies() const = 0;
 };
 
 // processors: the first is the host, which has the stage's state. Costs of programs whose

@@ -52,6 +52,16 @@ class MixedExecutable final : public Executable {
     }
   }
 
+  const Backend* processor_of(Part part, size_t instruction) const override {
+    for (const Segment& segment : segments_) {
+      if (segment.part != part) continue;
+      const std::vector<int>& all = segment.instructions;
+      if (std::find(all.begin(), all.end(), static_cast<int>(instruction)) != all.end())
+        return &platform_->processor(segment.processor);
+    }
+    return nullptr;
+  }
+
   int64_t memory_bytes() const override {
     int64_t bytes = packed_bytes_;
     for (const Place& place : places_) bytes += place.memory->bytes();

@@ -1,28 +1,25 @@
 // A DSP's system for one shared object, under qemu-hexagon: loads the object of file 4 as a loader
 // would, gives it the functions that it asks for, and passes it what comes from file 0. File 3 is
 // the memory as the DSP sees it. A file 77 says that the system is an old one, without the functions
-// that came later.
+// that came later; a file 78 that it has no manager of compute resources alone.
 
 #include "kernels/backends/hexagon/dsp/emulator_threads.h"
 #include "kernels/backends/hexagon/op_list.h"
 #include "tests/kernels/dsp_device/object_messages.h"
+#include "tests/kernels/dsp_device/object_vtcm.h"
 
 namespace runnel::hexagon {
 namespace {
 
 constexpr int32_t kIn = 0, kOut = 1, kErrors = 2, kSharedFile = 3, kObjectFile = 4;
-constexpr int32_t kOldSystemFile = 77;
+constexpr int32_t kOldSystemFile = 77, kUnmanagedFile = 78;
 constexpr int kWouldBlock = 516;
 
 using QueueCallback = void (*)(void* queue, int error, void* context);
 
-ToObject message;
 bool is_read = true;  // the packet
-FromObject answer;
 QueueCallback packets = nullptr;
 void* context = nullptr;
-uint8_t* vtcm = nullptr;
-uint32_t mapped_vtcm = 0;
 
 void Copy(void* to, const void* from, uint32_t bytes) {
   auto* target = static_cast<volatile uint8_t*>(to);
@@ -54,27 +51,6 @@ int SetPower(void*, void* request) {
   const auto* words = static_cast<const uint32_t*>(request);
   constexpr uint32_t kVectors = 2;
   if (words[0] == kVectors) answer.powered = words[2] & 1;
-  return 0;
-}
-void* RequestVtcm(unsigned bytes, unsigned) {
-  if (message.refuse_vtcm != 0 || bytes > message.most_vtcm || answer.vtcm_bytes != 0)
-    return nullptr;
-  if (bytes > mapped_vtcm) {
-    vtcm = Map(bytes, -1);
-    mapped_vtcm = bytes;
-  }
-  answer.vtcm_bytes = bytes;
-  return vtcm;
-}
-void* AwaitVtcm(unsigned bytes, unsigned single_page, unsigned) {
-  return RequestVtcm(bytes, single_page);
-}
-// What was there is the next one's.
-int ReleaseVtcm(void* released) {
-  if (released != vtcm) return 1;
-  for (uint32_t i = 0; i < answer.vtcm_bytes / 4; ++i)
-    reinterpret_cast<volatile uint32_t*>(vtcm)[i] = 0xa5a5a5a5u;
-  answer.vtcm_bytes = 0;
   return 0;
 }
 int ImportQueue(uint64_t id, QueueCallback packet, QueueCallback, void* with, void** queue) {
@@ -112,6 +88,8 @@ int WritePacket(void*, uint32_t, uint32_t buffers, PacketBuffer* buffer, uint32_
 constexpr uint32_t kThreads = 8;
 EmulatedThread threads[kThreads];
 int CreateThread(uint32_t* number, const void* attributes, void (*body)(void*), void* with) {
+  if (message.ask_vtcm != 0) AskForVtcm();
+  resource.gone = message.ask_vtcm == 2;
   uint32_t words[2];  // stack_size, stack_addr
   Copy(words, static_cast<const uint8_t*>(attributes) + 24, sizeof(words));
   for (uint32_t i = 0; i < kThreads; ++i) {
@@ -161,11 +139,24 @@ uint32_t AddressOfSystem(const char* name) {
       Of("dspqueue_close", CloseQueue), Of("dspqueue_read_noblock", ReadPacket),
       Of("dspqueue_write", WritePacket), Of("qurt_thread_create", CreateThread),
       Of("qurt_thread_join", JoinNumbered), Of("qurt_thread_exit", EndThread),
-      Of("qurt_thread_get_priority", PriorityOf), Of("qurt_thread_get_id", ThisThread)};
-  constexpr int kOld = 5;
-  const bool is_old = SystemCall(kRead, kOldSystemFile, AddressOf(answer.payload), 0) >= 0;
-  for (int i = 0; i < (is_old ? kOld : static_cast<int>(sizeof(functions) / sizeof(Function)));
-       ++i) {
+      Of("qurt_thread_get_priority", PriorityOf), Of("qurt_thread_get_id", ThisThread),
+      Of("compute_resource_attr_init", BeginAttributes),
+      Of("compute_resource_attr_set_vtcm_param_v2", SetVtcm),
+      Of("compute_resource_attr_set_cache_mode", SetCached),
+      Of("compute_resource_attr_set_release_callback", SetCallback),
+      Of("compute_resource_attr_get_vtcm_ptr_v2", ReadVtcm),
+      Of("compute_resource_acquire", AcquireResource),
+      Of("compute_resource_release", ReleaseResource),
+      Of("compute_resource_acquire_cached", AcquireCached),
+      Of("compute_resource_release_cached", ReleaseCached)};
+  constexpr int kOld = 5, kManager = 9, kAll = sizeof(functions) / sizeof(Function);
+  const auto is_open = [](int32_t file) {
+    return SystemCall(kRead, file, AddressOf(answer.payload), 0) >= 0;
+  };
+  const int count = is_open(kOldSystemFile)   ? kOld
+                    : is_open(kUnmanagedFile) ? kAll - kManager
+                                              : kAll;
+  for (int i = 0; i < count; ++i) {
     if (Same(functions[i].name, name)) return functions[i].address;
   }
   return 0;
@@ -339,6 +330,7 @@ void __hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void* to, const void*
   const auto entry =
       reinterpret_cast<Entry>(static_cast<uintptr_t>(loader.Load(RUNNEL_TEXT(RUNNEL_DSP_ENTRY))));
   while (ReadAll(kIn, &message, sizeof(message))) {
+    if (message.refuse_vtcm != 0) AskForVtcm();
     if (message.kind == ObjectMessage::kInvoke) {
       Invoke(entry);
     } else if (packets != nullptr) {

@@ -17,7 +17,10 @@ struct ToObject {
   uint32_t scalars = 0;       // kInvoke
   uint32_t out_bytes = 0;     // kInvoke: of its first buffer out
   uint32_t shared_bytes = 0;  // of the file that is mapped
-  uint32_t refuse_vtcm = 0;
+  uint32_t refuse_vtcm = 0;   // and whoever holds it is asked for it first
+  // Whoever holds it is asked for it in the middle of a list, when a thread is made; 2: and does not
+  // get it again.
+  uint32_t ask_vtcm = 0;
   uint32_t most_vtcm = 0;  // bytes; requests over it are refused
   uint32_t bytes = 0;
   uint8_t payload[kMaxPayload] = {};
@@ -36,6 +39,8 @@ struct FromObject {
   int32_t result = 0;  // kInvoke
   // What the object holds of the DSP now.
   uint32_t vtcm_bytes = 0;
+  // How often it ever got VTCM, and gave it back because somebody asked.
+  uint32_t vtcm_taken = 0, vtcm_returned = 0;
   uint32_t powered = 0;
   uint32_t mapped = 0;
   uint32_t threads = 0;  // that it ever made

@@ -11,7 +11,10 @@ import sys
 # What the system of a DSP offers to an unsigned module; those of the second line only on newer ones, so they must be weak.
 KNOWN = {"HAP_mmap_get", "HAP_mmap_put", "HAP_power_set", "HAP_request_VTCM", "HAP_release_VTCM"}
 KNOWN_WEAK = {"HAP_request_async_VTCM", "dspqueue_import", "dspqueue_close", "dspqueue_read_noblock", "dspqueue_write",
-              "qurt_thread_create", "qurt_thread_join", "qurt_thread_exit", "qurt_thread_get_priority", "qurt_thread_get_id"}
+              "qurt_thread_create", "qurt_thread_join", "qurt_thread_exit", "qurt_thread_get_priority", "qurt_thread_get_id",
+              "compute_resource_attr_init", "compute_resource_attr_set_vtcm_param_v2", "compute_resource_attr_set_cache_mode",
+              "compute_resource_attr_set_release_callback", "compute_resource_attr_get_vtcm_ptr_v2", "compute_resource_acquire",
+              "compute_resource_release", "compute_resource_acquire_cached", "compute_resource_release_cached"}
 ENTRY = "runnel_dsp_skel_handle_invoke"
 PAGE = 4096
 HEXAGON, SHARED_OBJECT = 164, 3

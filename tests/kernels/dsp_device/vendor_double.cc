@@ -5,7 +5,7 @@
 // cache, are written back behind the host's next changes.
 //
 // RUNNEL_DOUBLE_FAULT says what goes wrong: a name, and with :N only from the Nth list on; one that
-// ends in "_once" happens at that list alone.
+// ends in "_once" happens at that list alone. Several are joined by "+".
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ constexpr int kUnsupported = 0x14, kNoFile = 0x44, kReset = 0x68, kRefused = 0x7
               kBadParameter = 0x0e;
 // None of the vendor's.
 constexpr int kUndeclaredChange = 0x3ff;
-constexpr int kDspMemoryFile = 3, kObjectFile = 4, kOldSystemFile = 77;
+constexpr int kDspMemoryFile = 3, kObjectFile = 4, kOldSystemFile = 77, kUnmanagedFile = 78;
 constexpr size_t kLineBytes = 128;
 constexpr uint32_t kVtcmBytes = 256 << 10, kShortVtcmBytes = 100 << 10;
 
@@ -70,15 +70,22 @@ struct Dsp {
 };
 Dsp dsp;
 
-bool Fails(const std::string& fault) {
-  const char* given = std::getenv("RUNNEL_DOUBLE_FAULT");
-  if (given == nullptr) return false;
-  const std::string text = given;
+bool IsNow(const std::string& text, const std::string& fault) {
   const size_t colon = text.find(':');
   if (text.substr(0, colon) != fault) return false;
   if (colon == std::string::npos) return true;
   const int64_t list = std::atoi(text.c_str() + colon + 1);
   return fault.ends_with("_once") ? dsp.lists == list : dsp.lists >= list;
+}
+
+bool Fails(const std::string& fault) {
+  const char* given = std::getenv("RUNNEL_DOUBLE_FAULT");
+  for (std::string text = given == nullptr ? "" : given; !text.empty();) {
+    const size_t end = std::min(text.find('+'), text.size());
+    if (IsNow(text.substr(0, end), fault)) return true;
+    text.erase(0, end + 1);
+  }
+  return false;
 }
 
 void CountList(const void* message) {
@@ -199,6 +206,7 @@ int Start(const std::string& object) {
   posix_spawn_file_actions_adddup2(&actions, high_memory, kDspMemoryFile);
   posix_spawn_file_actions_adddup2(&actions, high_object, kObjectFile);
   if (Fails("old_system")) posix_spawn_file_actions_adddup2(&actions, high_object, kOldSystemFile);
+  if (Fails("unmanaged")) posix_spawn_file_actions_adddup2(&actions, high_object, kUnmanagedFile);
   const int error = posix_spawn(&dsp.pid, words[0], &actions, nullptr, words, environ);
   posix_spawn_file_actions_destroy(&actions);
   for (int one : {ends[1], file, high_memory, high_object}) close(one);
@@ -225,6 +233,7 @@ ToObject MessageOf(ObjectMessage kind, const void* payload, uint32_t bytes) {
   message.kind = kind;
   message.shared_bytes = static_cast<uint32_t>(dsp.bytes);
   message.refuse_vtcm = Fails("vtcm") || Fails("vtcm_once") ? 1 : 0;
+  message.ask_vtcm = Fails("vtcm_gone") ? 2 : Fails("vtcm_asked") ? 1 : 0;
   message.most_vtcm = Fails("vtcm_short_once") ? kShortVtcmBytes : kVtcmBytes;
   message.bytes = bytes;
   if (bytes > 0 && bytes <= kMaxPayload) std::memcpy(message.payload, payload, bytes);
@@ -410,12 +419,12 @@ int dspqueue_read(void*, uint32_t*, uint32_t max_count, uint32_t* count, QueueBu
 // For tests: lists, bytes to the DSP and back since the handle was opened, what its object holds.
 struct DoubleStatistics {
   int64_t lists, bytes_in, bytes_out;
-  uint32_t vtcm_bytes, powered, mapped, threads;
+  uint32_t vtcm_bytes, powered, mapped, threads, vtcm_taken, vtcm_returned;
 };
 void runnel_double_statistics(DoubleStatistics* statistics) {
   const FromObject& last = dsp.last;
-  *statistics = {dsp.lists,    dsp.bytes_in, dsp.bytes_out, last.vtcm_bytes,
-                 last.powered, last.mapped,  last.threads};
+  *statistics = {dsp.lists,   dsp.bytes_in, dsp.bytes_out,   last.vtcm_bytes,   last.powered,
+                 last.mapped, last.threads, last.vtcm_taken, last.vtcm_returned};
 }
 
 }  // extern "C"

@@ -6,36 +6,15 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/backends/hexagon/emulated_session.h"
-#include "proto/base/model/number_format.h"
+#include "tests/kernels/hexagon/vgg_layers.h"
 
 namespace runnel::hexagon::hexagon_counts_test {
 namespace {
-
-enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
-constexpr const char* kPassNames[] = {"forward", "input_gradient", "weight_gradient"};
-
-struct Layer {
-  const char* name;
-  int in, out;  // channels
-  int side;     // of an image; 0: a linear layer
-};
-constexpr Layer kC1 = {"c1_3_64_32x32", 3, 64, 32};
-constexpr Layer kC2 = {"c2_64_128_16x16", 64, 128, 16};
-constexpr Layer kC3 = {"c3_128_256_8x8", 128, 256, 8};
-constexpr Layer kC4 = {"c4_256_256_8x8", 256, 256, 8};
-constexpr Layer kC5 = {"c5_256_512_4x4", 256, 512, 4};
-constexpr Layer kC6 = {"c6_512_512_4x4", 512, 512, 4};
-constexpr Layer kC7 = {"c7_512_512_2x2", 512, 512, 2};  // and c8
-constexpr Layer kFc = {"fc_512_10", 512, 10, 0};
-// Of no VGG-11 for small images: a linear layer as wide as its last convolutions.
-constexpr Layer kLinear = {"linear_512_512", 512, 512, 0};
 
 // Of vrmpy that a layer needs, to packets: a packet holds two. c1 and fc are too small for it.
 constexpr double kWhole = 1.7;
@@ -81,60 +60,6 @@ constexpr Row kRows[] = {
 };
 // clang-format on
 
-DspCode CodeOf(const Layer& layer, Pass pass) {
-  constexpr DspCode kCodes[2][3] = {
-      {DspCode::kConvForward, DspCode::kConvInputGradient, DspCode::kConvWeightGradient},
-      {DspCode::kLinearForward, DspCode::kLinearInputGradient, DspCode::kLinearWeightGradient}};
-  return kCodes[layer.side == 0 ? 1 : 0][static_cast<int>(pass)];
-}
-
-// Tensors and operations of a row.
-class Bench {
- public:
-  explicit Bench(SharedMemory& memory) : memory_(memory) {}
-
-  DspTensor MakeTensor(uint32_t elements, uint32_t bytes, uint64_t version) {
-    const uint32_t tail = (elements * bytes + 63) / 64 * 64;
-    areas_.push_back(*memory_.Allocate(tail + kTailBytes));
-    for (uint32_t i = 0; i < elements * bytes; ++i) {
-      areas_.back()->address()[i] = static_cast<std::byte>(i * 2654435761u >> 25);
-    }
-    const uint32_t at = memory_.OffsetOf(areas_.back()->address());
-    return DspTensor{at, at + tail, elements, bytes, version};
-  }
-
-  DspTensor MakeScaled(uint32_t elements, uint32_t bytes, int32_t exponent) {
-    const DspTensor tensor = MakeTensor(elements, bytes, 0);
-    const ScaleTail tail = {.exponent = exponent, .max_abs = 1 << 20};
-    std::memcpy(areas_.back()->address() + (tensor.tail - tensor.data), &tail, sizeof(tail));
-    return tensor;
-  }
-
-  DspOp MakeOp(const Layer& layer, Pass pass, int batch) {
-    const int side = layer.side == 0 ? 1 : layer.side;
-    const int kernel = layer.side == 0 ? 1 : 3;
-    DspOp op;
-    op.code = CodeOf(layer, pass);
-    op.x = {batch, layer.in, side, side};
-    op.y = {batch, layer.out, side, side};
-    op.window = {kernel, kernel, 1, 1, kernel / 2, kernel / 2};
-    const uint32_t pixels = batch * side * side;
-    const uint32_t weights = uint32_t(layer.in) * layer.out * kernel * kernel;
-    if (weights_.elements == 0) weights_ = MakeTensor(weights, 1, 1);
-    const uint32_t x = pixels * layer.in, y = pixels * layer.out;
-    op.in[0] = MakeTensor(pass == Pass::kForward ? x : y, 1, 0);
-    op.in[1] = pass == Pass::kWeightGradient ? MakeTensor(x, 1, 0) : weights_;
-    const uint32_t results[] = {y, x, weights};
-    op.out[0] = MakeTensor(results[static_cast<int>(pass)], 4, 0);
-    return op;
-  }
-
- private:
-  SharedMemory& memory_;
-  std::vector<std::unique_ptr<Memory>> areas_;
-  DspTensor weights_;
-};
-
 class HexagonCounts : public testing::TestWithParam<Row> {};
 
 void ExpectNear(uint32_t packets, uint32_t written, const char* what) {
@@ -150,7 +75,7 @@ TEST_P(HexagonCounts, PacketsDoNotRise) {
   const auto& [layer, pass, usual_batch, packets, packing, least_ratio, kept] = GetParam();
   const char* asked = std::getenv("RUNNEL_DSP_COUNTS_BATCH");
   const int batch = asked == nullptr ? usual_batch : std::atoi(asked);
-  Bench bench(*(*session)->memory());
+  LayerBench bench(*(*session)->memory());
   const DspOp op = bench.MakeOp(layer, pass, batch);
   const DspOp small = bench.MakeOp(layer, pass, 1);
   // The first one packs the weights.
@@ -221,7 +146,7 @@ TEST_P(HexagonGradientCounts, PacketsDoNotRise) {
   ASSERT_TRUE(session.ok()) << session.status();
   constexpr uint32_t kElements = 65536;
   const GradientRow& row = GetParam();
-  Bench bench(*(*session)->memory());
+  LayerBench bench(*(*session)->memory());
   DspOp op;
   op.code = row.code;
   const DspTensor gradient = bench.MakeScaled(kElements, row.bytes, 0);

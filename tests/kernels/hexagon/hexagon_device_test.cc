@@ -163,8 +163,9 @@ TEST_F(DeviceTest, OpensWhatTheDspIsAndGivesAllBack) {
   EXPECT_EQ(session->counts()[0].packets, 0u) << "a device counts nothing";
   EXPECT_EQ(StatisticsOfDouble().powered, 1u);
   EXPECT_EQ(StatisticsOfDouble().mapped, 1u);
-  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 0u) << "between lists it is others'";
+  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 256u << 10) << "it is kept, nobody asks for it";
   session.reset();
+  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 0u);
   EXPECT_EQ(StatisticsOfDouble().powered, 0u);
   EXPECT_EQ(StatisticsOfDouble().mapped, 0u);
 }
@@ -289,6 +290,58 @@ TEST_F(DeviceTest, WithoutMemoryForAnOperationTheSessionGoesOn) {
   EXPECT_TRUE(Run(session, {&copy, 1}).ok());
 }
 
+// A convolution that is worth threads, in a batch of `batch` samples; it reads what is there.
+DspOp ConvOp(DspSession& session, std::unique_ptr<Memory>& area, int batch) {
+  area = *session.memory()->Allocate(4 << 20);
+  const uint32_t at = session.memory()->OffsetOf(area->address());
+  DspOp op;
+  op.code = DspCode::kConvForward;
+  op.x = op.y = {batch, 64, 16, 16};
+  op.window = {3, 3, 1, 1, 1, 1};
+  const auto pixels = static_cast<uint32_t>(batch) * 64 * 256;
+  op.in[0] = {.data = at, .tail = at + (1 << 19), .elements = pixels, .bytes = 1};
+  op.in[1] = {.data = at, .tail = at + (1 << 19), .elements = 64 * 576, .bytes = 1};
+  op.out[0] = {.data = at + (1 << 20), .tail = at + (3 << 20), .elements = pixels, .bytes = 4};
+  return op;
+}
+
+TEST_F(DeviceTest, VtcmIsAskedForOnce) {
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  const DspOp op = CopyOp(*session, area, 7);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 1u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_returned, 0u);
+}
+
+TEST_F(DeviceTest, VtcmThatAnotherProgramWantsIsGivenBackBetweenOperations) {
+  const Variable fault = Fault("vtcm_asked");
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  const DspOp op = ConvOp(*session, area, 2);
+  ASSERT_TRUE(Run(*session, {op, op, op}).ok());
+  EXPECT_GT(StatisticsOfDouble().threads, 0u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_returned, 3u) << "the last time after the list";
+  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 3u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 0u);
+}
+
+// What was done of the list cannot be done again.
+TEST_F(DeviceTest, AListWhoseVtcmDoesNotComeBackIsTheDspsLast) {
+  const Variable fault = Fault("vtcm_gone");
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  const DspOp op = ConvOp(*session, area, 2);
+  const absl::Status status = Run(*session, {op, op});
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("gave its VTCM back before operation 1 of 2"));
+  EXPECT_TRUE(session->lost());
+}
+
 // By what requests travel: the fault that forbids the queue, the library, and the reason given.
 struct Way {
   const char* name;
@@ -307,7 +360,12 @@ constexpr Way kWays[] = {
     {"old_system", "", "old_system",
      "by remote calls (no packet queue: the DSP takes no queue: error 0x14 (not supported)) with"},
     {"vtcm_refused_once", "", "vtcm_once:2", "by packet queue with"},
-    {"vtcm_short_once", "", "vtcm_short_once:3", "by packet queue with"},
+    {"vtcm_short", "", "vtcm_short_once:1", "by packet queue with"},
+    {"vtcm_short_and_asked_back", "", "vtcm_short_once:1+vtcm_once:3", "by packet queue with"},
+    {"vtcm_asked_back", "", "vtcm_asked", "by packet queue with"},
+    {"vtcm_unmanaged", "", "unmanaged", "by packet queue with"},
+    {"vtcm_unmanaged_refused_once", "", "unmanaged+vtcm_once:2", "by packet queue with"},
+    {"vtcm_unmanaged_short_once", "", "unmanaged+vtcm_short_once:3", "by packet queue with"},
 };
 
 class WayTest : public DeviceTest, public ::testing::WithParamInterface<Way> {};
@@ -375,6 +433,8 @@ constexpr RunningFault kRunningFaults[] = {
     {"hang", "", "hang:2", "hangs: nothing done for 1 s"},
     {"hang_by_calls", "_without_queues", "hang:2", "hangs: nothing done for 1 s"},
     {"vtcm", "", "vtcm:2", "got no VTCM (256 KiB): another program on the DSP has it"},
+    {"vtcm_unmanaged", "", "unmanaged+vtcm:2",
+     "got no VTCM (256 KiB): another program on the DSP has it"},
 };
 
 class RunningFaultTest : public DeviceTest, public ::testing::WithParamInterface<RunningFault> {};

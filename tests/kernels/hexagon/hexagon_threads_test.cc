@@ -70,6 +70,16 @@ class Bench {
     return op;
   }
 
+  // The bytes of a result after these operations, which find nothing of them.
+  std::vector<std::byte> ResultOf(const std::vector<DspOp>& ops, const DspTensor& result) {
+    std::byte* at = session_->memory()->base() + result.data;
+    const size_t bytes = size_t{result.elements} * result.bytes;
+    std::memset(at, 0x55, bytes);
+    EXPECT_TRUE(session_->Submit(ops).ok());
+    EXPECT_TRUE(session_->Wait().ok());
+    return {at, at + bytes};
+  }
+
   bool HasMemoryFor(const DspOp& op) {
     return session_->Submit({op, op}).ok() && session_->Wait().ok();
   }
@@ -137,6 +147,34 @@ TEST_P(ThreadsTest, GiveTheSameBytes) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ThreadsTest, testing::ValuesIn(kShapes),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Weights of more than the cache holds go in blocks through several tiles of pixels. A batch of one
+// tile takes them whole.
+TEST(BlocksTest, HaveTheSumsOfOneTileEach) {
+  const auto command = FindEmulator();
+  if (!command.ok()) GTEST_SKIP() << "no DSP here: " << command.status().message();
+  constexpr int kBatch = 24, kOfTile = 8;  // images of 16 pixels, 128 to a tile
+  const Shape shape = {"wide", {kBatch, 256, 4, 4}, {kBatch, 310, 4, 4}, {3, 3, 1, 1, 1, 1}};
+  for (DspCode code : {DspCode::kConvForward, DspCode::kConvInputGradient}) {
+    for (uint32_t threads : {1u, 4u}) {
+      Bench bench(threads);
+      const DspOp whole = bench.MakeOp(shape, code, 0);
+      std::vector<DspOp> tiles;
+      for (uint32_t first = 0; first < kBatch; first += kOfTile) {
+        DspOp tile = whole;
+        tile.x.n = tile.y.n = kOfTile;
+        tile.in[0].data += first * (whole.in[0].elements / kBatch);
+        tile.in[0].elements /= kBatch / kOfTile;
+        tile.out[0].data += first * (whole.out[0].elements / kBatch) * 4;
+        tile.out[0].elements /= kBatch / kOfTile;
+        tiles.push_back(tile);
+      }
+      const auto expected = bench.ResultOf(tiles, whole.out[0]);
+      EXPECT_TRUE(bench.ResultOf({whole}, whole.out[0]) == expected)
+          << threads << " threads, code " << static_cast<uint32_t>(code);
+    }
+  }
+}
 
 // A thread more needs more memory: with less there are fewer.
 TEST(ScratchTest, WhatOneThreadNeedsIsEnough) {

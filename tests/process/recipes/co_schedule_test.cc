@@ -59,7 +59,8 @@ std::string Listing(const Words& words, int exit_code = 0) {
 TEST(CoSchedule, AListingSaysWhatRunsWhere) {
   const std::string near =
       Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "cpu=0"});
-  EXPECT_THAT(near, HasSubstr("layers 0 to 5, micro-batches of 64 samples on ref (counted), cpu"));
+  EXPECT_THAT(near, testing::ContainsRegex("layers 0 to 5, micro-batches of 64 samples on ref "
+                                           "\\(counted\\) at [0-9.]+ mJ a sample, cpu"));
   EXPECT_THAT(near, testing::ContainsRegex("forward +2.0 +int8_conv_forward +cpu "));
   EXPECT_THAT(near, testing::ContainsRegex("forward: [0-9.]+ ms, 2 switches, 1[0-9] on cpu"));
   const std::string far =
@@ -67,6 +68,28 @@ TEST(CoSchedule, AListingSaysWhatRunsWhere) {
   EXPECT_THAT(far, testing::ContainsRegex("forward: [0-9.]+ ms, 0 switches, 1[0-9] on ref"));
   EXPECT_THAT(Listing({"lenet", "--recipe", "fp32"}), HasSubstr("cpu (counted)"));
   EXPECT_THAT(Listing({"lenet"}), HasSubstr("cpu (measured)"));
+}
+
+// What a processor takes for a sample by the listing's first line.
+double MillijoulesOn(const std::string& processor, const std::string& listing) {
+  const size_t at = listing.find(processor + " (counted) at ");
+  if (at == std::string::npos) return 0;
+  return std::atof(listing.c_str() + at + processor.size() + 14);
+}
+
+TEST(CoSchedule, ADspTakesLessEnergyThanTheProcessor) {
+  const std::string alone = Listing({"lenet", "--counted"});
+  ASSERT_GT(MillijoulesOn("cpu", alone), 0) << alone;
+  EXPECT_NEAR(MillijoulesOn(
+                  "cpu", Listing({"lenet", "--counted", "--backend-option", "cpu.mac_pj=1000000"})),
+              // Forward, both gradients but the input-gradient of the first layer.
+              (3 * (288000 + 1600000 + 400000 + 5000) - 288000) * 1e-3, 1);
+  Process there(
+      {"runnel-worker", "program", "lenet", "--processors", "cpu,hexagon@*=hexagon", "--counted"});
+  if (there.Wait(60) != 0) GTEST_SKIP() << there.err();
+  const double on_dsp = MillijoulesOn("hexagon", there.out());
+  EXPECT_GT(on_dsp, 0) << there.out();
+  EXPECT_LT(on_dsp + MillijoulesOn("cpu", there.out()), MillijoulesOn("cpu", alone) / 3);
 }
 
 TEST(CoSchedule, AListingGoesByTheRescaling) {

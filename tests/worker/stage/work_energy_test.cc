@@ -75,5 +75,51 @@ TEST(WorkEnergy, EightBitsCostLess) {
   EXPECT_GT(ModelJoules(Part::kUpdate, fp32), 0);
 }
 
+TEST(WorkEnergy, AProcessorTakesItsShareOrWhatWasMeasured) {
+  const Program program = Compile("lenet", "niti", 4);
+  for (const Instruction& instruction : program.part(Part::kForward)) {
+    const double joules = InstructionJoules(program, instruction);
+    EXPECT_DOUBLE_EQ(InstructionJoules(program, instruction, {.share = 0.25}), joules / 4);
+    EXPECT_DOUBLE_EQ(InstructionJoules(program, instruction, {.share = 0.25, .mac_picojoules = 2}),
+                     static_cast<double>(MultiplyAdds(program, instruction)) * 2e-12);
+  }
+}
+
+TEST(WorkEnergy, ADspHasALowerRowThanTheProcessor) {
+  double cpu = 0, hexagon = 0;
+  for (const BackendRow& row : BuiltinBackends()) {
+    if (row.name == "cpu") cpu = row.energy;
+    if (row.name == "hexagon") hexagon = row.energy;
+  }
+  EXPECT_EQ(cpu, 1);
+  EXPECT_GT(hexagon, 0);
+  EXPECT_LT(hexagon, cpu);
+}
+
+// Each instruction by the processor that computes it.
+TEST(WorkEnergy, SeveralProcessorsTakeEachItsOwn) {
+  const Program program = Compile("lenet", "niti", 4);
+  BackendSettings settings;
+  settings.options = *BackendOptions::Parse("cpu.mac_pj=8");
+  const auto joules = [&](const char* names) {
+    const auto backend = *MakeBackend(names, settings);
+    const auto executable = *backend->Prepare(program);
+    return PartJoules(Part::kForward, program, *executable, *backend);
+  };
+  const double macs = static_cast<double>(MacsOfPart(Part::kForward, program));
+  EXPECT_DOUBLE_EQ(joules("cpu"), macs * 8e-12);
+  EXPECT_DOUBLE_EQ(joules("cpu,ref@*=cpu"), macs * 8e-12);
+  EXPECT_DOUBLE_EQ(joules("ref"), ModelJoules(Part::kForward, program));
+  EXPECT_DOUBLE_EQ(joules("cpu,ref@*=ref"), ModelJoules(Part::kForward, program));
+  double products_on_cpu = 0;
+  for (const Instruction& instruction : program.part(Part::kForward)) {
+    products_on_cpu += instruction.code == OpCode::kInt8ConvForward
+                           ? static_cast<double>(MultiplyAdds(program, instruction)) * 8e-12
+                           : InstructionJoules(program, instruction);
+  }
+  EXPECT_NEAR(joules("cpu,ref@int8_conv_forward=cpu+*=ref"), products_on_cpu,
+              products_on_cpu * 1e-9);
+}
+
 }  // namespace
 }  // namespace runnel::work_energy_test

@@ -194,6 +194,9 @@ class DeviceSession final : public DspSession {
       case DspStatus::kNoVtcm:
         return Lose(absl::StrCat(" got no VTCM (", link_.dsp.vtcm_bytes >> 10,
                                  " KiB): another program on the DSP has it"));
+      case DspStatus::kVtcmGone:
+        return Lose(absl::StrCat(" gave its VTCM back before ", which,
+                                 ", and another program on the DSP keeps it"));
       default:
         return Lose(absl::StrCat(" refused ", which, " (status ",
                                  static_cast<uint32_t>(reply.status), ")"));

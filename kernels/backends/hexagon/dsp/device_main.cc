@@ -26,10 +26,6 @@ using QueueCallback = void (*)(void* queue, int error, void* context);
 int HAP_mmap_get(int file, void** address, uint64_t* physical);
 int HAP_mmap_put(int file);
 int HAP_power_set(void* context, void* request);
-void* HAP_request_VTCM(unsigned bytes, unsigned single_page);
-__attribute__((weak)) void* HAP_request_async_VTCM(unsigned bytes, unsigned single_page,
-                                                   unsigned timeout_us);
-int HAP_release_VTCM(void* vtcm);
 // Layout of the public headers; longer ones of later systems find zeros.
 struct ThreadAttributes {
   char name[16];
@@ -64,10 +60,6 @@ __attribute__((weak)) int dspqueue_write(void* queue, uint32_t flags, uint32_t b
 
 namespace runnel::hexagon {
 
-// v66 has no engine for copies, and later ones have not been tried.
-void BeginCopy(void* vtcm, const void* from, uint32_t bytes) { memcpy(vtcm, from, bytes); }
-void AwaitCopies() {}
-
 namespace {
 
 constexpr int kOk = 0, kUnsupported = 0x14, kBadCall = 0x0e;
@@ -75,7 +67,7 @@ constexpr int kOk = 0, kUnsupported = 0x14, kBadCall = 0x0e;
 constexpr uint32_t kFlushSender = 0x10, kInvalidateRecipient = 0x80;
 constexpr uint32_t kMaxBuffers = 64;
 constexpr uint32_t kStackBytes = 64 << 10, kVectorAlignment = 128;
-constexpr uint32_t kVtcmTimeoutUs = 1000000, kAnswerTimeoutUs = 1000000;
+constexpr uint32_t kAnswerTimeoutUs = 1000000;
 
 Server server;
 void* queue = nullptr;
@@ -156,14 +148,6 @@ uint8_t* MapShared(const DspRequest& open) {
 }
 
 uint8_t* MapPrivate(const DspRequest& open, uint8_t* shared) { return shared + open.shared_bytes; }
-
-uint8_t* AcquireVtcm(uint32_t bytes, bool waits) {
-  void* vtcm = waits && HAP_request_async_VTCM != nullptr
-                   ? HAP_request_async_VTCM(bytes, 0, kVtcmTimeoutUs)
-                   : HAP_request_VTCM(bytes, 0);
-  return static_cast<uint8_t*>(vtcm);
-}
-void ReleaseVtcm(uint8_t* vtcm) { HAP_release_VTCM(vtcm); }
 
 void VotePower(bool up) {
   struct alignas(8) Power {

@@ -58,12 +58,14 @@ inline bool WriteAll(int32_t file, const void* from, int32_t bytes) {
   return true;
 }
 
-// Null: there is no memory. Maps a shared file, or for file -1 the program's own memory.
+// Null: there is no memory. Maps a shared file, or for file -1 the program's own memory; `near`: the
+// place if it is free.
 inline constexpr int32_t kReadWrite = 3, kReadWriteRun = 7;
-inline uint8_t* Map(uint32_t bytes, int32_t file, int32_t access = kReadWrite) {
+inline uint8_t* Map(uint32_t bytes, int32_t file, int32_t access = kReadWrite, uint32_t near = 0) {
   constexpr int32_t kMapShared = 1, kPrivateAnonymousNoReserve = 0x4022;
-  const int32_t at = SystemCall(kMmap2, 0, static_cast<int32_t>(bytes), access,
-                                file >= 0 ? kMapShared : kPrivateAnonymousNoReserve, file, 0);
+  const int32_t at =
+      SystemCall(kMmap2, static_cast<int32_t>(near), static_cast<int32_t>(bytes), access,
+                 file >= 0 ? kMapShared : kPrivateAnonymousNoReserve, file, 0);
   // Errors are -4095..-1.
   return static_cast<uint32_t>(at) > 0xfffff000u
              ? nullptr

@@ -5,12 +5,9 @@
 #include "kernels/backends/hexagon/dsp/machine.h"
 #include "kernels/backends/hexagon/dsp/platform.h"
 #include "kernels/backends/hexagon/dsp/server.h"
+#include "kernels/backends/hexagon/emulator_places.h"
 
 namespace runnel::hexagon {
-
-// There is no engine in the emulator.
-void BeginCopy(void* vtcm, const void* from, uint32_t bytes) { memcpy(vtcm, from, bytes); }
-void AwaitCopies() {}
 
 namespace {
 
@@ -90,12 +87,14 @@ uint8_t* MapShared(const DspRequest& open) { return Map(open.shared_bytes, kShar
 uint8_t* MapPrivate(const DspRequest& open, uint8_t*) { return Map(open.private_bytes, -1); }
 
 // No other process wants the VTCM.
-uint8_t* AcquireVtcm(uint32_t bytes, bool) {
+Vtcm HoldVtcm(uint32_t most, uint32_t) {
   static uint8_t* vtcm = nullptr;
-  if (vtcm == nullptr) vtcm = Map(bytes, -1);
-  return vtcm;
+  if (vtcm == nullptr) vtcm = Map(most, -1, kReadWrite, kEmulatedVtcm);
+  return {vtcm, most};
 }
-void ReleaseVtcm(uint8_t*) {}
+bool IsVtcmAsked() { return false; }
+void RestVtcm() {}
+void DropVtcm() {}
 void VotePower(bool) {}
 void ShowProgress(volatile uint32_t* word, uint32_t value) { *word = value; }
 

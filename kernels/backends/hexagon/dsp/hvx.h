@@ -61,6 +61,15 @@ RUNNEL_INLINE void StoreBytesAlone(void* at, Vector value, int bytes) {
   Q6_vmem_QnRIV(before, lower, turned);
   Q6_vmem_QRIV(Q6_Q_vsetq_R(end), lower + 1, turned);
 }
+// Brings memory into the L2 cache beside what the thread does; it may go unheard. A thread has one
+// such request at a time, a new one ends the last.
+RUNNEL_INLINE void FetchAhead(const void* from, uint32_t bytes) {
+  // Rows of a vector each, one behind the other.
+  constexpr uint64_t kRows = uint64_t{kVectorBytes} << 32 | kVectorBytes << 16;
+  const uint64_t box = kRows | Min<uint32_t>((bytes + kVectorBytes - 1) / kVectorBytes, 0xffff);
+  __asm__ volatile("l2fetch(%0,%1)" : : "r"(from), "r"(box));
+}
+
 // `value` in its first `bytes`, zero behind.
 RUNNEL_INLINE Vector KeepBytes(Vector value, int bytes) {
   if (bytes >= kVectorBytes) return value;

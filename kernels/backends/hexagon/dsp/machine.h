@@ -80,11 +80,10 @@ void* memcpy(void* to, const void* from, size_t bytes);
 void* memset(void* to, int value, size_t bytes);
 }
 
-// A copy into VTCM that runs beside the kernels: begun early, waited for when its bytes are read.
-// At most two are under way. On cores without the engine, and in the emulator, the copy is done at
-// once.
+// A copy into VTCM whose bytes come beside the kernels: begun early, waited for before they are read.
+// One at a time; one thread.
 void BeginCopy(void* vtcm, const void* from, uint32_t bytes);
-void AwaitCopies();
+void AwaitCopy();
 
 // An operation's kernel.
 using Kernel = DspStatus (*)(Machine& machine, const DspOp& op);

@@ -10,10 +10,21 @@ namespace runnel::hexagon {
 // The memory that the host shares, and the program's own; null: refused.
 uint8_t* MapShared(const DspRequest& open);
 uint8_t* MapPrivate(const DspRequest& open, uint8_t* shared);
-// The tightly coupled memory is taken for each list and given back after it, so that other programs
-// on the DSP get it between lists. Null: others have it; with `waits` they had it for a while.
-uint8_t* AcquireVtcm(uint32_t bytes, bool waits);
-void ReleaseVtcm(uint8_t* vtcm);
+// The tightly coupled memory. It is asked for once and kept over lists, until others on the DSP ask
+// for it. Where they could not ask, it is given back after each list.
+struct Vtcm {
+  uint8_t* base = nullptr;  // null: others have it, and had it for a while
+  uint32_t bytes = 0;
+};
+// For a list or the rest of one: `most` bytes, or what others leave, `least` or more. What was in it
+// before is gone.
+Vtcm HoldVtcm(uint32_t most, uint32_t least);
+// Others asked for what is held. They wait for RestVtcm.
+bool IsVtcmAsked();
+// Nothing in it is needed any more, up to HoldVtcm.
+void RestVtcm();
+// A session closes.
+void DropVtcm();
 // Asks for clocks and power of the vectors while a session is open.
 void VotePower(bool up);
 // Calls body(context, part) for the parts 0..count - 1, each on a stack of its own, and returns when

@@ -31,6 +31,7 @@ DspReply Server::Answer(const DspRequest& request) {
 void Server::Close() {
   if (machine_.shared == nullptr) return;
   VotePower(false);
+  DropVtcm();
   kept_lists.Clear();
   machine_.shared = nullptr;
 }
@@ -57,15 +58,14 @@ DspStatus Server::Open(const DspRequest& request) {
 }
 
 bool Server::TakeVtcm() {
-  // A part at once is worth more than the whole after a wait.
-  for (machine_.vtcm_bytes = vtcm_bytes_; machine_.vtcm_bytes >= kLeastVtcmBytes;
-       machine_.vtcm_bytes = machine_.vtcm_bytes / 2 & ~uint32_t{127}) {
-    machine_.vtcm = AcquireVtcm(machine_.vtcm_bytes, false);
-    if (machine_.vtcm != nullptr) return true;
-  }
-  machine_.vtcm_bytes = vtcm_bytes_;
-  machine_.vtcm = AcquireVtcm(machine_.vtcm_bytes, true);
-  return machine_.vtcm != nullptr;
+  const Vtcm vtcm = HoldVtcm(vtcm_bytes_, kLeastVtcmBytes);
+  machine_.vtcm = vtcm.base;
+  machine_.vtcm_bytes = vtcm.bytes & ~uint32_t{127};
+  // Each thread's tiles have to fit its share.
+  machine_.threads = threads_;
+  while (machine_.threads > 1 && machine_.vtcm_bytes / machine_.threads < kLeastVtcmBytes)
+    --machine_.threads;
+  return vtcm.base != nullptr;
 }
 
 DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
@@ -78,14 +78,15 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
   machine_.packed.Limit(shared_bytes);
   machine_.kept.Set(packed_ + shared_bytes, request.kept_bytes);
   if (!TakeVtcm()) return DspStatus::kNoVtcm;
-  // Each thread's tiles have to fit its share.
-  machine_.threads = threads_;
-  while (machine_.threads > 1 && machine_.vtcm_bytes / machine_.threads < kLeastVtcmBytes)
-    --machine_.threads;
   DspStatus status = DspStatus::kOk;
   for (uint32_t i = 0; i < request.op_count && status == DspStatus::kOk; ++i) {
     const DspOp& op = ops[i];
     failed = i;
+    // Operations leave nothing there that another one needs.
+    if (i > 0 && IsVtcmAsked()) {
+      RestVtcm();
+      if (!TakeVtcm()) return DspStatus::kVtcmGone;
+    }
     const Kernel kernel = FindKernel(op.code);
     machine_.scratch.Reset();
     const DspCounts before = ReadCounts();
@@ -100,7 +101,7 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
     ShowCounts(desk()->counts[i], before);
     ShowProgress(&desk()->ops_done, i + 1);
   }
-  ReleaseVtcm(machine_.vtcm);
+  RestVtcm();
   machine_.vtcm = nullptr;
   return status;
 }

@@ -17,7 +17,7 @@ class Server {
  private:
   DspStatus Open(const DspRequest& request);
   DspStatus Run(const DspRequest& request, uint32_t& failed);
-  // For a list: all of it, or what others leave. False: they leave too little.
+  // For a list or the rest of one. False: others leave too little.
   bool TakeVtcm();
 
   Machine machine_;

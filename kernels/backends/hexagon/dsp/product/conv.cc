@@ -75,8 +75,17 @@ class TilePacker {
   Segment segments_[kTileLanes];
 };
 
+// Packed weights that stay in the L2 cache while the tiles go by, beside what a tile reads and writes.
+// The smallest L2 has 1 MiB.
+constexpr uint32_t kCachedWeights = 640 << 10;
+
+// Steps of a panel that are worth asking for ahead.
+constexpr int kFetchedSteps = 128;
+
 // The tiles of a product, cut into as many parts as threads have use for: each part takes panels of
-// six rows of one tile after the other, of grouped products whole tiles.
+// six rows of one tile after the other, of grouped products whole tiles. Weights that do not fit the
+// cache are taken a block of panels after the other, through all tiles: each tile is packed for each
+// block, but the weights come from memory once, not for each tile.
 class PixelTiles {
  public:
   // False: there is no memory.
@@ -85,10 +94,11 @@ class PixelTiles {
     positions_ = p.grid.h * p.grid.w;
     total_ = p.grid.n * positions_;
     panels_ = p.groups > 1 ? 1 : (p.weights.rows + kPanelRows - 1) / kPanelRows;
-    units_ = (total_ + kTileLanes - 1) / kTileLanes * panels_;
+    tiles_ = (total_ + kTileLanes - 1) / kTileLanes;
+    block_panels_ = BlockPanels(static_cast<uint32_t>(p.weights.steps) * kPanelRows * 4);
     const uint64_t products =
         uint64_t{total_} * p.grid.c * static_cast<uint32_t>(p.weights.steps) / kVectorWords;
-    threads_ = Min(ThreadsFor(machine, products), units_);
+    threads_ = Min(ThreadsFor(machine, products), tiles_ * block_panels_);
     // With too little memory for all there are fewer.
     for (uint32_t i = 0; i < threads_; ++i) {
       const uint32_t used = machine.scratch.used();
@@ -114,10 +124,7 @@ class PixelTiles {
       *sums[i] = *rounded;
       sums[i]->saturated = Q6_V_vzero();
     }
-    auto body = [&](uint32_t part) {
-      RunUnits(parts_[part], ShareBegin(units_, threads_, part),
-               ShareBegin(units_, threads_, part + 1), result, sums[part]);
-    };
+    auto body = [&](uint32_t part) { RunPart(part, result, sums[part]); };
     ForEachThread(threads_, body);
     MaxWords largest;
     for (uint32_t i = 0; i < threads_; ++i) {
@@ -137,18 +144,30 @@ class PixelTiles {
     return part.waiting != nullptr;
   }
 
-  void RunUnits(PixelPart& part, uint32_t unit, uint32_t end, int32_t* result,
-                RoundedSums* rounded) {
-    while (unit < end) {
-      const uint32_t tile = unit / panels_, panel = unit % panels_;
-      const uint32_t count = Min(panels_ - panel, end - unit);
-      const int rows = p_->weights.rows;
-      const int first_row = static_cast<int>(panel * kPanelRows);
-      const int end_row =
-          panel + count == panels_ ? rows : static_cast<int>((panel + count) * kPanelRows);
-      RunTile(part, tile * kTileLanes, first_row, end_row - first_row, result, rounded);
-      unit += count;
+  // Panels in a block, of so many bytes each.
+  uint32_t BlockPanels(uint32_t panel_bytes) const {
+    if (p_->groups > 1 || tiles_ == 1 || panels_ * panel_bytes <= kCachedWeights) return panels_;
+    const uint32_t blocks = (panels_ * panel_bytes + kCachedWeights - 1) / kCachedWeights;
+    // Even: tiles of 64 lanes take two panels at once.
+    return ((panels_ + blocks - 1) / blocks + 1) / 2 * 2;
+  }
+
+  // All threads are in the same block at about the same time.
+  void RunPart(uint32_t number, int32_t* result, RoundedSums* rounded) {
+    for (uint32_t first = 0; first < panels_; first += block_panels_) {
+      const uint32_t panels = Min(block_panels_, panels_ - first), units = tiles_ * panels;
+      const uint32_t end = ShareBegin(units, threads_, number + 1);
+      for (uint32_t unit = ShareBegin(units, threads_, number); unit < end;) {
+        const uint32_t tile = unit / panels, panel = unit % panels;
+        const uint32_t count = Min(panels - panel, end - unit);
+        RunTile(parts_[number], tile * kTileLanes, RowOf(first + panel),
+                RowOf(first + panel + count) - RowOf(first + panel), result, rounded);
+        unit += count;
+      }
     }
+  }
+  int RowOf(uint32_t panel) const {
+    return panel >= panels_ ? p_->weights.rows : static_cast<int>(panel * kPanelRows);
   }
 
   void RunTile(PixelPart& part, uint32_t first, int first_row, int rows, int32_t* result,
@@ -174,6 +193,7 @@ class PixelTiles {
       weights.start += row;
       weights.rows = rows;
       target.first = row * positions_;
+      FetchPanel(weights, 0, tile_steps);
       packer.BeginGroup(g);
       for (int step = 0; step < weights.steps; step += tile_steps) {
         const int count = Min(tile_steps, weights.steps - step);
@@ -188,8 +208,9 @@ class PixelTiles {
 
   const Pixels* p_ = nullptr;
   uint32_t positions_ = 0, total_ = 0;
-  uint32_t panels_ = 1;  // of a tile
-  uint32_t units_ = 0;   // panels of all tiles
+  uint32_t tiles_ = 0;
+  uint32_t panels_ = 1;        // of a tile; of grouped products 1 for all rows
+  uint32_t block_panels_ = 1;  // of these, in a block
   uint32_t threads_ = 1;
   uint32_t vtcm_bytes_ = 0;  // of a part
   PixelPart parts_[kMaxThreads];
@@ -200,6 +221,7 @@ class PixelTiles {
 bool BeginPixels(Machine& machine, const DspOp& op, Pass pass, int rows, int depth, Pixels& p) {
   p.weights.rows = rows;
   p.weights.steps = (depth + 3) / 4;
+  p.weights.fetches = p.weights.steps >= kFetchedSteps;
   p.grid = pass == Pass::kForward ? op.y : op.x;
   p.groups = op.groups;
   if (!MakeSource(machine, op, pass, op.in[0], p.source)) return false;

@@ -68,7 +68,7 @@ struct StreamTarget {
   Vector* waiting = nullptr;  // 4 a row
 };
 
-// [rows of a][lanes of b]. The copy of the next piece runs beside the products of this one.
+// [rows of a][lanes of b]. The next piece comes beside the products of this one.
 int64_t StreamProduct(Machine& machine, const PackedRows& a, const StreamedLanes& b,
                       const StreamTarget& to) {
   const uint32_t half = machine.vtcm_bytes / 2;
@@ -80,7 +80,7 @@ int64_t StreamProduct(Machine& machine, const PackedRows& a, const StreamedLanes
   BeginCopy(buffers[0], piece.from, piece.bytes);
   MaxWords largest;
   for (int turn = 0; more; turn ^= 1) {
-    AwaitCopies();
+    AwaitCopy();
     more = pieces.Next(next);
     if (more) BeginCopy(buffers[turn ^ 1], next.from, next.bytes);
     TileTarget target;

@@ -108,6 +108,12 @@ __attribute__((noinline)) void PanelTile(const int32_t* a, int panel_words, cons
   if (!target.waits) StorePanel(target, places, first_row, kAll, buffer[0]);
 }
 
+PackedRows RowsFrom(PackedRows a, int row) {
+  a.words += row * a.steps;
+  a.rows -= row;
+  return a;
+}
+
 template <int kVectors>
 void AllPanels(const PackedRows& a, int first, int count, bool starts, const Vector* b,
                const TileTarget& target) {
@@ -119,6 +125,8 @@ void AllPanels(const PackedRows& a, int first, int count, bool starts, const Vec
     const int32_t* words = a.words + row * a.steps + first * panel;
     const int32_t* start = starts ? a.start + row : nullptr;
     const auto run = [&](auto tile, int tile_rows) {
+      if (a.fetches && row + tile_rows < a.rows)
+        FetchPanel(RowsFrom(a, row + tile_rows), first, count);
       tile(words, panel * a.steps, start, count, b, target, places, row);
       rows = tile_rows;
     };
@@ -144,6 +152,12 @@ bool TakeRows(Arena& arena, int rows, int depth, PackedRows& rows_of) {
   rows_of.words = arena.Take<int32_t>(uint64_t{static_cast<uint32_t>(rows)} * ((depth + 3) / 4));
   rows_of.start = arena.Take<int32_t>(rows);
   return rows_of.words != nullptr && rows_of.start != nullptr;
+}
+
+void FetchPanel(const PackedRows& a, int first, int count) {
+  if (!a.fetches) return;
+  const int rows = PanelRows(a.rows);
+  FetchAhead(a.words + first * rows, Min(count, a.steps - first) * rows * 4);
 }
 
 void MultiplyTile(const PackedRows& a, int first, int count, bool starts, const Vector* b,

@@ -26,7 +26,8 @@ struct PackedRows {
   int32_t* words = nullptr;
   int32_t* start = nullptr;  // -128 * sum of a row
   int rows = 0;
-  int steps = 0;  // k / 4, rounded up; what is missing is 0
+  int steps = 0;         // k / 4, rounded up; what is missing is 0
+  bool fetches = false;  // each panel is fetched ahead of its use
 };
 
 // Takes the memory for it and sets its size; false: there is no more.
@@ -55,6 +56,9 @@ struct TileTarget {
   bool waits = false;              // sums are not finished and do not go to C
   RoundedSums* rounded = nullptr;  // target of finished sums in place of C
 };
+
+// Asks for these steps of A's first panel ahead of their use, if it fetches.
+void FetchPanel(const PackedRows& a, int first, int count);
 
 // Steps first..first + count of A against a tile of B that has these steps alone. The first of
 // several calls for a tile takes `starts`, so that each row's start is added once.
