@@ -66,11 +66,11 @@ ModelSpec Dilated() {
                   .inputs = {0},
                   .out_channels = channels,
                   .kernel = {3, 3},
-                  .stride = {1, 2},
+                  .stride = {1, groups == 1 ? 2 : 1},
                   .padding = {1, 2},
+                  .groups = groups,
                   .padding_end = {2, 1},
-                  .dilation = {dilation, dilation},
-                  .groups = groups};
+                  .dilation = {dilation, dilation}};
   };
   const auto op = [](OpKind kind) { return OpSpec{.kind = kind, .inputs = {0}}; };
   ModelSpec model{"dilated", {3, 12, 12}, 4, {}};

@@ -27,13 +27,13 @@ std::unique_ptr<Backend> Cpu(int threads, bool fused) {
   return std::move(*backend);
 }
 
-struct Run {
+struct Result {
   std::vector<std::vector<float>> parameters;
   int64_t stash_bytes = 0;
 };
 
 // Parameters behind two steps; the memory contract is checked.
-Run Train(const ModelSpec& model, std::vector<int> cuts, Backend* backend, const char* recipe,
+Result Train(const ModelSpec& model, std::vector<int> cuts, Backend* backend, const char* recipe,
           Steps steps = Steps::kApart) {
   constexpr int64_t kBatch = 3;
   auto pipeline =
@@ -53,7 +53,7 @@ Run Train(const ModelSpec& model, std::vector<int> cuts, Backend* backend, const
     context.sequence = context.sequence.next();
     EXPECT_TRUE(pipeline->Update(context).ok());
   }
-  Run run = {.parameters = pipeline->Tensors(Storage::kParameters)};
+  Result run = {.parameters = pipeline->Tensors(Storage::kParameters)};
   for (const auto& stage : pipeline->stages) run.stash_bytes += stage->program.stash_bytes;
   return run;
 }
@@ -72,8 +72,8 @@ TEST(MaskStash, TheBytesAreThoseOfWholeValues) {
     for (const char* name : {"lenet", "resnet8", "mobilenet_v2"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", recipe));
       const ModelSpec model = Small(name);
-      const Run kept = Train(model, {}, &whole, recipe);
-      const Run masked = Train(model, {}, masks.get(), recipe);
+      const Result kept = Train(model, {}, &whole, recipe);
+      const Result masked = Train(model, {}, masks.get(), recipe);
       EXPECT_EQ(masked.parameters, kept.parameters);
       EXPECT_LE(masked.stash_bytes, kept.stash_bytes);
       EXPECT_EQ(Train(model, {}, apart.get(), recipe).parameters, kept.parameters);
