@@ -11,6 +11,7 @@ namespace {
 
 // Each buffer begins at a multiple of this.
 constexpr int64_t kAlignment = 64;
+constexpr int64_t kBits = 8;  // of a byte
 
 int64_t Aligned(DType type, const Shape& shape) {
   return (ValueBytes(type, shape) + kAlignment - 1) / kAlignment * kAlignment;
@@ -18,11 +19,13 @@ int64_t Aligned(DType type, const Shape& shape) {
 
 class KeptValues {
  public:
-  KeptValues(const LayerSpec& layer, const LayerInfo& info, DType kept)
+  KeptValues(const LayerSpec& layer, const LayerInfo& info, DType kept, const CodesOfLayer& codes)
       : layer_(layer),
         info_(info),
         kept_type_(kept),
+        codes_(codes),
         is_kept_(layer.ops.size() + 1),
+        is_masked_(layer.ops.size() + 1),
         readers_(layer.ops.size() + 1) {
     for (const OpSpec& op : layer.ops)
       for (const int32_t value : op.inputs) ++readers_[static_cast<size_t>(value)];
@@ -31,7 +34,13 @@ class KeptValues {
   int64_t Bytes() {
     for (size_t op = 0; op < layer_.ops.size(); ++op) Keep(op);
     for (size_t value = 0; value < is_kept_.size(); ++value) {
-      if (is_kept_[value] && !IsMadeAgain(value)) bytes_ += Aligned(kept_type_, ShapeOfKept(value));
+      if (IsMadeAgain(value)) continue;
+      const Shape& shape = ShapeOfKept(value);
+      if (is_kept_[value]) {
+        bytes_ += Aligned(kept_type_, shape);
+      } else if (is_masked_[value]) {
+        bytes_ += Aligned(DType::kUInt8, {(shape.elements() + kBits - 1) / kBits});
+      }
     }
     return bytes_;
   }
@@ -51,6 +60,7 @@ class KeptValues {
   }
 
   bool IsMadeAgain(size_t value) const {
+    if (codes_.kept == KeptCodes::kAllBesideNorms) return false;
     if (IsRelu(value)) value = static_cast<size_t>(MakerOf(value)->inputs[0]);
     return IsOf(value, OpKind::kBatchNorm);
   }
@@ -70,14 +80,27 @@ class KeptValues {
     for (const int32_t value : op.inputs) is_kept_[static_cast<size_t>(value)] = true;
   }
 
+  static bool HasWeights(const OpSpec& op) {
+    return op.kind == OpKind::kConv || op.kind == OpKind::kLinear;
+  }
+  // Whether the layer's operators before or behind this one have no weights.
+  bool IsFirst(size_t op) const {
+    return std::none_of(layer_.ops.begin(), layer_.ops.begin() + static_cast<ptrdiff_t>(op),
+                        HasWeights);
+  }
+  bool IsLast(size_t op) const {
+    return std::none_of(layer_.ops.begin() + static_cast<ptrdiff_t>(op) + 1, layer_.ops.end(),
+                        HasWeights);
+  }
+
   void KeepOperand(size_t op) {
     if (layer_.freezes(op)) return;
     const OpSpec& spec = layer_.ops[op];
+    const bool leaves_ends = codes_.kept == KeptCodes::kInner;
+    if (leaves_ends && codes_.is_first && IsFirst(op)) return;  // reads the samples themselves
+    if (leaves_ends && codes_.is_last && IsLast(op)) return KeepInputs(spec);
     const Shape& x = ShapeOf(static_cast<size_t>(spec.inputs[0]));
-    const bool is_depthwise = spec.kind == OpKind::kConv && spec.groups > 1 && spec.groups == x[1];
-    const bool is_emulated =
-        is_depthwise || (spec.kind == OpKind::kConv && (spec.is_dilated() || spec.pads_by_side()));
-    bytes_ += is_emulated ? Aligned(kept_type_, x) : Aligned(DType::kInt8, x) + kAlignment;
+    bytes_ += Aligned(DType::kInt8, x) + kAlignment;
   }
 
   void Keep(size_t op) {
@@ -113,6 +136,10 @@ class KeptValues {
         bytes_ += Aligned(DType::kFloat32, {y[0] * spec.heads * y[1]});
         KeepInputs(spec);
         break;
+      case OpKind::kRelu:
+      case OpKind::kRelu6:
+        (kept_type_ == DType::kFloat32 ? is_masked_ : is_kept_)[op + 1] = true;
+        return;
       default:
         break;
     }
@@ -122,15 +149,18 @@ class KeptValues {
   const LayerSpec& layer_;
   const LayerInfo& info_;
   const DType kept_type_;
-  std::vector<bool> is_kept_;  // by value: in FP32, for whatever reads it
-  std::vector<int> readers_;   // by value, within the layer
+  const CodesOfLayer codes_;
+  std::vector<bool> is_kept_;    // by value: in FP32, for whatever reads it
+  std::vector<bool> is_masked_;  // by value: a bit an element, unless it is in FP32
+  std::vector<int> readers_;     // by value, within the layer
   int64_t bytes_ = 0;
 };
 
 }  // namespace
 
-int64_t KeptBytesWithCodes(const LayerSpec& layer, const LayerInfo& info, DType kept) {
-  return KeptValues(layer, info, kept).Bytes();
+int64_t KeptBytesWithCodes(const LayerSpec& layer, const LayerInfo& info, DType kept,
+                           const CodesOfLayer& codes) {
+  return KeptValues(layer, info, kept, codes).Bytes();
 }
 
 }  // namespace runnel

@@ -132,8 +132,11 @@ LayerMemory MemoryOf(const PlanRequest& request, const LayerSpec& layer, const L
   const bool narrows = SizeOf(layer.stash) < SizeOf(format.activation);
   const DType kept = narrows ? layer.stash : format.activation;
   if (narrows) memory.working_bytes = LargestValue(info, format);
-  if (request.keeps_codes && !layer.recompute) {
-    memory.stash_bytes = KeptBytesWithCodes(layer, info, kept);
+  if (request.kept_codes != KeptCodes::kNone && !layer.recompute) {
+    const CodesOfLayer codes = {.kept = request.kept_codes,
+                                .is_first = &layer == &request.model->layers.front(),
+                                .is_last = &layer == &request.model->layers.back()};
+    memory.stash_bytes = KeptBytesWithCodes(layer, info, kept, codes);
     memory.working_bytes = kFloatsAtOnce * LargestValue(info, format);
     return memory;
   }

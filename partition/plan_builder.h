@@ -18,6 +18,7 @@
 #include "proto/base/model/number_format.h"
 #include "proto/base/plan/plan.h"
 #include "proto/base/tensor/encoded_bytes.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 
@@ -40,15 +41,15 @@ struct PlanRequest {
   const ModelSpec* model = nullptr;
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
-  std::vector<DeviceId> devices;  // in pipeline order, no device twice
-  NumberFormat format = {};       // number format of the recipe: decides memory
-  bool keeps_codes = false;       // what is kept is that of products of codes (kept_values.h)
-  int64_t micro_batches = 1;      // M, micro-batches a step
-  int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
-  int64_t short_step = 0;         // M of an epoch's last step where it has fewer; else 0
-  int64_t dataset_samples = 0;    // of which links' ends keep something (CodecChoice::kept)
-  CodecChoice codecs;             // its sizes may be null if the policy is not costed
-  LinkSpeed link_speed;           // speed of every link, each way
+  std::vector<DeviceId> devices;            // in pipeline order, no device twice
+  NumberFormat format = {};                 // number format of the recipe: decides memory
+  KeptCodes kept_codes = KeptCodes::kNone;  // kept_values.h
+  int64_t micro_batches = 1;                // M, micro-batches a step
+  int64_t micro_batch_size = 1;  // samples of the largest micro-batch: what links are costed for
+  int64_t short_step = 0;        // M of an epoch's last step where it has fewer; else 0
+  int64_t dataset_samples = 0;   // of which links' ends keep something (CodecChoice::kept)
+  CodecChoice codecs;            // its sizes may be null if the policy is not costed
+  LinkSpeed link_speed;          // speed of every link, each way
   // Speeds by position in `devices`, [from][to], with the media that directions share, in place of
   // link_speed. Empty: all links alike.
   std::vector<std::vector<LinkSpeed>> link_speeds;

@@ -96,7 +96,7 @@ std::string ProductsText(const Recipe& recipe, const ModelSpec& model) {
     return absl::StrCat("products: emulated (FP32 on values that ", recipe.name,
                         " has rounded), since gates give each sample its bits");
   if (!recipe.grids.empty())
-    return "products: of codes where they are int8 or int16 below, else emulated in FP32";
+    return "products: of codes where they are int8 or int16 below, else of FP32 (emulated)";
   return absl::StrCat("products: ", Name(recipe.numbers.weight));
 }
 

@@ -113,7 +113,7 @@ absl::StatusOr<std::string> TrainingReport(const ModelSpec& model,
   PlanRequest request;
   request.model = &model;
   RUNNEL_ASSIGN_OR_RETURN(request.format, FormatOf(settings));
-  request.keeps_codes = MultipliesCodes(*recipe.family, model);
+  request.kept_codes = KeptCodesOf(*recipe.family, model);
   RUNNEL_ASSIGN_OR_RETURN(request.policy, FindPolicy("dp"));
   RUNNEL_ASSIGN_OR_RETURN(
       request.schedule,

@@ -100,7 +100,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.schedule = setup.schedule;
   inputs.format = setup.format;
   const absl::StatusOr<RecipeName> recipe = ParseRecipeName(setup.settings.recipe);
-  inputs.keeps_codes = recipe.ok() && MultipliesCodes(*recipe->family, setup.model);
+  if (recipe.ok()) inputs.kept_codes = KeptCodesOf(*recipe->family, setup.model);
   inputs.caps = setup.settings.caps;
   inputs.dataset_samples = setup.training.dataset_samples;
   inputs.batch_size = setup.training.batch_size;

@@ -46,6 +46,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
       .stash = traits.stash,
       .batch_split = programs.batch_split,
       .integer_products = traits.multiplies_codes,
+      .masks_stash = traits.masks_stash,
       .optimizer = programs.optimizer,
       .averages_weights = programs.averages_weights};
 }

@@ -63,6 +63,8 @@ struct BackendTraits {
   DType stash = DType::kFloat32;
   // Products of the codes of grids (CompileOptions::integer_products).
   bool multiplies_codes = false;
+  // Masks of ReLUs (CompileOptions::masks_stash).
+  bool masks_stash = false;
   // Copies from one floating type to another (LayerSpec::stash).
   bool narrows_stash = false;
   // Runs programs of halves (Program::values).

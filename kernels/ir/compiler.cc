@@ -7,6 +7,7 @@
 #include "kernels/ir/passes/fold_relu.h"
 #include "kernels/ir/passes/fuse_rescale.h"
 #include "kernels/ir/passes/integer_products.h"
+#include "kernels/ir/passes/mask_stash.h"
 #include "kernels/ir/passes/narrow_stash.h"
 #include "kernels/ir/passes/recompute.h"
 #include "kernels/ir/passes/recompute_layers.h"
@@ -78,6 +79,9 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RecomputeLayers(commuted, draft);
   // With a narrow stash on every backend, since it changes what the backward reads.
   if ((options.recomputes && is_float) || narrows) RecomputeNorms(commuted, draft);
+  const bool is_whole =
+      recipe.numbers.activation == DType::kFloat32 && !narrows && options.stash == DType::kFloat32;
+  if (options.masks_stash && is_whole) MaskStash(draft);
   if (narrows) NarrowStash(commuted, draft);
   if (options.steps_in_backward) StepInBackward(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);

@@ -2,7 +2,8 @@
 //
 // bench_halves [--models lenet,vgg11] [--recipes fp32,bf16,fp16] [--batch 64] [--backend cpu] [--runs 5]
 // Names of recipes with bits are separated by semicolons: --recipes "fp32;sbm:8,8,8". "+recompute"
-// behind a name: all layers are made again in the backward. Processor time of the thread.
+// behind a name: all layers are made again in the backward. "+whole": ReLUs keep values, no masks.
+// Processor time of the thread.
 
 #include <algorithm>
 #include <cstdio>
@@ -22,13 +23,14 @@
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
+#include "tests/kernels/whole_values.h"
 
 namespace runnel {
 namespace {
 
 using Flags = std::map<std::string, std::string>;
 
-constexpr char kRecompute[] = "+recompute";
+constexpr char kRecompute[] = "+recompute", kWhole[] = "+whole";
 
 struct Side {
   std::string recipe;
@@ -58,13 +60,16 @@ double ValueMegabytes(const TestStage& stage) {
 }
 
 absl::Status Measure(const std::string& name, const std::vector<std::string>& recipes,
-                     int64_t batch, int runs, Backend& backend) {
+                     int64_t batch, int runs, Backend& plain) {
+  WholeValues whole(plain);
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
   std::vector<Side> sides;
   for (const std::string& recipe : recipes) {
-    const std::string name_alone(absl::StripSuffix(recipe, kRecompute));
+    const absl::string_view with_masks = absl::StripSuffix(recipe, kWhole);
+    const std::string name_alone(absl::StripSuffix(with_masks, kRecompute));
     ModelSpec of_side = model;
-    for (LayerSpec& layer : of_side.layers) layer.recompute = name_alone != recipe;
+    for (LayerSpec& layer : of_side.layers) layer.recompute = name_alone != with_masks;
+    Backend& backend = with_masks == recipe ? plain : whole;
     RUNNEL_ASSIGN_OR_RETURN(TestPipeline net,
                             TestPipeline::Make(of_side, {}, batch, &backend, 1, Checks::kOff,
                                                Steps::kAlone, name_alone.c_str()));

@@ -55,6 +55,25 @@ bool IsEmbedding(OpCode code) {
   return code == OpCode::kEmbeddingForward || code == OpCode::kEmbeddingWeightGradient;
 }
 
+// Codes of grids and their products.
+bool IsOfCodes(OpCode code) {
+  constexpr OpCode kCodes[] = {
+      OpCode::kAffineWeightCodes,
+      OpCode::kAffineActivationCodes,
+      OpCode::kAffineActivationCodesEval,
+      OpCode::kAffineErrorCodes,
+      OpCode::kSymmetricWeightCodes,
+      OpCode::kSymmetricActivationCodes,
+      OpCode::kSymmetricActivationCodesEval,
+      OpCode::kSymmetricErrorCodes,
+      OpCode::kClippedErrorCodes,
+      OpCode::kCodesForward,
+      OpCode::kCodesInputGradient,
+      OpCode::kCodesWeightGradient,
+  };
+  return std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
+}
+
 // Which OpenCL does not compute.
 bool IsOfTransformersBranchesOrRanges(OpCode code) {
   constexpr OpCode kCodes[] = {OpCode::kLayerNormForward,
@@ -82,13 +101,6 @@ bool IsOfTransformersBranchesOrRanges(OpCode code) {
                                OpCode::kAffineActivation,
                                OpCode::kAffineActivationEval,
                                OpCode::kAffineError,
-                               OpCode::kAffineWeightCodes,
-                               OpCode::kAffineActivationCodes,
-                               OpCode::kAffineActivationCodesEval,
-                               OpCode::kAffineErrorCodes,
-                               OpCode::kCodesForward,
-                               OpCode::kCodesInputGradient,
-                               OpCode::kCodesWeightGradient,
                                OpCode::kSymmetricWeight,
                                OpCode::kSymmetricActivation,
                                OpCode::kSymmetricActivationEval,
@@ -120,7 +132,7 @@ bool IsOfTransformersBranchesOrRanges(OpCode code) {
                                OpCode::kFixedNormEval,
                                OpCode::kFixedNormInputGradient,
                                OpCode::kFixedUpdate};
-  return IsEmbedding(code) ||
+  return IsEmbedding(code) || IsOfCodes(code) ||
          std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }
 
@@ -131,7 +143,9 @@ bool MayBeMissing(const BackendRow& row, OpCode code) {
                            code == OpCode::kGatherSamples || code == OpCode::kScatterSamples ||
                            code == OpCode::kChooseSamples || code == OpCode::kMaskGradient ||
                            code == OpCode::kChoiceGradient;
-  if (is_of_gates) return row.name != "cpu";
+  const bool is_of_masks = code == OpCode::kReluMask || code == OpCode::kRelu6Mask ||
+                           code == OpCode::kMaskedInputGradient;
+  if (is_of_gates || is_of_masks) return row.name != "cpu";
   const bool has_no_grids = row.name == "torch" || row.name == "small";
   return (has_no_grids && TraitsOf(code).numbers == Numbers::kGridFloats) ||
          (row.name == "opencl" && IsOfTransformersBranchesOrRanges(code));
@@ -333,7 +347,9 @@ TEST(ProductsOfCodes, AreTheSameBytesOnEveryInstructionSet) {
     ASSERT_TRUE(backend.ok()) << backend.status();
     for (const OpCode code :
          {OpCode::kAffineWeightCodes, OpCode::kAffineActivationCodes, OpCode::kAffineErrorCodes,
-          OpCode::kCodesForward, OpCode::kCodesInputGradient, OpCode::kCodesWeightGradient}) {
+          OpCode::kSymmetricWeightCodes, OpCode::kSymmetricActivationCodes,
+          OpCode::kSymmetricErrorCodes, OpCode::kClippedErrorCodes, OpCode::kCodesForward,
+          OpCode::kCodesInputGradient, OpCode::kCodesWeightGradient}) {
       const bool is_product = TraitsOf(code).is_product();
       for (uint64_t seed = 1; seed <= CaseCount(is_product ? 200 : 20); ++seed) {
         const Case c = *MakeCase(code, seed);

@@ -116,8 +116,11 @@ class Maker {
   bool MakeOfGrids();  // false: the code has no grid
   // Those of code_grid_cases.cc.
   bool MakeOfCodeGrids();
+  void DrawGridRule();
+  Shape DrawWeights();
   void Coding();
   void ProductOfCodes();
+  void Masks();
   CaseOperand Codes(const Shape& shape);
   CaseOperand CodeGridsOf(int64_t count, int bits);
   // Those of fixed_cases.cc.

@@ -25,32 +25,75 @@ CaseOperand Maker::CodeGridsOf(int64_t count, int bits) {
   return operand;
 }
 
-void Maker::Coding() {
-  const bool is_error = case_.code == OpCode::kAffineErrorCodes;
-  const bool is_weight = case_.code == OpCode::kAffineWeightCodes;
-  case_.grid.bits = static_cast<int>(Pick(2, is_error ? 16 : 8));
-  case_.grid.is_gradient = is_error;
-  case_.grid.of_tensor = is_weight && Pick(0, 1) == 0;
+namespace {
+
+enum class Coded { kWeight, kActivation, kError };
+
+Coded CodedBy(OpCode code) {
+  switch (code) {
+    case OpCode::kAffineWeightCodes:
+    case OpCode::kSymmetricWeightCodes:
+      return Coded::kWeight;
+    case OpCode::kAffineErrorCodes:
+    case OpCode::kSymmetricErrorCodes:
+    case OpCode::kClippedErrorCodes:
+      return Coded::kError;
+    default:
+      return Coded::kActivation;
+  }
+}
+
+bool IsSymmetric(OpCode code) {
+  return code == OpCode::kSymmetricWeightCodes || code == OpCode::kSymmetricActivationCodes ||
+         code == OpCode::kSymmetricActivationCodesEval || code == OpCode::kSymmetricErrorCodes ||
+         code == OpCode::kClippedErrorCodes;
+}
+
+}  // namespace
+
+// Its bits, its draws, and the level.
+void Maker::DrawGridRule() {
+  const Coded coded = CodedBy(case_.code);
+  case_.grid.is_gradient = coded == Coded::kError;
+  if (IsSymmetric(case_.code)) {
+    case_.grid.bits = 8;
+    case_.grid.draws = coded == Coded::kError ? 0 : static_cast<int>(Pick(0, 2));
+    case_.grid.to_nearest = Pick(0, 3) == 0;
+    case_.grid.clip = static_cast<float>(Pick(1, 20)) / 20;
+    return;
+  }
+  case_.grid.bits = static_cast<int>(Pick(2, coded == Coded::kError ? 16 : 8));
+  case_.grid.of_tensor = coded == Coded::kWeight && Pick(0, 1) == 0;
   if (Pick(0, 1) == 0)
     case_.context.grid_bits = {static_cast<int>(Pick(2, 8)), static_cast<int>(Pick(2, 16))};
-  Shape shape = AnyShape();
-  int64_t grids = 1;
-  if (is_weight) {
-    case_.attributes.kind = OpKind::kConv;
-    case_.attributes.kernel = {Pick(1, 3), Pick(1, 3)};
-    const std::array<int64_t, 2> kernel = case_.attributes.kernel;
-    // Of linear layers, and of convolutions along one axis, which have a second size all the same.
-    shape = {Pick(1, 20), Pick(1, 19), kernel[0], kernel[1]};
-    if (seed_ % 3 == 1) shape = {shape[0], shape[1], kernel[0]};
-    if (seed_ % 3 == 2) shape = {shape[0], shape[1] * kernel[0] * kernel[1]};
-    if (!case_.grid.of_tensor) grids = shape[0];
-  }
-  CaseOperand values = Floats(is_weight ? Storage::kParameters : Storage::kScratch, shape);
+}
+
+// Of linear layers, and of convolutions along one axis, which have a second size all the same.
+Shape Maker::DrawWeights() {
+  case_.attributes.kind = OpKind::kConv;
+  case_.attributes.kernel = {Pick(1, 3), Pick(1, 3)};
+  const std::array<int64_t, 2> kernel = case_.attributes.kernel;
+  const Shape shape = {Pick(1, 20), Pick(1, 19), kernel[0], kernel[1]};
+  if (seed_ % 3 == 1) return {shape[0], shape[1], kernel[0]};
+  if (seed_ % 3 == 2) return {shape[0], shape[1] * kernel[0] * kernel[1]};
+  return shape;
+}
+
+void Maker::Coding() {
+  const Coded coded = CodedBy(case_.code);
+  DrawGridRule();
+  const Shape shape = coded == Coded::kWeight ? DrawWeights() : AnyShape();
+  const bool by_channel =
+      coded == Coded::kWeight && !case_.grid.of_tensor && !IsSymmetric(case_.code);
+  CaseOperand values =
+      Floats(coded == Coded::kWeight ? Storage::kParameters : Storage::kScratch, shape);
   if (Pick(0, 5) == 0)
     reinterpret_cast<float*>(values.bytes.data())[Pick(0, shape.elements() - 1)] =
         std::numeric_limits<float>::quiet_NaN();
+  // Of zeros there is no unit.
+  if (Pick(0, 9) == 0) std::fill(values.bytes.begin(), values.bytes.end(), std::byte{0});
   In(std::move(values));
-  const bool keeps = !is_weight && !is_error && Pick(0, 3) > 0;
+  const bool keeps = coded == Coded::kActivation && Pick(0, 3) > 0;
   CaseOperand range = Floats(Storage::kStatistics, {2});
   float* kept = reinterpret_cast<float*>(range.bytes.data());
   kept[0] = -std::abs(kept[0]);
@@ -62,9 +105,11 @@ void Maker::Coding() {
   codes.storage = low.storage = Storage::kOutput;
   codes.written = low.written = range.written = true;
   Out(std::move(codes));
-  Out(Result(Storage::kScratch, {CodeGridFloats(grids)}, {}));
+  Out(Result(Storage::kScratch, {CodeGridFloats(by_channel ? shape[0] : 1)}, {}));
   // Nobody writes the lower parts of codes that have one part.
-  if (is_error && IsWide(case_.grid.BitsAt(case_.context.grid_bits))) Out(std::move(low));
+  if (case_.code == OpCode::kAffineErrorCodes && IsWide(case_.grid.BitsAt(case_.context.grid_bits)))
+    Out(std::move(low));
+  if (case_.code == OpCode::kClippedErrorCodes) Out(Result(Storage::kScratch, {1}, {}));
   if (keeps && case_.part() == Part::kForward) Out(std::move(range));
 }
 
@@ -74,8 +119,7 @@ void Maker::ProductOfCodes() {
   op.kind = OpKind::kLinear;
   op.out_channels = y[1];
   int64_t size = x[1];
-  // No dilation: seeds of the third kind.
-  if (seed_ % 3 != 2 && Pick(0, 3) > 0) {
+  if (Pick(0, 3) > 0) {
     y = DrawConv(x);
     size = x[1] / op.groups * op.kernel[0] * (x.rank() == 4 ? op.kernel[1] : 1);
   }
@@ -111,12 +155,40 @@ void Maker::ProductOfCodes() {
   }
 }
 
+// Bits stand in the order of the values: of shapes that lie alike in all layouts.
+void Maker::Masks() {
+  const bool is_gradient = case_.code == OpCode::kMaskedInputGradient;
+  const Shape shape = Pick(0, 1) == 0 ? Shape({Pick(1, 9), Channels()})
+                                      : Shape({Pick(1, 5), 1, Pick(1, 11), Pick(1, 40)});
+  CaseOperand values = Floats(Storage::kScratch, shape, 3);
+  CaseOperand mask = Integers(Storage::kScratch, DType::kUInt8, {(shape.elements() + 7) / 8});
+  for (std::byte& bits : mask.bytes) bits = static_cast<std::byte>(Pick(0, 255));
+  In(std::move(values));
+  if (is_gradient) {
+    In(std::move(mask));
+    Out(Result(Storage::kScratch, shape, {}));
+    return;
+  }
+  mask.written = true;
+  Out(std::move(mask));
+}
+
 bool Maker::MakeOfCodeGrids() {
   switch (case_.code) {
+    case OpCode::kReluMask:
+    case OpCode::kRelu6Mask:
+    case OpCode::kMaskedInputGradient:
+      Masks();
+      return true;
     case OpCode::kAffineWeightCodes:
     case OpCode::kAffineActivationCodes:
     case OpCode::kAffineActivationCodesEval:
     case OpCode::kAffineErrorCodes:
+    case OpCode::kSymmetricWeightCodes:
+    case OpCode::kSymmetricActivationCodes:
+    case OpCode::kSymmetricActivationCodesEval:
+    case OpCode::kSymmetricErrorCodes:
+    case OpCode::kClippedErrorCodes:
       Coding();
       return true;
     case OpCode::kCodesForward:

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/in_process/in_process.h"
 #include "proto/transport/link/transport.h"
+#include "tests/support/in_process/in_process.h"
 #include "tests/transport/test_frames.h"
 
 namespace runnel {

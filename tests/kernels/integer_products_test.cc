@@ -45,13 +45,56 @@ TEST(IntegerProducts, TheRecipeAndTheOperatorDecide) {
   EXPECT_THAT(ProductsOf(lenet, "sbm:4,3,12"),
               UnorderedElementsAre(Pair("int8", 4), Pair("int16", 7)));
   EXPECT_THAT(ProductsOf(lenet, "sbm:8,8,8", false), UnorderedElementsAre(Pair("emulated", 11)));
-  EXPECT_THAT(ProductsOf(lenet, "sbm_range:8,8,8"), UnorderedElementsAre(Pair("emulated", 11)));
-  EXPECT_THAT(ProductsOf(lenet, "dorefa:8,8,8"), UnorderedElementsAre(Pair("emulated", 11)));
+  // The weight-gradient reads gradients of 16 bits.
+  EXPECT_THAT(ProductsOf(lenet, "sbm_range:8,8,8"),
+              UnorderedElementsAre(Pair("int8", 7), Pair("int16", 4)));
+  // The first and the last operator are FP32, and all that is no convolution.
+  EXPECT_THAT(ProductsOf(lenet, "ui8"), UnorderedElementsAre(Pair("int8", 6), Pair("emulated", 5)));
+  for (const char* octo : {"octo", "octo_lac"})
+    EXPECT_THAT(ProductsOf(lenet, octo),
+                UnorderedElementsAre(Pair("int8", 5), Pair("emulated", 6)));
+  for (const char* other : {"dorefa:8,8,8", "mls:2,4", "afp", "wageubn", "fp8_chunk"})
+    EXPECT_THAT(ProductsOf(lenet, other), UnorderedElementsAre(Pair("emulated", 11))) << other;
   EXPECT_THAT(ProductsOf(lenet, "fp32"), testing::IsEmpty());
-  // Depthwise convolutions are computed in floats.
-  const auto mobile = ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8");
-  EXPECT_EQ(mobile.at("emulated"), 3 * 17);
-  EXPECT_EQ(mobile.size(), 2u);
+  // With depthwise convolutions.
+  EXPECT_EQ(ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8").size(), 1u);
+}
+
+ModelSpec Dilated() {
+  const auto conv = [](int64_t channels, int64_t groups, int64_t dilation) {
+    return OpSpec{.kind = OpKind::kConv,
+                  .inputs = {0},
+                  .out_channels = channels,
+                  .kernel = {3, 3},
+                  .stride = {1, groups == 1 ? 2 : 1},
+                  .padding = {1, 2},
+                  .groups = groups,
+                  .padding_end = {2, 1},
+                  .dilation = {dilation, dilation}};
+  };
+  const auto op = [](OpKind kind) { return OpSpec{.kind = kind, .inputs = {0}}; };
+  ModelSpec model{"dilated", {3, 12, 12}, 4, {}};
+  model.layers = {{"a", {conv(6, 1, 2)}},
+                  {"b", {op(OpKind::kRelu)}},
+                  {"c", {conv(6, 6, 2)}},
+                  {"d", {conv(8, 2, 3)}},
+                  {"e", {conv(8, 8, 1)}},
+                  {"f", {op(OpKind::kFlatten)}},
+                  {"g", {{.kind = OpKind::kLinear, .inputs = {0}, .out_channels = 4}}}};
+  return model;
+}
+
+TEST(IntegerProducts, OfTapsThatLieApart) {
+  const ModelSpec model = Dilated();
+  for (const char* name : {"sbm:8,8,8", "sbm:8,8,12", "sbm_range:8,8,8"}) {
+    EXPECT_EQ(ProductsOf(model, name).count("emulated"), 0u) << name;
+    const Trained codes = TrainOnGrids({.model = model, .recipe = name, .count = 2});
+    const Trained on_ref =
+        TrainOnGrids({.model = model, .backend = "ref", .recipe = name, .count = 2});
+    ASSERT_EQ(codes.losses.size(), 2u) << name;
+    for (size_t i = 0; i < codes.losses.size(); ++i)
+      EXPECT_NEAR(codes.losses[i], on_ref.losses[i], 1e-2 * on_ref.losses[i]) << name;
+  }
 }
 
 // How many products of codes the evaluation has. Its operands have no other readers, whatever those of
@@ -68,7 +111,10 @@ int64_t CodesInEvaluation(const char* name) {
 
 TEST(IntegerProducts, EvaluationHasThoseOfTheRecipe) {
   EXPECT_EQ(CodesInEvaluation("sbm:8,8,8"), 4);
-  EXPECT_EQ(CodesInEvaluation("sbm_range:8,8,8"), 0);
+  EXPECT_EQ(CodesInEvaluation("sbm_range:8,8,8"), 4);
+  EXPECT_EQ(CodesInEvaluation("ui8"), 2);
+  EXPECT_EQ(CodesInEvaluation("octo"), 2);
+  EXPECT_EQ(CodesInEvaluation("dorefa:8,8,8"), 0);
 }
 
 // What is stashed are the codes: a quarter of the floats.
@@ -83,13 +129,14 @@ TEST(IntegerProducts, CodesAreStashed) {
 }
 
 // Bytes that a plan counts for what `layers` keep of a micro-batch.
-int64_t PlannedStash(const ModelSpec& model, int first, int last, int64_t samples) {
-  const RecipeName name = *ParseRecipeName("sbm:8,8,8");
+int64_t PlannedStash(const ModelSpec& model, const char* recipe, int first, int last,
+                     int64_t samples) {
+  const RecipeName name = *ParseRecipeName(recipe);
   PlanRequest request;
   request.model = &model;
   request.devices = {DeviceId(0)};
   request.format = name.family->format;
-  request.keeps_codes = MultipliesCodes(*name.family, model);
+  request.kept_codes = KeptCodesOf(*name.family, model);
   request.micro_batch_size = samples;
   request.codecs.encoded_forward = request.codecs.encoded_backward = [](const Shape& shape) {
     return Bytes(4 * shape.elements());
@@ -102,23 +149,28 @@ int64_t PlannedStash(const ModelSpec& model, int first, int last, int64_t sample
   return bytes;
 }
 
-// As `cpu` compiles them.
+// Planned over stashed bytes of these layers, as `cpu` compiles them.
+double PlannedShare(const ModelSpec& model, const char* recipe, int first, int last) {
+  const auto program = CompileStage(
+      model, first, last, 32, **FindRecipe(recipe),
+      {.max_batch = 32, .recomputes = true, .integer_products = true, .masks_stash = true});
+  EXPECT_TRUE(program.ok()) << program.status();
+  const int64_t output = program->backward_reads_output ? program->output_bytes : 0;
+  return static_cast<double>(PlannedStash(model, recipe, first, last, 32)) /
+         static_cast<double>(program->stash_bytes + output);
+}
+
 TEST(IntegerProducts, PlansCountWhatProgramsStash) {
-  for (const char* name : {"lenet", "vgg11", "vgg11_bn", "resnet8", "resnet38", "mobilenet_v2",
-                           "mobilenet_v3_small"}) {
-    const absl::StatusOr<ModelSpec> model = MakeModel(name);
-    ASSERT_TRUE(model.ok()) << model.status();
-    const int layers = model->layer_count();
-    for (const auto& [first, last] :
-         {std::pair(0, layers - 1), std::pair(0, layers / 2), std::pair(layers / 3, layers - 1)}) {
-      const auto program =
-          CompileStage(*model, first, last, 32, **FindRecipe("sbm:8,8,8"),
-                       {.max_batch = 32, .recomputes = true, .integer_products = true});
-      ASSERT_TRUE(program.ok()) << program.status();
-      const int64_t output = program->backward_reads_output ? program->output_bytes : 0;
-      const auto stashed = static_cast<double>(program->stash_bytes + output);
-      const auto planned = static_cast<double>(PlannedStash(*model, first, last, 32));
-      EXPECT_NEAR(planned / stashed, 1, 0.03) << name << " " << first << ".." << last;
+  for (const char* recipe : {"sbm:8,8,8", "sbm_range:8,8,8", "ui8"}) {
+    for (const char* name : {"lenet", "vgg11", "vgg11_bn", "resnet8", "resnet38", "mobilenet_v2",
+                             "mobilenet_v3_small"}) {
+      const absl::StatusOr<ModelSpec> model = MakeModel(name);
+      ASSERT_TRUE(model.ok()) << model.status();
+      const int last = model->layer_count() - 1;
+      for (const auto& [begin, end] :
+           {std::pair(0, last), std::pair(0, last / 2), std::pair(last / 3, last)})
+        EXPECT_NEAR(PlannedShare(*model, recipe, begin, end), 1, 0.03)
+            << recipe << " " << name << " " << begin << ".." << end;
     }
   }
 }
@@ -128,12 +180,13 @@ TEST(IntegerProducts, PlansCountNoCodesBesideGates) {
   const RecipeFamily& sbm = *(*ParseRecipeName("sbm:8,8,8")).family;
   const ModelSpec plain = *MakeModel("resnet8");
   const ModelSpec gated = *AddGates(plain, "ff:0,8/8,8@hold:0.5");
-  EXPECT_TRUE(MultipliesCodes(sbm, plain));
+  EXPECT_EQ(KeptCodesOf(sbm, plain), KeptCodes::kAll);
   EXPECT_FALSE(GatesEmulate(sbm, plain));
-  EXPECT_FALSE(MultipliesCodes(sbm, gated));
+  EXPECT_EQ(KeptCodesOf(sbm, gated), KeptCodes::kNone);
   EXPECT_TRUE(GatesEmulate(sbm, gated));
-  for (const char* other : {"fp32", "dorefa:8,8,8", "sbm_range:8,8,8"})
-    EXPECT_FALSE(MultipliesCodes(*(*ParseRecipeName(other)).family, plain)) << other;
+  // Octo rounds inputs anew in the backward, and keeps them as they are.
+  for (const char* other : {"fp32", "dorefa:8,8,8", "octo"})
+    EXPECT_EQ(KeptCodesOf(*(*ParseRecipeName(other)).family, plain), KeptCodes::kNone) << other;
 }
 
 TEST(IntegerProducts, CutsAndUpdatesInTheBackwardChangeNoByte) {

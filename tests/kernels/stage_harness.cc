@@ -128,7 +128,8 @@ absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& mode
                                   .one_in_flight = steps == Steps::kAlone,
                                   .steps_in_backward = steps == Steps::kAlone,
                                   .stash = backend->traits().stash,
-                                  .integer_products = backend->traits().multiplies_codes};
+                                  .integer_products = backend->traits().multiplies_codes,
+                                  .masks_stash = backend->traits().masks_stash};
   RUNNEL_ASSIGN_OR_RETURN(stage->program,
                           CompileStage(model, first, last, batch, *recipe, options));
   const std::array<int64_t, kStorageCount> bytes = AreaBytes(stage->program);

@@ -48,6 +48,43 @@ TEST(Ui8, AllCodesAndHalfwayPointsAreThoseOfASlowReference) {
   }
 }
 
+// Of weights: (channels, taps, in) of values (channels, in, taps).
+TEST(Ui8, CodesAreThoseOfTheValues) {
+  constexpr int64_t kCount = 6 * 5 * 9;
+  for (const char* name : kGridBackends) {
+    auto backend = *MakeBackend(name, 1);
+    for (const int draws : {0, 2}) {
+      const GridRule grid = {.bits = 8, .draws = draws};
+      Tensor w = Normal({6, 5, 3, 3}, 1, 1), v = Zeros({6, 45});
+      Tensor codes = Zeros({6, 45}, DType::kInt8), units = Zeros({3});
+      ASSERT_TRUE(
+          RunOp(OpCode::kSymmetricWeight, {}, {&w}, {&v}, {}, 0, 0, backend.get(), {}, grid).ok());
+      ASSERT_TRUE(RunOp(OpCode::kSymmetricWeightCodes, {}, {&w}, {&codes, &units}, {}, 0, 0,
+                        backend.get(), {}, grid)
+                      .ok());
+      EXPECT_EQ(units.data()[0], 8);
+      EXPECT_EQ(units.data()[2], -128 * units.data()[1]);
+      for (int64_t i = 0; i < kCount; ++i) {
+        const int64_t row = i / 45, in = i % 45 / 9, tap = i % 9;
+        ASSERT_EQ(
+            static_cast<float>(codes.data<int8_t>()[row * 45 + tap * 5 + in]) * units.data()[1],
+            v.data()[i])
+            << name << ", draws " << draws << ", " << i;
+      }
+    }
+  }
+}
+
+// The draw nearest to 1 takes no code beyond the bound, whatever the quotient's rounding.
+TEST(Ui8, NoCodeLiesBeyondTheBound) {
+  for (float clip = 1; clip < 2; clip += 0x1p-11f) {
+    for (const float u : {0.0f, 1 - 0x1p-20f}) {
+      EXPECT_LE(NoisySymmetricValue(clip, u, clip), 127 * SymmetricUnit(clip)) << clip;
+      EXPECT_GE(NoisySymmetricValue(-clip, u, clip), -127 * SymmetricUnit(clip)) << clip;
+    }
+  }
+}
+
 TEST(Ui8, ZerosAndNansStay) {
   Tensor w = Floats({1, 2}, {0, 0}), v = Normal({1, 2}, 1, 1);
   ASSERT_TRUE(RunOp(OpCode::kSymmetricWeight, {}, {&w}, {&v}).ok());

@@ -243,6 +243,7 @@ class CpuBackend : public Backend {
             .rescales_in_products = true,
             .codes_in_products = true,
             .multiplies_codes = true,
+            .masks_stash = true,
             .narrows_stash = true,
             .computes_halves = true,
             .shifts_slices = true,

@@ -59,11 +59,11 @@ void SymmetricActivationEval(const float* x, int64_t count, const float* kept, f
 void SymmetricError(const float* dy, int64_t count, float share, float* quantized) {
   ValueRange range;
   for (int64_t i = 0; i < count; ++i) range.Add(dy[i]);
-  if (range.low > range.high) range = {0, 0};  // nothing but NaN
-  const float low = share * range.low, high = share * range.high;
-  const float clip = std::max(std::abs(low), std::abs(high));
-  for (int64_t i = 0; i < count; ++i)
-    quantized[i] = SymmetricValue(dy[i] < low ? low : (dy[i] > high ? high : dy[i]), clip);
+  const SymmetricBounds bounds = ShareOfRange(range, share);
+  for (int64_t i = 0; i < count; ++i) {
+    const float not_below = dy[i] < bounds.low ? bounds.low : dy[i];
+    quantized[i] = SymmetricValue(not_below > bounds.high ? bounds.high : not_below, bounds.clip());
+  }
 }
 
 float ClippedError(const Instruction& instruction, const StepContext& context, const float* dy,

@@ -19,6 +19,9 @@ absl::Status ReluForward(const Call& call);
 absl::Status Relu6Forward(const Call& call);
 absl::Status ReluInputGradient(const Call& call);
 absl::Status Relu6InputGradient(const Call& call);
+absl::Status ReluMask(const Call& call);
+absl::Status Relu6Mask(const Call& call);
+absl::Status MaskedInputGradient(const Call& call);
 absl::Status Sum(const Call& call);  // add and accumulate
 
 // loss.cc.

@@ -45,6 +45,8 @@ class MixedBackend final : public CoScheduler {
     // Copies of what is made again would cost more than the making.
     traits.recomputes = false;
     traits.takes_slices = false;
+    // Bits of a mask stand as the values of who made it lie.
+    traits.masks_stash = false;
     for (const BackendTraits& processor : platform_->traits) {
       // Where only some have such products, the others would get none at all.
       traits.rescales_in_products &= processor.rescales_in_products;

@@ -68,6 +68,14 @@ inline void StoreCodeGrid(const AffineGrid& grid, bool has_nan, int64_t i, int64
   data[1 + count + i] = has_nan ? std::numeric_limits<float>::quiet_NaN() : grid.low;
 }
 
+// Of a symmetric grid, whose codes are of 8 bits around 0.
+inline void StoreSymmetricGrid(float unit, bool has_nan, float* data) {
+  constexpr int kBits = 8;
+  data[0] = kBits;
+  StoreCodeGrid({.low = -static_cast<float>(CodeCentre(kBits)) * unit, .scale = unit}, has_nan, 0,
+                1, data);
+}
+
 // Of the terms of a sum: of the products of both codes, of either code, and their number.
 struct TermSums {
   int64_t products = 0;

@@ -22,8 +22,10 @@ float LargestMagnitude(const float* x, int64_t count) {
   return largest;
 }
 
+int64_t SampleStride(int64_t count) { return (count + kSampled - 1) / kSampled; }
+
 double DeviationOf(const float* g, int64_t count, float clip) {
-  const int64_t stride = (count + kSampled - 1) / kSampled;
+  const int64_t stride = SampleStride(count);
   double product = 0, squares = 0, grid_squares = 0;
   for (int64_t i = 0; i < count; i += stride) {
     const double x = g[i], y = SymmetricValue(g[i], clip);
@@ -37,7 +39,10 @@ double DeviationOf(const float* g, int64_t count, float clip) {
 }
 
 ClipChoice ChooseClip(const float* g, int64_t count) {
-  const float largest = LargestMagnitude(g, count);
+  return ChooseClip(g, count, LargestMagnitude(g, count));
+}
+
+ClipChoice ChooseClip(const float* g, int64_t count, float largest) {
   if (largest == 0 || !std::isfinite(largest)) return {largest, 0};
   double best_share = 1, best = DeviationOf(g, count, largest);
   const auto try_share = [&](double share) {

@@ -23,6 +23,16 @@ std::optional<OpCode> CodesOfQuantizer(OpCode code) {
       return OpCode::kAffineActivationCodesEval;
     case OpCode::kAffineError:
       return OpCode::kAffineErrorCodes;
+    case OpCode::kSymmetricWeight:
+      return OpCode::kSymmetricWeightCodes;
+    case OpCode::kSymmetricActivation:
+      return OpCode::kSymmetricActivationCodes;
+    case OpCode::kSymmetricActivationEval:
+      return OpCode::kSymmetricActivationCodesEval;
+    case OpCode::kSymmetricError:
+      return OpCode::kSymmetricErrorCodes;
+    case OpCode::kClippedError:
+      return OpCode::kClippedErrorCodes;
     default:
       return std::nullopt;
   }
@@ -83,9 +93,7 @@ class CodeMultiplier {
     const int64_t taps = ShapeOf(program_, product, shapes.x).rank() == 3
                              ? op.kernel[0]
                              : op.kernel[0] * op.kernel[1];
-    const bool is_depthwise = op.groups > 1 && op.groups == in;
-    return !is_depthwise && !op.is_dilated() && !op.pads_by_side() &&
-           taps * std::max(in, out) <= kMostProducts;
+    return taps * std::max(in, out) / op.groups <= kMostProducts;
   }
 
   bool IsCodes(BufferIndex value) const { return makers_.count(value) > 0; }

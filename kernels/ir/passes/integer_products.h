@@ -8,11 +8,10 @@
 
 namespace runnel {
 
-// Of every convolution and linear layer whose operands both come from affine grids that nobody else
-// reads. Floats stay: depthwise and dilated convolutions, padding that differs by side, sums of more
-// than 2^17 - 1 products, input-gradients of weights with a grid a channel, and recipes that are
-// emulated (RecipeFamily), in evaluation too. Stands right behind DraftStage; not for models with
-// gates, whose samples have grids by their choice.
+// Of every convolution and linear layer whose operands both come from affine or symmetric grids that
+// nobody else reads. Floats stay: sums of more than 2^17 - 1 products, input-gradients of weights with
+// a grid a channel, and recipes that are emulated (RecipeFamily), in evaluation too. Stands right
+// behind DraftStage; not for models with gates, whose samples have grids by their choice.
 void UseIntegerProducts(const Recipe& recipe, StageDraft& draft);
 
 }  // namespace runnel

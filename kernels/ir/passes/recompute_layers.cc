@@ -71,7 +71,9 @@ class LayerRecomputer {
     // The range has been kept.
     if (again.code == OpCode::kAffineActivation || again.code == OpCode::kSymmetricActivation)
       again.outputs.resize(1);
-    if (again.code == OpCode::kAffineActivationCodes) again.outputs.resize(2);
+    if (again.code == OpCode::kAffineActivationCodes ||
+        again.code == OpCode::kSymmetricActivationCodes)
+      again.outputs.resize(2);
     for (BufferIndex& input : again.inputs) input = Again(input, made, part);
     for (BufferIndex& output : again.outputs) {
       const Buffer like = program_.buffers[output];

@@ -9,8 +9,8 @@
 // Gradients: of the operator's output, the range of the whole tensor, rounded stochastically. Input-
 //   and weight-gradient both read the result.
 // "sbm_range:W,A,G" is Banner's own: batch norm by ranges in 8 bits (kRangeNormForward), and the
-// gradient bifurcates: the input-gradient reads it on the grid, the weight-gradient as it is. All
-// products read the weights of one grid of each output channel.
+// gradient bifurcates: the input-gradient reads it on the grid of G bits, the weight-gradient on one
+// of 16, both by the same draws.
 //
 // Gradients pass straight through all three. With sbm, batch norm, biases and the optimizer's step are FP32.
 
@@ -43,9 +43,7 @@ Recipe MakeSbmRecipe(const RecipeName& name) {
 
 Recipe MakeSbmRangeRecipe(const RecipeName& name) {
   Recipe range = MakeSbmRecipe(name);
-  ProductGrids& grids = range.grids[0].grids;
-  grids.weight_gradient.error.reset();
-  grids.input_gradient.weight = grids.forward.weight;
+  range.grids[0].grids.weight_gradient.error->grid.bits = 16;
   range.operator_grid.bits = 8;
   for (OpRule& rule : range.rules) {
     if (rule.op != OpKind::kBatchNorm) continue;

@@ -2,8 +2,8 @@
 
 namespace runnel {
 
-bool MultipliesCodes(const RecipeFamily& family, const ModelSpec& model) {
-  return family.grids.any() && !family.is_emulated && !HasGates(model);
+KeptCodes KeptCodesOf(const RecipeFamily& family, const ModelSpec& model) {
+  return HasGates(model) ? KeptCodes::kNone : family.kept_codes;
 }
 
 bool GatesEmulate(const RecipeFamily& family, const ModelSpec& model) {

@@ -8,9 +8,8 @@
 
 namespace runnel {
 
-// Whether the family's products are those of codes, which are then kept for the backward in place of
-// floats. Depthwise, dilated and one-sidedly padded convolutions are emulated even so.
-bool MultipliesCodes(const RecipeFamily& family, const ModelSpec& model);
+// What the family keeps for the backward: nothing of codes beside gates.
+KeptCodes KeptCodesOf(const RecipeFamily& family, const ModelSpec& model);
 // Whether the family's products are those of rounded floats because the model has gates.
 bool GatesEmulate(const RecipeFamily& family, const ModelSpec& model);
 

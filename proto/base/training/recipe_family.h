@@ -42,6 +42,14 @@ struct GridLimits {
   bool any() const { return forward_most > 0; }
 };
 
+// What is kept for the backward where products are those of codes.
+enum class KeptCodes : uint8_t {
+  kNone,            // floats: products are emulated, or the backward rounds its operands anew
+  kAll,             // codes of the inputs of all operators with weights
+  kInner,           // of all but the model's first and last one
+  kAllBesideNorms,  // of all; what normalisations give is not made again, but kept, too
+};
+
 struct RecipeFamily {
   absl::string_view name;
   absl::string_view parameters;  // the pattern; empty: none
@@ -50,6 +58,7 @@ struct RecipeFamily {
   absl::Span<const OperatorLimit> limits;
   GridLimits grids;          // of families whose parameters are bits W,A,G
   bool is_emulated = false;  // products are those of rounded floats, not of the codes
+  KeptCodes kept_codes = KeptCodes::kNone;
 };
 
 // recipe_families.inc; fp32 first.

@@ -25,6 +25,27 @@ absl::Status ReluInputGradient(Calls calls) {
 absl::Status Relu6InputGradient(Calls calls) {
   return Binary(calls[0], calls[0].kernels().relu6_gradient);
 }
+namespace {
+
+absl::Status StoreMask(const Call& call, void (*kernel)(const float*, int64_t, uint8_t*)) {
+  static_assert(kElementsPerThread % 8 == 0);
+  return OverElements(call, call.in_shape(0).elements(), [&](int64_t at, int64_t count) {
+    kernel(call.in(0) + at, count, call.out<uint8_t>(0) + at / 8);
+  });
+}
+
+}  // namespace
+
+absl::Status ReluMask(Calls calls) { return StoreMask(calls[0], calls[0].kernels().relu_mask); }
+absl::Status Relu6Mask(Calls calls) { return StoreMask(calls[0], calls[0].kernels().relu6_mask); }
+absl::Status MaskedInputGradient(Calls calls) {
+  const Call& call = calls[0];
+  return OverElements(call, [&](int64_t at, int64_t count) {
+    call.kernels().masked_gradient(call.in(0) + at, call.in<uint8_t>(1) + at / 8, count,
+                                   call.out(0) + at);
+  });
+}
+
 absl::Status GeluForward(Calls calls) {
   const Kernels& kernels = calls[0].kernels();
   return Unary(calls[0],

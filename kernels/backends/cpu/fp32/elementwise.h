@@ -12,14 +12,19 @@ inline constexpr int64_t kElementsPerThread = 1 << 14;  // that one thread takes
 
 // body(begin, count) over all elements of the output.
 template <typename Body>
-absl::Status OverElements(const Call& call, const Body& body) {
-  const int64_t count = call.out_shape(0).elements();
+absl::Status OverElements(const Call& call, int64_t count, const Body& body) {
   const int64_t chunks = (count + kElementsPerThread - 1) / kElementsPerThread;
   ParallelFor(call.machine, chunks, [&](int, int64_t first, int64_t last) {
     const int64_t begin = first * kElementsPerThread;
     body(begin, std::min(count, last * kElementsPerThread) - begin);
   });
   return absl::OkStatus();
+}
+
+// Of the output.
+template <typename Body>
+absl::Status OverElements(const Call& call, const Body& body) {
+  return OverElements(call, call.out_shape(0).elements(), body);
 }
 
 inline absl::Status Unary(const Call& call, void (*kernel)(const float*, int64_t, float*)) {

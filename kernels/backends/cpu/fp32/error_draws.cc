@@ -24,16 +24,15 @@ Draws DrawsOf(int64_t size, int64_t channels) {
   return draws;
 }
 
-}  // namespace
-
-void OverSampleDraws(const cpu::Call& call, SampleDrawsFn body) {
+void OverDraws(const cpu::Call& call, RandomPurpose purpose, int stream, SampleDrawsFn body) {
   const Instruction& instruction = *call.instruction;
   const Shape& shape = call.out_shape(0);
   const int64_t samples = shape[0], size = shape.elements() / samples;
   const int64_t channels = call.channels_last ? ImageOf(shape).c : 1;
-  const CounterRandom random(call.context->run_seed, RandomPurpose::kErrorRounding,
+  const CounterRandom random(call.context->run_seed, purpose,
                              static_cast<uint64_t>(instruction.layer) * kMaxOpsPerLayer +
-                                 static_cast<uint64_t>(instruction.op),
+                                 static_cast<uint64_t>(instruction.op) +
+                                 (static_cast<uint64_t>(stream) << 32),
                              static_cast<uint64_t>(call.context->sequence.value()));
   const Draws draws = DrawsOf(size, channels);
   uint32_t* words = call.Take<uint32_t>(call.machine.workers() * draws.words);
@@ -54,6 +53,16 @@ void OverSampleDraws(const cpu::Call& call, SampleDrawsFn body) {
       body(worker, n * size, size, draw);
     }
   });
+}
+
+}  // namespace
+
+void OverSampleDraws(const cpu::Call& call, SampleDrawsFn body) {
+  OverDraws(call, RandomPurpose::kErrorRounding, 0, body);
+}
+
+void OverRoundingDraws(const cpu::Call& call, int stream, SampleDrawsFn body) {
+  OverDraws(call, RandomPurpose::kRounding, stream, body);
 }
 
 }  // namespace runnel::fp32

@@ -15,5 +15,7 @@ namespace runnel::fp32 {
 using SampleDrawsFn =
     absl::FunctionRef<void(int worker, int64_t at, int64_t size, const uint32_t* draw)>;
 void OverSampleDraws(const cpu::Call& call, SampleDrawsFn body);
+// The same with the words of kRounding and a stream (op_traits.inc, kSymmetric codes).
+void OverRoundingDraws(const cpu::Call& call, int stream, SampleDrawsFn body);
 
 }  // namespace runnel::fp32

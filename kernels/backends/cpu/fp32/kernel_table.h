@@ -185,6 +185,11 @@ struct Kernels {
   void (*relu6)(const float* x, int64_t count, float* y);
   void (*relu_gradient)(const float* dy, const float* y, int64_t count, float* dx);
   void (*relu6_gradient)(const float* dy, const float* y, int64_t count, float* dx);
+  // Bits of a mask, those of the last byte's rest 0: 1 where the gradient passes y. Of both, elements
+  // begin at a byte.
+  void (*relu_mask)(const float* y, int64_t count, uint8_t* mask);
+  void (*relu6_mask)(const float* y, int64_t count, uint8_t* mask);
+  void (*masked_gradient)(const float* dy, const uint8_t* mask, int64_t count, float* dx);
   void (*add)(const float* a, const float* b, int64_t count, float* y);
   void (*scale)(const float* x, int64_t count, float factor, float* y);
   OptimizerUpdate updates[kOptimizers];  // in the order of Optimizers()

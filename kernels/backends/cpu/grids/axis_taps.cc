@@ -5,19 +5,19 @@
 namespace runnel::cpu {
 namespace {
 
-std::vector<AxisTaps::Tap> TapsOfOutput(const AxisShape& shape, int64_t output) {
+std::vector<AxisTaps::Tap> TapsOfOutput(const AxisShape& shape, int64_t dilation, int64_t output) {
   std::vector<AxisTaps::Tap> taps;
   for (int64_t t = 0; t < shape.kernel; ++t) {
-    const int64_t source = output * shape.stride - shape.pad + t;
+    const int64_t source = output * shape.stride - shape.pad + t * dilation;
     if (source >= 0 && source < shape.in) taps.push_back({source, t});
   }
   return taps;
 }
 
-std::vector<AxisTaps::Tap> TapsOfInput(const AxisShape& shape, int64_t input) {
+std::vector<AxisTaps::Tap> TapsOfInput(const AxisShape& shape, int64_t dilation, int64_t input) {
   std::vector<AxisTaps::Tap> taps;
   for (int64_t t = 0; t < shape.kernel; ++t) {
-    const int64_t at = input + shape.pad - t;
+    const int64_t at = input + shape.pad - t * dilation;
     if (at >= 0 && at % shape.stride == 0 && at / shape.stride < shape.out)
       taps.push_back({at / shape.stride, t});
   }
@@ -31,11 +31,12 @@ bool HaveSameTaps(const std::vector<AxisTaps::Tap>& a, const std::vector<AxisTap
 
 }  // namespace
 
-AxisTaps TapsOfAxis(const AxisShape& shape, bool input_gradient) {
+AxisTaps TapsOfAxis(const AxisShape& shape, int64_t dilation, bool input_gradient) {
   AxisTaps axis;
   const int64_t outputs = input_gradient ? shape.in : shape.out;
   for (int64_t o = 0; o < outputs; ++o) {
-    axis.of.push_back(input_gradient ? TapsOfInput(shape, o) : TapsOfOutput(shape, o));
+    axis.of.push_back(input_gradient ? TapsOfInput(shape, dilation, o)
+                                     : TapsOfOutput(shape, dilation, o));
     int64_t c = 0;
     while (c < axis.classes() && !HaveSameTaps(axis.OfClass(c), axis.of.back())) ++c;
     if (c == axis.classes()) axis.first_of_class.push_back(o);

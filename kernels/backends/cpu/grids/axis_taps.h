@@ -25,7 +25,8 @@ struct AxisTaps {
   const std::vector<Tap>& OfClass(int64_t c) const { return of[first_of_class[c]]; }
 };
 
-// Of the outputs of the forward, or, in the input-gradient, of its inputs.
-AxisTaps TapsOfAxis(const AxisShape& shape, bool input_gradient);
+// Of the outputs of the forward, or, in the input-gradient, of its inputs. dilation: from a tap to the
+// next.
+AxisTaps TapsOfAxis(const AxisShape& shape, int64_t dilation, bool input_gradient);
 
 }  // namespace runnel::cpu

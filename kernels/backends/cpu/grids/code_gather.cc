@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
-#include "kernels/backends/cpu/grids/axis_taps.h"
+#include "kernels/backends/cpu/grids/code_patches.h"
+#include "kernels/backends/cpu/grids/depthwise_products.h"
 #include "kernels/backends/cpu/grids/grid_kernels.h"
+#include "kernels/backends/cpu/grids/right_parts.h"
 #include "kernels/backends/cpu/int8/gather_conv.h"
 #include "kernels/backends/cpu/integer/product_slices.h"
 
@@ -36,40 +38,48 @@ class ValueSink final : public SumsSink {
   float* const result_;
 };
 
-// One product. The left operand are the codes that it gathers from, the right one are the weights.
+// What a product multiplies: its left operand are the codes that it gathers from, the right one are
+// the weights.
+struct GatherShape {
+  ConvShape shape;                    // of the products, of all samples that go at once
+  bool input_gradient = false;        // how the products gather
+  const OutputTaps* reads = nullptr;  // of their outputs
+  // Of the operator's: the same, unless there are patches.
+  const OutputTaps* taps = nullptr;
+  const int8_t* weights = nullptr;
+  const float* bias = nullptr;
+  bool is_wide = false;
+};
+
 class CodeGather {
  public:
-  CodeGather(const Call& call, const ConvShape& shape, bool input_gradient)
+  CodeGather(const Call& call, const GatherShape& gather)
       : call_(call),
-        shape_(shape),
+        gather_(gather),
+        shape_(gather.shape),
         kernels_(RowOfCodes(call.machine)),
         loops_(*call.machine.grids),
-        problem_(GatherProblemOf(shape, input_gradient)),
-        h_(TapsOfAxis(problem_.h, input_gradient)),
-        w_(TapsOfAxis(problem_.w, input_gradient)),
-        low_(input_gradient ? LowerCodes(call) : nullptr),
-        bias_(!input_gradient && call.inputs.size() > 4 ? call.in(4) : nullptr) {}
-
-  void Run() {
-    const int threads = call_.machine.workers();
-    auto* workspace = call_.Take<std::byte>(
-        std::max<int64_t>(64, GatherWorkspaceBytes(kernels_, problem_, threads, false)));
-    const Int8Context context = {&kernels_, call_.machine.pool, workspace};
+        problem_(GatherProblemOf(gather.shape, gather.input_gradient)),
+        right_(call, *gather.taps, problem_.out_c) {
     Allocate();
+  }
+
+  // low: with is_wide.
+  void Run(const int8_t* codes, const int8_t* low, int64_t samples, float* result) {
+    problem_.batch = samples;
     for (int64_t g = 0; g < shape_.groups; ++g) {
-      SumLeft(g);
+      SumLeft(g, codes, low);
       SumWeights(g);
       FillColumns(g);
-      Multiply(context, g);
+      Multiply(g, codes, low, result);
     }
   }
 
  private:
   int64_t positions() const { return problem_.out_h * problem_.out_w; }
   int64_t sources() const { return problem_.source_h * problem_.source_w; }
-  bool is_forward() const { return !problem_.input_gradient; }
   const int8_t* WeightsOf(int64_t g) const {
-    return call_.in<int8_t>(1) + g * shape_.group_out() * problem_.weight_row;
+    return gather_.weights + g * shape_.group_out() * problem_.weight_row;
   }
 
   struct Columns {
@@ -78,48 +88,46 @@ class CodeGather {
 
   void Allocate() {
     const int64_t columns = problem_.out_c;
+    const int threads = call_.machine.workers();
+    const int64_t bytes =
+        std::max<int64_t>(64, GatherWorkspaceBytes(kernels_, problem_, threads, false));
+    context_ = {&kernels_, call_.machine.pool, call_.Take<std::byte>(bytes)};
     left_sums_ = call_.Take<double>(problem_.batch * positions());
     of_worker_ = 2 * sources() + problem_.source_w + 1;
     windows_ = call_.Take<Columns>(problem_.out_w);
     for (int64_t x = 0; x < problem_.out_w; ++x) {
-      const std::vector<AxisTaps::Tap>& taps = w_.of[x];
+      const std::vector<AxisTaps::Tap>& taps = gather_.reads->w.of[x];
       windows_[x] = {};
       if (taps.empty()) continue;
       const auto [least, most] = std::minmax(taps.front().source, taps.back().source);
       windows_[x] = {least, most + 1};
     }
     partial_ = call_.Take<int64_t>(call_.machine.workers() * of_worker_);
-    tap_sums_ = call_.Take<int32_t>(problem_.taps() * columns);
+    tap_sums_ = call_.Take<int32_t>(gather_.taps->taps * columns);
     product_units_ = call_.Take<double>(columns);
     left_units_ = call_.Take<double>(columns);
-    parts_ = call_.Take<double>(h_.classes() * w_.classes() * columns);
-    right_parts_ = call_.Take<const double*>(positions());
-    for (int64_t p = 0; p < positions(); ++p)
-      right_parts_[p] = parts_ + columns * (h_.class_of[p / problem_.out_w] * w_.classes() +
-                                            w_.class_of[p % problem_.out_w]);
-    if (low_ != nullptr)
+    if (gather_.is_wide)
       upper_ = call_.Take<int32_t>(problem_.batch * positions() * problem_.out_pixel);
   }
 
   // The codes that each output reads: of pixels, then along columns, then along rows.
-  void SumLeft(int64_t g) {
+  void SumLeft(int64_t g, const int8_t* codes, const int8_t* low) {
     ParallelFor(call_.machine, problem_.batch, [&](int worker, int64_t begin, int64_t end) {
       int64_t* pixels = partial_ + worker * of_worker_;
       for (int64_t n = begin; n < end; ++n) {
-        SumPixels(g, n, pixels);
+        const int64_t first = n * sources() * problem_.source_pixel + g * problem_.source_c;
+        SumPixels(codes + first, low == nullptr ? nullptr : low + first, pixels);
         SumWindows(pixels, pixels + sources(), left_sums_ + n * positions());
       }
     });
   }
 
-  void SumPixels(int64_t g, int64_t n, int64_t* pixels) const {
-    const int64_t first = n * sources() * problem_.source_pixel + g * problem_.source_c;
-    const int8_t* codes = call_.in<int8_t>(0) + first;
+  void SumPixels(const int8_t* codes, const int8_t* low, int64_t* pixels) const {
     loops_.pixel_sums(codes, sources(), problem_.source_pixel, problem_.source_c, pixels);
-    if (low_ == nullptr) return;
-    int64_t* low = pixels + of_worker_ - sources();
-    loops_.pixel_sums(low_ + first, sources(), problem_.source_pixel, problem_.source_c, low);
-    for (int64_t p = 0; p < sources(); ++p) pixels[p] = 256 * pixels[p] + low[p];
+    if (low == nullptr) return;
+    int64_t* of_low = pixels + of_worker_ - sources();
+    loops_.pixel_sums(low, sources(), problem_.source_pixel, problem_.source_c, of_low);
+    for (int64_t p = 0; p < sources(); ++p) pixels[p] = 256 * pixels[p] + of_low[p];
   }
 
   // The sources of an output lie side by side, so a sum is the difference of two sums from the left.
@@ -127,7 +135,7 @@ class CodeGather {
     const int64_t width = problem_.source_w;
     for (int64_t y = 0; y < problem_.out_h; ++y, sums += problem_.out_w) {
       std::fill_n(row, width + 1, int64_t{0});
-      for (const AxisTaps::Tap& tap : h_.of[y]) {
+      for (const AxisTaps::Tap& tap : gather_.reads->h.of[y]) {
         for (int64_t x = 0; x < width; ++x) row[x + 1] += pixels[tap.source * width + x];
       }
       for (int64_t x = 0; x < width; ++x) row[x + 1] += row[x];
@@ -138,18 +146,18 @@ class CodeGather {
 
   // The weights' codes by tap and column.
   void SumWeights(int64_t g) {
-    const int64_t taps = problem_.taps(), inputs = shape_.group_in();
+    const int64_t taps = gather_.taps->taps, terms = gather_.taps->terms;
     const int8_t* w = WeightsOf(g);
-    if (!is_forward()) {
-      std::fill_n(tap_sums_, taps * inputs, 0);
-      for (int64_t c = 0; c < shape_.group_out(); ++c)
-        loops_.add(w + c * problem_.weight_row, taps * inputs, tap_sums_);
+    if (problem_.input_gradient) {
+      const int64_t row = taps * shape_.group_in();
+      std::fill_n(tap_sums_, row, 0);
+      for (int64_t c = 0; c < terms; ++c) loops_.add(w + c * problem_.weight_row, row, tap_sums_);
       return;
     }
     for (int64_t c = 0; c < problem_.out_c; ++c) {
       for (int64_t t = 0; t < taps; ++t)
         tap_sums_[t * problem_.out_c + c] =
-            loops_.sum(w + c * problem_.weight_row + t * inputs, inputs);
+            loops_.sum(w + c * problem_.weight_row + t * terms, terms);
     }
   }
 
@@ -162,79 +170,127 @@ class CodeGather {
       product_units_[c] = left.unit * right.unit;
       left_units_[c] = left.unit * right.middle;
     }
-    for (int64_t y = 0; y < h_.classes(); ++y) {
-      for (int64_t x = 0; x < w_.classes(); ++x)
-        FillParts(g, h_.OfClass(y), w_.OfClass(x), left, weights,
-                  parts_ + (y * w_.classes() + x) * columns);
-    }
+    right_.Fill(left, weights, g * columns, tap_sums_, gather_.bias);
   }
 
-  void FillParts(int64_t g, const std::vector<AxisTaps::Tap>& h,
-                 const std::vector<AxisTaps::Tap>& w, const CodeGrid& left,
-                 const CodeGrids& weights, double* parts) const {
-    const int64_t columns = problem_.out_c;
-    const int64_t terms = static_cast<int64_t>(h.size() * w.size()) * problem_.source_c;
-    for (int64_t c = 0; c < columns; ++c) {
-      int64_t sum = 0;
-      for (const AxisTaps::Tap& y : h) {
-        for (const AxisTaps::Tap& x : w)
-          sum += tap_sums_[(y.tap * problem_.w.kernel + x.tap) * columns + c];
-      }
-      const double bias = bias_ == nullptr ? 0 : bias_[g * columns + c];
-      parts[c] = RightPart(left, weights.At(g * columns + c), sum, terms, bias);
-    }
-  }
-
-  void Multiply(const Int8Context& context, int64_t g) const {
+  void Multiply(int64_t g, const int8_t* codes, const int8_t* low, float* result) const {
     const int64_t from = g * problem_.source_c, to = g * problem_.out_c;
-    const int8_t* codes = call_.in<int8_t>(0) + from;
-    if (low_ != nullptr) {
-      RunGather(context, problem_, {.source = codes, .weights = WeightsOf(g), .out = upper_ + to});
+    if (low != nullptr) {
+      RunGather(context_, problem_,
+                {.source = codes + from, .weights = WeightsOf(g), .out = upper_ + to});
     }
     ValueSink sink(loops_,
                    {.pixel = problem_.out_pixel,
                     .positions = positions(),
-                    .upper = low_ == nullptr ? nullptr : upper_ + to,
+                    .upper = low == nullptr ? nullptr : upper_ + to,
                     .left_sums = left_sums_,
                     .product_units = product_units_,
                     .left_units = left_units_,
-                    .right_parts = right_parts_},
-                   call_.out(0) + to);
+                    .right_parts = right_.by_position()},
+                   result + to);
     RunGather(
-        context, problem_,
-        {.source = low_ == nullptr ? codes : low_ + from, .weights = WeightsOf(g), .sink = &sink});
+        context_, problem_,
+        {.source = (low == nullptr ? codes : low) + from, .weights = WeightsOf(g), .sink = &sink});
   }
 
   const Call& call_;
-  const ConvShape shape_;
+  const GatherShape gather_;
+  const ConvShape& shape_;
   const Int8Kernels& kernels_;
   const GridLoops& loops_;
-  const GatherProblem problem_;
-  const AxisTaps h_, w_;
-  const int8_t* const low_;      // of wide codes; or null
-  const float* const bias_;      // or null
+  GatherProblem problem_;
+  RightParts right_;
+  Int8Context context_;
   double* left_sums_ = nullptr;  // by pixel of the result
   Columns* windows_ = nullptr;   // by column of the result: the columns of the source
   int64_t of_worker_ = 0;
   int64_t* partial_ = nullptr;   // by worker: [source pixel], [source column], [source pixel]
   int32_t* tap_sums_ = nullptr;  // [tap][column]
   double *product_units_ = nullptr, *left_units_ = nullptr;  // by column
-  double* parts_ = nullptr;                                  // by class, [column]
-  const double** right_parts_ = nullptr;                     // by position, into parts_
   int32_t* upper_ = nullptr;  // sums of the upper codes, as the result lies
 };
+
+// (out, kernel..., in) to (in, kernel..., out) of each group.
+int8_t* TurnedWeights(const Call& call, const ConvShape& s) {
+  constexpr int64_t kReadBehind = 64;
+  auto* turned = call.Take<int8_t>(s.weight_elements() + kReadBehind);
+  const int8_t* w = call.in<int8_t>(1);
+  for (int64_t out = 0; out < s.out_c; ++out) {
+    const int64_t g = out / s.group_out(), place = out % s.group_out();
+    for (int64_t tap = 0; tap < s.taps(); ++tap) {
+      for (int64_t in = 0; in < s.group_in(); ++in)
+        turned[((g * s.group_in() + in) * s.taps() + tap) * s.group_out() + place] = *w++;
+    }
+  }
+  return turned;
+}
+
+// What a product gathers from: x, or the gradient of the output.
+struct LeftOperand {
+  bool is_error = false;
+  const int8_t* codes = nullptr;
+  const int8_t* low = nullptr;  // of wide ones; or null
+};
+
+// Patch by patch, samples after samples.
+void MultiplyPatches(const Call& call, const ConvShape& shape, const OutputTaps& taps,
+                     const LeftOperand& left, const float* bias) {
+  const bool back = left.is_error;
+  const CodePatches patches(taps, shape.groups, back ? shape.out_h : shape.in_h,
+                            back ? shape.out_w : shape.in_w);
+  const int64_t at_once = patches.SamplesAtOnce(shape.batch);
+  const ConvShape product = patches.Shape(at_once, back ? shape.in_c : shape.out_c);
+  const OutputTaps reads = TapsOfOutputs(product, 1, 1, false);
+  CodeGather gather(call, {.shape = product,
+                           .reads = &reads,
+                           .taps = &taps,
+                           .weights = back ? TurnedWeights(call, shape) : call.in<int8_t>(1),
+                           .bias = bias,
+                           .is_wide = left.low != nullptr});
+  int8_t* codes = patches.Take(call, at_once);
+  int8_t* low = left.low == nullptr ? nullptr : patches.Take(call, at_once);
+  for (int64_t n = 0; n < shape.batch; n += at_once) {
+    const int64_t samples = std::min(at_once, shape.batch - n);
+    const int64_t from = n * patches.source_elements();
+    patches.Fill(call.machine, left.codes + from, samples, codes);
+    if (low != nullptr) patches.Fill(call.machine, left.low + from, samples, low);
+    gather.Run(codes, low, samples,
+               call.out(0) + n * product.out_h * product.out_w * product.out_c);
+  }
+}
+
+void MultiplyCodes(const Call& call, const ConvShape& shape, const Shape& x,
+                   const LeftOperand& left, const float* bias) {
+  const OpSpec& op = call.instruction->attributes;
+  const Window window = op.kind == OpKind::kLinear ? Window() : WindowOf(op, x);
+  const OutputTaps taps = TapsOfOutputs(shape, window.dh, window.dw, left.is_error);
+  if (window.dh > 1 || window.dw > 1) return MultiplyPatches(call, shape, taps, left, bias);
+  if (shape.depthwise())
+    return RunDepthwiseProduct(call, shape, taps, left.is_error,
+                               {.source = left.codes, .low = left.low, .bias = bias});
+  CodeGather(call, {.shape = shape,
+                    .input_gradient = left.is_error,
+                    .reads = &taps,
+                    .taps = &taps,
+                    .weights = call.in<int8_t>(1),
+                    .bias = bias,
+                    .is_wide = left.low != nullptr})
+      .Run(left.codes, left.low, shape.batch, call.out(0));
+}
 
 }  // namespace
 
 absl::Status CodesForward(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  CodeGather(call, ProductShapeOf(call, call.in_shape(0), call.out_shape(0)), false).Run();
+  MultiplyCodes(call, ProductShapeOf(call, call.in_shape(0), call.out_shape(0)), call.in_shape(0),
+                {.codes = call.in<int8_t>(0)}, call.inputs.size() > 4 ? call.in(4) : nullptr);
   return absl::OkStatus();
 }
 
 absl::Status CodesInputGradient(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  CodeGather(call, ProductShapeOf(call, call.out_shape(0), call.in_shape(0)), true).Run();
+  MultiplyCodes(call, ProductShapeOf(call, call.out_shape(0), call.in_shape(0)), call.out_shape(0),
+                {.is_error = true, .codes = call.in<int8_t>(0), .low = LowerCodes(call)}, nullptr);
   return absl::OkStatus();
 }
 

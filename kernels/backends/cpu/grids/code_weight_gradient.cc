@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernels/backends/cpu/fp32/kernel_table.h"
-#include "kernels/backends/cpu/grids/axis_taps.h"
+#include "kernels/backends/cpu/grids/code_patches.h"
 #include "kernels/backends/cpu/grids/grid_kernels.h"
 #include "kernels/backends/cpu/integer/product_slices.h"
 
@@ -16,19 +16,17 @@ constexpr int64_t kMostProducts = 131071;
 
 class CodeWeightGradient {
  public:
-  CodeWeightGradient(const Call& call, const ConvShape& shape)
+  CodeWeightGradient(const Call& call, const ConvShape& shape, const Window& window)
       : call_(call),
         shape_(shape),
+        is_dilated_(window.dh > 1 || window.dw > 1),
         kernels_(RowOfCodes(call.machine)),
         loops_(*call.machine.grids),
-        h_(TapsOfAxis({shape.in_h, shape.out_h, shape.kernel_h, shape.stride_h, shape.pad_h},
-                      false)),
-        w_(TapsOfAxis({shape.in_w, shape.out_w, shape.kernel_w, shape.stride_w, shape.pad_w},
-                      false)),
+        tapped_(TapsOfOutputs(shape, window.dh, window.dw, false)),
         low_(LowerCodes(call)),
         dy_(GridsAt(call, 2).At(0)),
         x_(GridsAt(call, 3).At(0)),
-        adds_(call.context->accumulate) {}
+        adds_(call.context->accumulate && !call.instruction->overwrites) {}
 
   void Run() {
     SumOperands();
@@ -70,9 +68,9 @@ class CodeWeightGradient {
     std::fill_n(x_of_tap_, taps() * shape_.in_c, int64_t{0});
     std::fill_n(terms_, taps(), int64_t{0});
     for (int64_t y = 0; y < shape_.out_h; ++y) {
-      for (const AxisTaps::Tap& h : h_.of[y]) {
+      for (const AxisTaps::Tap& h : tapped_.h.of[y]) {
         for (int64_t x = 0; x < shape_.out_w; ++x) {
-          for (const AxisTaps::Tap& w : w_.of[x])
+          for (const AxisTaps::Tap& w : tapped_.w.of[x])
             AddTap(h.tap * shape_.kernel_w + w.tap, y * shape_.out_w + x,
                    h.source * shape_.in_w + w.source);
         }
@@ -87,21 +85,40 @@ class CodeWeightGradient {
     for (int64_t c = 0; c < shape_.in_c; ++c) x[c] += x_sums_[in * shape_.in_c + c];
   }
 
-  // Sums of int8 products, each in an int32.
+  // Sums of int8 products, each in an int32, and those that need an int64.
   int32_t* Multiply(const int8_t* dy) const {
     auto* sums = call_.Take<int32_t>(shape_.weight_elements());
-    Int8ConvWeightGradient(Context(ConvPass::kWeightGradient), shape_, dy, call_.in<int8_t>(1),
-                           sums, nullptr);
+    MultiplyInto(dy, sums, Int8ConvWeightGradient, ConvPass::kWeightGradient);
     return sums;
   }
   int64_t* MultiplyLong(const int8_t* dy) const {
     auto* sums = call_.Take<int64_t>(shape_.weight_elements());
-    Int8ConvWeightGradientWide(Context(ConvPass::kWideWeightGradient), shape_, dy,
-                               call_.in<int8_t>(1), sums, nullptr);
+    MultiplyInto(dy, sums, Int8ConvWeightGradientWide, ConvPass::kWideWeightGradient);
     return sums;
   }
-  Int8Context Context(ConvPass pass) const {
-    const int64_t bytes = Int8WorkspaceBytes(kernels_, shape_, pass, call_.machine.workers());
+
+  template <typename Sum, typename Product>
+  void MultiplyInto(const int8_t* dy, Sum* sums, const Product& product, ConvPass pass) const {
+    const int8_t* x = call_.in<int8_t>(1);
+    if (!is_dilated_) return product(Context(shape_, pass), shape_, dy, x, sums, nullptr, false);
+    const CodePatches patches(tapped_, shape_.groups, shape_.in_h, shape_.in_w);
+    const int64_t at_once = patches.SamplesAtOnce(shape_.batch);
+    const Int8Context context = Context(patches.Shape(at_once, shape_.out_c), pass);
+    int8_t* copied = patches.Take(call_, at_once);
+    for (int64_t n = 0; n < shape_.batch; n += at_once) {
+      const int64_t samples = std::min(at_once, shape_.batch - n);
+      patches.Fill(call_.machine, x + n * patches.source_elements(), samples, copied);
+      product(context, patches.Shape(samples, shape_.out_c),
+              dy + n * shape_.out_h * shape_.out_w * shape_.out_c, copied, sums, nullptr, n > 0);
+    }
+  }
+  // For fewer samples, too.
+  Int8Context Context(const ConvShape& shape, ConvPass pass) const {
+    ConvShape rest = shape;
+    rest.batch = std::max<int64_t>(1, shape_.batch % shape.batch);
+    const int workers = call_.machine.workers();
+    const int64_t bytes = std::max(Int8WorkspaceBytes(kernels_, shape, pass, workers),
+                                   Int8WorkspaceBytes(kernels_, rest, pass, workers));
     return {&kernels_, call_.machine.pool, call_.Take<std::byte>(bytes)};
   }
 
@@ -200,9 +217,10 @@ class CodeWeightGradient {
 
   const Call& call_;
   const ConvShape shape_;
+  const bool is_dilated_;
   const Int8Kernels& kernels_;
   const GridLoops& loops_;
-  const AxisTaps h_, w_;
+  const OutputTaps tapped_;
   const int8_t* const low_;  // of wide codes; or null
   const CodeGrid dy_, x_;
   const bool adds_;
@@ -215,7 +233,9 @@ class CodeWeightGradient {
 
 absl::Status CodesWeightGradient(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  CodeWeightGradient(call, ProductShapeOf(call, call.in_shape(1), call.in_shape(0))).Run();
+  const OpSpec& op = call.instruction->attributes;
+  const Window window = op.kind == OpKind::kLinear ? Window() : WindowOf(op, call.in_shape(1));
+  CodeWeightGradient(call, ProductShapeOf(call, call.in_shape(1), call.in_shape(0)), window).Run();
   return absl::OkStatus();
 }
 

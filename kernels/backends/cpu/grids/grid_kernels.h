@@ -23,6 +23,13 @@ void KeepRange(const Call& codes, const ValueRange& range);
 // Of a tensor on one grid; nans: whether there is one, by part.
 void StoreGrid(const Call& codes, const AffineGrid& grid, const bool* nans, int64_t count);
 
+// symmetric_codes.cc
+absl::Status SymmetricWeightCodes(absl::Span<const Call> calls);
+absl::Status SymmetricActivationCodes(absl::Span<const Call> calls);
+absl::Status SymmetricActivationCodesEval(absl::Span<const Call> calls);
+absl::Status SymmetricErrorCodes(absl::Span<const Call> calls);
+absl::Status ClippedErrorCodes(absl::Span<const Call> calls);
+
 // made_codes.cc, behind what makes the values (fused_steps.h)
 absl::Status CodesOfNorm(absl::Span<const Call> calls);
 absl::Status CodesOfSum(absl::Span<const Call> calls);

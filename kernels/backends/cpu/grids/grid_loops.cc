@@ -36,6 +36,8 @@ const Int8Kernels& RowOfCodes(const Machine& machine) {
     &kAvx512LowestInt8Kernels,
     &kAvx2LowestInt8Kernels,
 #elif defined(__aarch64__)
+    &kNeonI8mmLowestInt8Kernels,
+    &kNeonDotprodLowestInt8Kernels,
     &kNeonLowestInt8Kernels,
 #endif
     &kPortableInt8Kernels,

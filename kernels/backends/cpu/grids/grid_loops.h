@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/ir/arithmetic/code_grid.h"
+#include "kernels/ir/arithmetic/symmetric_grid.h"
 #include "proto/base/isa.h"
 
 namespace runnel::cpu {
@@ -16,6 +17,19 @@ struct ValueRow {
   const int32_t* sums = nullptr;
   const int32_t* upper = nullptr;  // of wide codes: sums are 256 * upper + sums; or null
   double left = 0;                 // the sum of the left codes
+  const double* product_units = nullptr;
+  const double* left_units = nullptr;
+  const double* right_parts = nullptr;
+  int64_t count = 0;
+};
+
+// Values of neighbouring channels of a depthwise product: each with its own sum of left codes.
+struct ChannelRow {
+  const int32_t* sums = nullptr;
+  const int32_t* lefts = nullptr;
+  // Of wide codes: sums are 256 * upper + sums, lefts likewise; or null.
+  const int32_t* upper_sums = nullptr;
+  const int32_t* upper_lefts = nullptr;
   const double* product_units = nullptr;
   const double* left_units = nullptr;
   const double* right_parts = nullptr;
@@ -48,6 +62,9 @@ struct GridLoops {
   // a NaN. low: of wide codes the lower parts, else null.
   bool (*codes)(const float* x, const uint32_t* draws, int64_t count, const AffineGrid& grid,
                 int32_t centre, int8_t* codes, int8_t* low);
+  // SymmetricCode of each quotient, or NoisySymmetricCode where there are draws; whether there is a NaN.
+  bool (*symmetric_codes)(const float* x, const uint32_t* draws, int64_t count,
+                          const SymmetricBounds& bounds, float unit, int8_t* codes);
   int32_t (*sum)(const int8_t* codes, int64_t count);
   // sums[p] = the sum of `channels` codes from codes + p * step on.
   void (*pixel_sums)(const int8_t* codes, int64_t pixels, int64_t step, int64_t channels,
@@ -55,6 +72,7 @@ struct GridLoops {
   // sums += codes.
   void (*add)(const int8_t* codes, int64_t count, int32_t* sums);
   void (*values)(const ValueRow& row, float* y);
+  void (*channel_values)(const ChannelRow& row, float* y);
   void (*tile_values)(const ValueTile& tile, float* result);
 };
 

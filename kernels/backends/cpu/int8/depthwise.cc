@@ -4,13 +4,14 @@
 
 #include "kernels/backends/cpu/int8/axis.h"
 #include "kernels/backends/cpu/int8/workspace_layout.h"
-#include "kernels/ir/arithmetic/integer_math.h"
 
 namespace runnel::cpu {
 namespace {
 
 // Channels of one item of the weight-gradient: sums of all taps stay in the nearest cache.
 constexpr int64_t kChannelBlock = 64;
+// That an int32 holds the sum of: one may be 2^14 (Int8Kernels::takes_lowest).
+constexpr int64_t kMostProducts = 131071;
 
 AxisShape AxisH(const ConvShape& s) { return {s.in_h, s.out_h, s.kernel_h, s.stride_h, s.pad_h}; }
 AxisShape AxisW(const ConvShape& s) { return {s.in_w, s.out_w, s.kernel_w, s.stride_w, s.pad_w}; }
@@ -164,8 +165,8 @@ void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, 
   const int64_t channels = std::min(kChannelBlock, s.in_c - channel);
   const int64_t count = s.taps() * kChannelBlock;
   // Areas whose sums an int32 holds.
-  const int64_t columns = std::min(kMaxInt32Products, s.out_w);
-  const int64_t rows = std::clamp<int64_t>(kMaxInt32Products / columns, 1, s.out_h);
+  const int64_t columns = std::min(kMostProducts, s.out_w);
+  const int64_t rows = std::clamp<int64_t>(kMostProducts / columns, 1, s.out_h);
   int64_t products = 0;  // in sums
   const auto flush = [&] {
     for (int64_t i = 0; i < count; ++i) totals[i] += sums[i];
@@ -179,7 +180,7 @@ void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, 
     const int8_t* x_image = x + n * s.in_h * s.in_w * s.in_c + channel;
     for (int64_t y = 0; y < s.out_h; y += rows) {
       for (int64_t left = 0; left < s.out_w; left += columns) {
-        if (products + rows * columns > kMaxInt32Products) flush();
+        if (products + rows * columns > kMostProducts) flush();
         products += rows * columns;
         const Area area = {y, std::min(s.out_h, y + rows), left, std::min(s.out_w, left + columns)};
         for (int64_t tap = 0; tap < s.taps(); ++tap) {

@@ -104,7 +104,7 @@ struct Int8Kernels {
   bool adds_bias = false;     // tile takes A without its bias (Int8Tile::a_is_raw)
   bool rounds_tiles = false;  // tile takes Int8Tile::rounding
   bool codes_tiles = false;   // tile takes Int8Tile::coding
-  bool takes_lowest = false;  // A and B of products of matrices may be -128
+  bool takes_lowest = false;  // mantissas of all products may be -128
   // Steps of a full panel that stay in the caches beside what else a tile reads. Longer reductions
   // go in blocks.
   int64_t panel_steps = 0;
@@ -165,10 +165,12 @@ extern const Int8Kernels kAvx2LowestInt8Kernels;     // takes_lowest, slower
 extern const Int8Kernels kAvx512LowestInt8Kernels;   // likewise
 #endif
 #if defined(__aarch64__)
-extern const Int8Kernels kNeonInt8Kernels;         // any arm64
-extern const Int8Kernels kNeonLowestInt8Kernels;   // takes_lowest, slower
-extern const Int8Kernels kNeonDotprodInt8Kernels;  // SDOT
-extern const Int8Kernels kNeonI8mmInt8Kernels;     // SMMLA
+extern const Int8Kernels kNeonInt8Kernels;               // any arm64
+extern const Int8Kernels kNeonLowestInt8Kernels;         // takes_lowest, slower
+extern const Int8Kernels kNeonDotprodLowestInt8Kernels;  // likewise where depthwise
+extern const Int8Kernels kNeonI8mmLowestInt8Kernels;     // likewise
+extern const Int8Kernels kNeonDotprodInt8Kernels;        // SDOT
+extern const Int8Kernels kNeonI8mmInt8Kernels;           // SMMLA
 #endif
 
 }  // namespace runnel::cpu

@@ -37,6 +37,39 @@ void Relu6Gradient(const float* dy, const float* y, int64_t count, float* dx) {
     dx[i] = (y[i] <= 0) | (y[i] >= 6) ? 0.0f : g;
   }
 }
+// Eight elements a byte.
+template <typename V, bool kHasTop>
+void StoreReluMask(const float* y, int64_t count, uint8_t* mask) {
+  constexpr int64_t kChunk = 256;
+  uint8_t passes[kChunk];
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t size = count - begin < kChunk ? count - begin : kChunk;
+    for (int64_t i = 0; i < size; ++i) {
+      const float value = y[begin + i];
+      const bool is_held = kHasTop ? (value <= 0) | (value >= 6) : value <= 0;
+      passes[i] = is_held ? 0 : 1;
+    }
+    for (int64_t i = size; i % 8 != 0; ++i) passes[i] = 0;
+    for (int64_t i = 0; i < size; i += 8) {
+      uint64_t bytes;
+      __builtin_memcpy(&bytes, passes + i, sizeof(bytes));
+      // Byte k to bit 56 + k: no two products of bits meet.
+      mask[(begin + i) / 8] = static_cast<uint8_t>(bytes * 0x0102040810204080 >> 56);
+    }
+  }
+}
+template <typename V>
+void MaskedGradient(const float* dy, const uint8_t* mask, int64_t count, float* dx) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const int32_t bits = mask[i / 8];
+    uint32_t values[8];
+    __builtin_memcpy(values, dy + i, sizeof(values));
+    for (int32_t k = 0; k < 8; ++k) values[k] &= static_cast<uint32_t>(-(bits >> k & 1));
+    __builtin_memcpy(dx + i, values, sizeof(values));
+  }
+  for (; i < count; ++i) dx[i] = (mask[i / 8] >> i % 8 & 1) != 0 ? dy[i] : 0.0f;
+}
 template <typename V>
 void Add(const float* a, const float* b, int64_t count, float* y) {
 #pragma GCC ivdep

@@ -46,6 +46,9 @@ constexpr Kernels MakeKernels(const char* name, Isa isa) {
       .relu6 = Relu6<V>,
       .relu_gradient = ReluGradient<V>,
       .relu6_gradient = Relu6Gradient<V>,
+      .relu_mask = StoreReluMask<V, false>,
+      .relu6_mask = StoreReluMask<V, true>,
+      .masked_gradient = MaskedGradient<V>,
       .add = Add<V>,
       .scale = Scale<V>,
       .updates =

@@ -75,8 +75,8 @@ const Int8Kernels kNeonInt8Kernels = {
     .rescale_half_away = NeonRescaleHalfAway,
     .max_abs = NeonMaxAbs,
     .subtract_saturating = NeonSubtractSaturating,
-    .depthwise_row = NeonDepthwiseRow,
-    .depthwise_weight_row = NeonDepthwiseWeightRow,
+    .depthwise_row = NeonDepthwiseRow<false>,
+    .depthwise_weight_row = NeonDepthwiseWeightRow<false>,
 };
 
 const Int8Kernels kNeonLowestInt8Kernels = {
@@ -99,8 +99,8 @@ const Int8Kernels kNeonLowestInt8Kernels = {
     .rescale_half_away = NeonRescaleHalfAway,
     .max_abs = NeonMaxAbs,
     .subtract_saturating = NeonSubtractSaturating,
-    .depthwise_row = NeonDepthwiseRow,
-    .depthwise_weight_row = NeonDepthwiseWeightRow,
+    .depthwise_row = NeonDepthwiseRow<true>,
+    .depthwise_weight_row = NeonDepthwiseWeightRow<true>,
 };
 
 }  // namespace runnel::cpu

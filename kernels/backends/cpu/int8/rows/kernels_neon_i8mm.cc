@@ -83,30 +83,37 @@ void Tile(const Int8Tile& tile) {
 static_assert(kRows == kColumns);
 using Packing = NeonPacking<kRows, kGroup, TurnByEight>;
 
+// kLowest: depthwise rows whose values may be -128, which are slower.
+template <bool kLowest>
+constexpr Int8Kernels MakeRow() {
+  return {
+      .name = kLowest ? "i8mm_lowest" : "i8mm",
+      .isa = Isa::kNeonI8mm,
+      .tile_rows = kRows,
+      .panel_columns = kColumns,
+      .column_unit = kColumns,
+      .k_group = kGroup,
+      .a_bias = 0,
+      .takes_lowest = kLowest,
+      .panel_steps = 256,
+      .tile = Tile,
+      .copy_a = Packing::CopyA,
+      .pack_a = Packing::PackA,
+      .pack_b_columns = Packing::PackBColumns,
+      .pack_b_rows = Packing::PackBRows,
+      .column_start = nullptr,
+      .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
+      .rescale_half_away = NeonRescaleHalfAway,
+      .max_abs = NeonMaxAbs,
+      .subtract_saturating = NeonSubtractSaturating,
+      .depthwise_row = NeonDepthwiseRow<kLowest>,
+      .depthwise_weight_row = NeonDepthwiseWeightRow<kLowest>,
+  };
+}
+
 }  // namespace
 
-const Int8Kernels kNeonI8mmInt8Kernels = {
-    .name = "i8mm",
-    .isa = Isa::kNeonI8mm,
-    .tile_rows = kRows,
-    .panel_columns = kColumns,
-    .column_unit = kColumns,
-    .k_group = kGroup,
-    .a_bias = 0,
-    .takes_lowest = true,
-    .panel_steps = 256,
-    .tile = Tile,
-    .copy_a = Packing::CopyA,
-    .pack_a = Packing::PackA,
-    .pack_b_columns = Packing::PackBColumns,
-    .pack_b_rows = Packing::PackBRows,
-    .column_start = nullptr,
-    .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
-    .rescale_half_away = NeonRescaleHalfAway,
-    .max_abs = NeonMaxAbs,
-    .subtract_saturating = NeonSubtractSaturating,
-    .depthwise_row = NeonDepthwiseRow,
-    .depthwise_weight_row = NeonDepthwiseWeightRow,
-};
+constinit const Int8Kernels kNeonI8mmInt8Kernels = MakeRow<false>();
+constinit const Int8Kernels kNeonI8mmLowestInt8Kernels = MakeRow<true>();
 
 }  // namespace runnel::cpu

@@ -149,8 +149,13 @@ static inline void NeonSubtractSaturating(const int8_t* w, const int8_t* g, int6
 struct ChannelSums {
   int32x4_t quad[4] = {vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0), vdupq_n_s32(0)};
 
-  // a * b and then c * d: two products of mantissas fit 16 bits.
+  // a * b and then c * d: two products of mantissas fit 16 bits, but not of kLowest (-128).
+  template <bool kLowest>
   void AddTwo(int8x16_t a, int8x16_t b, int8x16_t c, int8x16_t d) {
+    if constexpr (kLowest) {
+      AddOne(a, b);
+      return AddOne(c, d);
+    }
     Add(vmlal_s8(vmull_s8(vget_low_s8(a), vget_low_s8(b)), vget_low_s8(c), vget_low_s8(d)),
         vmlal_high_s8(vmull_high_s8(a, b), c, d));
   }
@@ -167,6 +172,7 @@ struct ChannelSums {
   }
 };
 
+template <bool kLowest>
 static inline void NeonDepthwiseRow(const int8_t* const* x, int64_t x_step, const int8_t* const* w,
                                     int taps, int64_t pixels, int64_t channels, int32_t* acc,
                                     int64_t acc_step, uint32_t* max_lanes) {
@@ -178,8 +184,8 @@ static inline void NeonDepthwiseRow(const int8_t* const* x, int64_t x_step, cons
       const int64_t at = p * x_step + c;
       int t = 0;
       for (; t + 2 <= taps; t += 2) {
-        sums.AddTwo(vld1q_s8(x[t] + at), vld1q_s8(w[t] + c), vld1q_s8(x[t + 1] + at),
-                    vld1q_s8(w[t + 1] + c));
+        sums.AddTwo<kLowest>(vld1q_s8(x[t] + at), vld1q_s8(w[t] + c), vld1q_s8(x[t + 1] + at),
+                             vld1q_s8(w[t + 1] + c));
       }
       if (t < taps) sums.AddOne(vld1q_s8(x[t] + at), vld1q_s8(w[t] + c));
       for (int q = 0; q < 4; ++q) {
@@ -197,6 +203,7 @@ static inline void NeonDepthwiseRow(const int8_t* const* x, int64_t x_step, cons
   if (max_lanes != nullptr) vst1q_u32(max_lanes, vmaxq_u32(vld1q_u32(max_lanes), largest));
 }
 
+template <bool kLowest>
 static inline void NeonDepthwiseWeightRow(const int8_t* dy, int64_t dy_step, const int8_t* x,
                                           int64_t x_step, int64_t pixels, int64_t channels,
                                           int32_t* dw) {
@@ -205,8 +212,9 @@ static inline void NeonDepthwiseWeightRow(const int8_t* dy, int64_t dy_step, con
     ChannelSums sums;
     int64_t p = 0;
     for (; p + 2 <= pixels; p += 2) {
-      sums.AddTwo(vld1q_s8(dy + p * dy_step + c), vld1q_s8(x + p * x_step + c),
-                  vld1q_s8(dy + (p + 1) * dy_step + c), vld1q_s8(x + (p + 1) * x_step + c));
+      sums.AddTwo<kLowest>(vld1q_s8(dy + p * dy_step + c), vld1q_s8(x + p * x_step + c),
+                           vld1q_s8(dy + (p + 1) * dy_step + c),
+                           vld1q_s8(x + (p + 1) * x_step + c));
     }
     if (p < pixels) sums.AddOne(vld1q_s8(dy + p * dy_step + c), vld1q_s8(x + p * x_step + c));
     for (int q = 0; q < 4; ++q) {

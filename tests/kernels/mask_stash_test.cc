@@ -1,0 +1,141 @@
+// Masks of ReLUs in the stash: the same bytes as with whole values, in less memory, whatever the cut and
+// the recipe.
+
+#include "kernels/ir/passes/mask_stash.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
+#include "partition/zoo/rewrites/rewrites.h"
+#include "partition/zoo/zoo.h"
+#include "tests/kernels/op_harness.h"
+#include "tests/kernels/random_model.h"
+#include "tests/kernels/whole_values.h"
+
+namespace runnel::mask_stash_test {
+namespace {
+
+std::unique_ptr<Backend> Cpu(int threads, bool fused) {
+  auto backend = MakeCappedCpuBackend(CpuInstructionSets().front(), threads, fused);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return std::move(*backend);
+}
+
+struct Result {
+  std::vector<std::vector<float>> parameters;
+  int64_t stash_bytes = 0;
+};
+
+// Parameters behind two steps; the memory contract is checked.
+Result Train(const ModelSpec& model, std::vector<int> cuts, Backend* backend, const char* recipe,
+             Steps steps = Steps::kApart) {
+  constexpr int64_t kBatch = 3;
+  auto pipeline =
+      TestPipeline::Make(model, std::move(cuts), kBatch, backend, 5, Checks::kOn, steps, recipe);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  Tensor x = Normal(pipeline->stages[0]->program.input, 5, 1);
+  const std::vector<int32_t> labels(kBatch, 1);
+  StepContext context;
+  context.run_seed = 5;
+  context.step_labels = kBatch;
+  context.learning_rate = 0.05;
+  context.momentum = 0.9;
+  for (int step = 0; step < 2; ++step) {
+    const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
+    EXPECT_TRUE(status.ok()) << status;
+    context.sequence = context.sequence.next();
+    EXPECT_TRUE(pipeline->Update(context).ok());
+  }
+  Result run = {.parameters = pipeline->Tensors(Storage::kParameters)};
+  for (const auto& stage : pipeline->stages) run.stash_bytes += stage->program.stash_bytes;
+  return run;
+}
+
+ModelSpec Small(const char* name) {
+  ModelSpec model = *MakeModel(name);
+  if (model.input.rank() == 3 && model.input[1] > 28) model.input = {model.input[0], 16, 16};
+  return model;
+}
+
+bool AreSame(const Result& a, const Result& b) { return a.parameters == b.parameters; }
+
+TEST(MaskStash, TheBytesAreThoseOfWholeValues) {
+  const auto masks = Cpu(2, true), apart = Cpu(1, false), plain = Cpu(1, true);
+  WholeValues whole(*plain);
+  for (const auto& [name, recipe] :
+       {std::pair("lenet", "sbm:8,8,8"), std::pair("resnet8", "fp32"),
+        std::pair("resnet8", "sbm:8,8,8"), std::pair("resnet8", "mls:2,4"),
+        std::pair("resnet8", "sbm_range:8,8,8"), std::pair("lenet", "octo"),
+        std::pair("mobilenet_v2", "sbm:8,8,8")}) {
+    SCOPED_TRACE(absl::StrCat(name, ", ", recipe));
+    const ModelSpec model = Small(name);
+    const Result kept = Train(model, {}, &whole, recipe);
+    const Result masked = Train(model, {}, masks.get(), recipe);
+    EXPECT_TRUE(AreSame(masked, kept));
+    EXPECT_LE(masked.stash_bytes, kept.stash_bytes);
+    EXPECT_TRUE(AreSame(Train(model, {}, apart.get(), recipe), kept));
+    EXPECT_TRUE(AreSame(Train(model, {1, 2}, masks.get(), recipe), kept));
+    EXPECT_TRUE(AreSame(Train(model, {}, masks.get(), recipe, Steps::kAlone), kept));
+  }
+}
+
+TEST(MaskStash, RandomModelsTrainToTheSameBytes) {
+  const auto masks = Cpu(1, true);
+  const auto plain = Cpu(1, true);
+  WholeValues whole(*plain);
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    ModelSpec model = RandomModel(seed);
+    if (seed % 4 == 0) model = *WithStash(std::move(model), "bf16");
+    const std::vector<int> cut(model.layer_count() > 1 ? 1 : 0, model.layer_count() / 2);
+    const char* recipe = seed % 2 == 0 ? "fp32" : "sbm:8,8,8";
+    EXPECT_TRUE(AreSame(Train(model, cut, masks.get(), recipe), Train(model, {}, &whole, recipe)))
+        << seed;
+  }
+}
+
+int64_t StashOf(const char* name, const char* recipe, bool masks) {
+  const ModelSpec model = *MakeModel(name);
+  const auto program = CompileStage(
+      model, 0, model.layer_count() - 1, 64, **FindRecipe(recipe),
+      {.max_batch = 64, .recomputes = true, .integer_products = true, .masks_stash = masks});
+  EXPECT_TRUE(program.ok()) << program.status();
+  return program->stash_bytes;
+}
+
+TEST(MaskStash, CodesAndBitsTakeLessThanHalfOfWholeValues) {
+  EXPECT_LT(StashOf("vgg11", "sbm:8,8,8", true) * 2, StashOf("vgg11", "sbm:8,8,8", false));
+}
+
+// What is zero, not a number, infinite or at the bound of 6.
+TEST(MaskStash, BitsAreThoseOfTheGradients) {
+  std::vector<float> y;
+  for (const float value : {-1.0f, -0.0f, 0.0f, 1e-30f, 3.0f, 5.9f, 6.0f, 7.0f, NAN, INFINITY})
+    y.insert(y.end(), 53, value);
+  const auto count = static_cast<int64_t>(y.size());
+  Tensor values = Floats({1, count}, y), dy = Normal({1, count}, 1, 1);
+  for (const char* name : {"ref", "cpu", "cpu:portable"}) {
+    auto backend = *MakeBackend(name, 1);
+    for (const auto& [mask_code, gradient] :
+         {std::pair(OpCode::kReluMask, OpCode::kReluInputGradient),
+          std::pair(OpCode::kRelu6Mask, OpCode::kRelu6InputGradient)}) {
+      Tensor mask = Zeros({(count + 7) / 8}, DType::kUInt8);
+      Tensor masked = Zeros({1, count}), plain = Zeros({1, count});
+      ASSERT_TRUE(RunOp(mask_code, {}, {&values}, {&mask}, {}, 0, 0, backend.get()).ok());
+      ASSERT_TRUE(
+          RunOp(OpCode::kMaskedInputGradient, {}, {&dy, &mask}, {&masked}, {}, 0, 0, backend.get())
+              .ok());
+      ASSERT_TRUE(RunOp(gradient, {}, {&dy, &values}, {&plain}, {}, 0, 0, backend.get()).ok());
+      EXPECT_EQ(masked.values(), plain.values()) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace runnel::mask_stash_test
