@@ -124,8 +124,7 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Measure(const ProfileRequest& req
   }
   // If others use the processor too, a short measurement is held up by chance: the sum over all of
   // them shows the share better.
-  const bool shares =
-      report.processor_share < kWholeProcessor && request.nominal_step_ns == 0;
+  const bool shares = report.processor_share < kWholeProcessor && request.nominal_step_ns == 0;
   for (const RangeTime& time : times) {
     report.layer_seconds.push_back(shares ? time.processor_seconds / report.processor_share
                                           : time.seconds);

@@ -157,8 +157,9 @@ ProfileRequest Measurement::MakeRequest(int device, const Roster& roster) const 
   request.enough_ms = request.burst_ms * static_cast<double>(request.repetitions);
   if (in_turns()) return request;
   for (const LayerRange& range : request.ranges) {
-    request.in_flight.push_back(
-        phase_ != Phase::kLayers && options_.pipelined ? InFlightOf(range, layers(), devices()) : 1);
+    request.in_flight.push_back(phase_ != Phase::kLayers && options_.pipelined
+                                    ? InFlightOf(range, layers(), devices())
+                                    : 1);
   }
   return request;
 }
@@ -273,7 +274,8 @@ std::vector<std::vector<int>> Measurement::AlikeLocals(const Roster& roster) con
       const DeviceTimes& times = times_[static_cast<size_t>(device)];
       return times.by_range() != first_times.by_range() ||
              times.figures().size() != first_times.figures().size() ||
-             !(device == first || AreAlike(roster.device(first).hello, roster.device(device).hello)) ||
+             !(device == first ||
+               AreAlike(roster.device(first).hello, roster.device(device).hello)) ||
              conditions_.at(device).backend != conditions_.at(first).backend;
     };
     const auto others = std::stable_partition(left.begin(), left.end(),
@@ -311,9 +313,8 @@ void Measurement::BeginSecond(const Roster& roster, RunEffects& effects) {
     }
   }
   if (locals.empty()) return;
-  const std::vector<LayerRange> runs =
-      RunsAlikeInTime(times_[static_cast<size_t>(locals.front())].LayerSeconds(),
-                      static_cast<int>(locals.size()));
+  const std::vector<LayerRange> runs = RunsAlikeInTime(
+      times_[static_cast<size_t>(locals.front())].LayerSeconds(), static_cast<int>(locals.size()));
   for (size_t i = 0; i < locals.size(); ++i) {
     const LayerRange& range = runs[i % runs.size()];
     const double seconds = times_[static_cast<size_t>(locals[i])].Seconds(range);

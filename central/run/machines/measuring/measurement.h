@@ -157,10 +157,10 @@ class Measurement {
 
   MeasurementOptions options_;
   Planner* planner_;
-  int64_t step_ = 0;       // barrier at which is measured
-  Generation generation_;  // of the plan that holds there
-  bool is_first_ = true;   // nothing was measured before
-  std::set<int> new_;      // devices of which nothing was
+  int64_t step_ = 0;              // barrier at which is measured
+  Generation generation_;         // of the plan that holds there
+  bool is_first_ = true;          // nothing was measured before
+  std::set<int> new_;             // devices of which nothing was
   Phase phase_ = Phase::kLayers;  // a phase begins when all devices have answered
   ToAnswer to_answer_;
   int64_t at_once_ = 0;  // devices on central's host that measure at the same time

@@ -115,10 +115,10 @@ absl::StatusOr<bool> Measuring::Add(int device, const ProfileFailed& failed, Ros
                                     RunEffects& effects) {
   if (!devices_.IsAbout(failed.generation) || !devices_.IsAsked(device)) return false;
   if (devices_.is_second()) {
-    effects.push_back(LogLine{Severity::kInfo,
-                              absl::StrCat("worker ", roster.name(device),
-                                           " could not measure a second time (", failed.reason,
-                                           "): its first times count")});
+    effects.push_back(
+        LogLine{Severity::kInfo,
+                absl::StrCat("worker ", roster.name(device), " could not measure a second time (",
+                             failed.reason, "): its first times count")});
     devices_.SkipDevice(device, roster, effects);
     if (devices_.under_way()) return false;
     LogKept(roster, effects);
