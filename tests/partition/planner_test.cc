@@ -58,7 +58,7 @@ TEST(Planner, IsNotBeatenByRandomRestarts) {
 
 // Equal boards, and boards that measurements tell apart. bench_planner looks at more of them.
 TEST(Planner, OneMoreBoardIsNeverWorse) {
-  for (uint64_t seed = 1; seed <= 120; ++seed) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
     const double spread = seed % 2 == 0 ? 0 : 0.02;
     const int boards = 2 + static_cast<int>(seed / 2 % 6);
     double before = 0;
