@@ -13,8 +13,8 @@
 namespace runnel::planner_test {
 namespace {
 
-// Rounding, and what SettleCodecsAndCaps may give away.
-constexpr double kWorse = 0.001;
+// Rounding.
+constexpr double kWorse = 1e-9;
 
 absl::StatusOr<Partition> Planned(const RandomNetwork& network) {
   return (*FindPolicy("runnel"))->plan(network.request);
