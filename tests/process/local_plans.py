@@ -5,7 +5,8 @@
                                  [--bin DIR] [--out DIR] [--limit 0.15]
 
 Each run has an empty state folder, so that each measures its devices anew, and is uncompressed. The plan that a run makes says
-what it will train with, and the even cut beside it; a second run trains the even cut. Runs last about --seconds each. The machine
+what it will train with, and the even cut beside it; a second run trains the even cut. One worker has no plan and no prediction:
+its row is there to compare with. Runs last about --seconds each. The machine
 must have nothing else to do: the share of the processors that others took while a run trained is in the table.
 Writes OUT/runs.json (what was run is not run again) and prints a table. Exit code 1 where a median is further off than --limit.
 """
@@ -81,6 +82,9 @@ def run_pair(options, model, workers, folder):
     """The plan and the even cut, one behind the other; the plan's start predicts both."""
     local = ["--local-workers", str(workers)]
     planned = train(options, model, folder, local)
+    if workers == 1:
+        planned.pop("log")
+        return {"planned": {"predicted": None, **planned}}
     promise = PROMISE.search(planned.pop("log"))
     if promise is None:
         sys.exit(f"local_plans.py: {model}, {workers} workers: the run said nothing of what it predicts")
@@ -94,7 +98,11 @@ def rows_of(runs, models, workers, repeats):
     for model in models:
         for count in workers:
             own = [runs[key] for key in (f"{model} {count} {i}" for i in range(repeats)) if key in runs]
-            for cut in ("planned", "even"):
+            for cut in own[0]:
+                if own[0][cut]["predicted"] is None:
+                    trained = statistics.median(run[cut]["samples_per_s"] for run in own)
+                    rows.append([model, count, "one device", None, trained, None, None, max(run[cut]["others_share"] for run in own)])
+                    continue
                 predicted = statistics.median(run[cut]["predicted"] for run in own)
                 trained = statistics.median(run[cut]["samples_per_s"] for run in own)
                 worst = max((run[cut]["predicted"] / run[cut]["samples_per_s"] for run in own), key=lambda ratio: max(ratio, 1 / ratio))
@@ -136,8 +144,10 @@ def main():
     print("| model | workers | cut | predicted (samples/s) | trained (samples/s) | ratio of medians | worst ratio | others' share |")
     print("|---|---:|---|---:|---:|---:|---:|---:|")
     for row in rows:
-        print("| {} | {} | {} | {:.0f} | {:.0f} | {:.2f} | {:.2f} | {:.2f} |".format(*row))
-    off = [row for row in rows if max(row[5], 1 / row[5]) > 1 + options.limit]
+        shown = [cell if isinstance(cell, (str, int)) else "-" if cell is None else f"{cell:.{digits}f}"
+                 for cell, digits in zip(row, (0, 0, 0, 0, 0, 2, 2, 2))]
+        print("| " + " | ".join(map(str, shown)) + " |")
+    off = [row for row in rows if row[5] is not None and max(row[5], 1 / row[5]) > 1 + options.limit]
     for row in off:
         print(f"local_plans.py: {row[0]}, {row[1]} workers, {row[2]}: predicted over trained is {row[5]:.2f}", file=sys.stderr)
     return 1 if off else 0
