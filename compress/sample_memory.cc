@@ -53,6 +53,19 @@ void PutWord(uint32_t word, std::string& to) {
   for (int shift = 0; shift < 32; shift += 8) to.push_back(static_cast<char>(word >> shift));
 }
 
+// At a barrier a stage copies all that is kept: at the speed of memory where its bytes are those of
+// the state.
+void PutValues(absl::Span<const uint16_t> values, std::string& to) {
+  if constexpr (std::endian::native == std::endian::little) {
+    to.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(uint16_t));
+    return;
+  }
+  for (const uint16_t value : values) {
+    to.push_back(static_cast<char>(value));
+    to.push_back(static_cast<char>(value >> 8));
+  }
+}
+
 }  // namespace
 
 uint32_t SampleMemory::MarkOf(int64_t sample, size_t elements) const {
@@ -86,10 +99,7 @@ std::string SampleMemory::Save() const {
   for (const auto& [sample, row] : rows_) {
     PutWord(static_cast<uint32_t>(sample), state);
     PutWord(static_cast<uint32_t>(row.values.size()), state);
-    for (const uint16_t value : row.values) {
-      state.push_back(static_cast<char>(value));
-      state.push_back(static_cast<char>(value >> 8));
-    }
+    PutValues(row.values, state);
   }
   return state;
 }

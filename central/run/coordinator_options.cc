@@ -18,6 +18,9 @@ namespace {
 constexpr int64_t kProfileRepetitions = 3;
 // Longer than the period of a processor quota, so that its effect shows.
 constexpr double kProfileBurstMs = 20;
+// Of the second times: three of them are a few tenths of a second at most, with what it takes to
+// compile a range and to run it once.
+constexpr double kSecondBurstMs = 25;
 
 RosterOptions SeatsOf(const RunSetup& setup, bool has_local_workers) {
   const auto dialling = static_cast<int>(setup.settings.workers);
@@ -64,6 +67,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   // Each computes on a processor of its own, or in all of those that there are.
   options.measurement.local_at_once =
       std::max<int64_t>(1, std::thread::hardware_concurrency() / setup.settings.worker_threads);
+  options.measurement.second_burst_ms = kSecondBurstMs;
   options.measurement.sub_models = std::move(needs.ranges);
   options.measurement.request.cost_codecs = std::move(needs.cost_codecs);
   options.format = setup.format;

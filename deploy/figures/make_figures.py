@@ -8,6 +8,7 @@ which commit, by which commands, its tables, and the page that has it (FIGURES.m
 beside its bench; BOOKS). Links in its texts are from the repository's root. A column has a name, a unit where its cells are
 numbers, and decimals (without: as many as each cell has). A column with "formula" is computed from other columns: mean, change
 (percent, first over second), difference (first less second) or ratio (first over second).
+"rank_correlation" of a table names two columns: Spearman's coefficient over the rows that have both stands behind it.
 headlines.json is the index by claim in front of FIGURES.md: about what, the claim, and the cell with
 its number; README.md shows those with "readme". --check writes nothing: exit code 1 and a line
 for each difference.
@@ -44,6 +45,36 @@ class FigureError(Exception):
 
 def _known(values):
     return [value for value in values if isinstance(value, (int, float))]
+
+
+def ranks(values):
+    """1 for the least; equal values share the mean of their ranks."""
+    ordered = sorted(values)
+    return [ordered.index(value) + (1 + ordered.count(value)) / 2 for value in values]
+
+
+def rank_correlation(pairs):
+    """Spearman's coefficient of (a, b) pairs; None for fewer than three, or where all a or all b are equal."""
+    if len(pairs) < 3:
+        return None
+    a, b = (ranks(values) for values in zip(*pairs))
+    mean = (len(pairs) + 1) / 2
+    both = sum((x - mean) * (y - mean) for x, y in zip(a, b))
+    squares = sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)
+    return both / squares ** 0.5 if squares > 0 else None
+
+
+def correlation_lines(table):
+    if "rank_correlation" not in table:
+        return []
+    names = table["rank_correlation"]
+    at = [column_index(table, name) for name in names]
+    pairs = [[row[i] for i in at] for row in (computed(table, row) for row in table["rows"])]
+    pairs = [pair for pair in pairs if len(_known(pair)) == len(at)]
+    found = rank_correlation(pairs)
+    if found is None:
+        raise FigureError(f"'{table['caption']}': no rank correlation of {len(pairs)} rows")
+    return [f"Spearman's rank correlation of {names[0]} and {names[1]} over {len(pairs)} rows: {found:.2f}.", ""]
 
 
 FORMULAS = {
@@ -137,7 +168,7 @@ def relinked(text, page, anchors):
 def section_lines(section):
     lines = [f"## {section['title']}", "", section["what"], ""]
     for table in section["tables"]:
-        lines += table_lines(table)
+        lines += table_lines(table) + correlation_lines(table)
     lines += [f"{note}\n" for note in section.get("notes", [])]
     lines += ["```sh"] + section["commands"] + ["```", ""]
     lines += [f"Result of {section['date']}, commit {section['commit']}. Machine: {section['machine']}.",

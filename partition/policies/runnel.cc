@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -32,6 +34,8 @@ constexpr size_t kPolishedTwice = 3;
 // The published policies' plans are made for no more devices than this: it takes them devices times
 // layers^2.
 constexpr int kMostDevicesOfOthers = 64;
+// Up to so many devices are also planned without the last ones, a search for each number of them.
+constexpr int kMostLeftOut = 8;
 
 // The answer of a policy that takes all devices in the given order, if it fits.
 absl::StatusOr<std::optional<Candidate>> CandidateOf(
@@ -172,6 +176,69 @@ absl::StatusOr<std::vector<Candidate>> CandidatesOfOthers(const PartitionRequest
   return candidates;
 }
 
+absl::StatusOr<Candidate> PlanOnAll(const PartitionRequest& request, int64_t max_cap) {
+  const PipelineModel& model = *request.pipeline;
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Candidate> others,
+                          CandidatesOfOthers(request, max_cap));
+  RUNNEL_ASSIGN_OR_RETURN(Candidate chosen,
+                          Choose(model, BestOrders(model, max_cap), others, max_cap));
+  RUNNEL_ASSIGN_OR_RETURN(const double period, SimulatedPeriod(model, chosen.placement));
+  chosen.charged = ChargedPeriod(model, chosen.placement, period);
+  return chosen;
+}
+
+// A lower bound for plans on these devices, as if links took no time, layers were divided at will,
+// and each device were as much faster than device 0 on all layers as on its best one. It takes the
+// times of layers to add up. 0 where layers are frozen, or a device takes no time for one or all.
+double LeastCharge(const PipelineModel& model) {
+  const int last = model.layers() - 1;
+  const auto devices = static_cast<int>(model.devices.size());
+  if (model.frozen_front > 0) return 0;
+  std::vector<double> speeds;  // device 0's seconds for layers that take the device a second
+  for (int device = 0; device < devices; ++device) {
+    double least = std::numeric_limits<double>::infinity();
+    for (int layer = 0; layer <= last; ++layer) {
+      const double first = ComputeSeconds(model, 0, layer, layer);
+      if (first > 0) least = std::min(least, ComputeSeconds(model, device, layer, layer) / first);
+    }
+    if (least <= 0 || std::isinf(least)) return 0;
+    speeds.push_back(1 / least);
+  }
+  std::sort(speeds.begin() + 1, speeds.end(), std::greater<>());
+  double charged = std::numeric_limits<double>::infinity();
+  double sum = 0;
+  Placement placement;
+  placement.caps = {1};
+  for (const double speed : speeds) {
+    sum += speed;
+    placement.order.push_back(0);
+    const double period = ComputeSeconds(model, 0, 0, last) / sum;
+    charged = std::min(charged, ChargedPeriod(model, placement, period));
+  }
+  return charged;
+}
+
+// A search that has more devices to look at may miss what one with fewer finds. So the plan is the
+// best one of the first device alone, the first two, and so on: a device that joins behind them
+// never makes it worse.
+absl::StatusOr<Candidate> PlanOnAnyCount(const PartitionRequest& request, int64_t max_cap) {
+  absl::StatusOr<Candidate> best = PlanOnAll(request, max_cap);
+  if (request.devices > kMostLeftOut) return best;
+  PipelineModel fewer = *request.pipeline;
+  PartitionRequest on_fewer = request;
+  on_fewer.pipeline = &fewer;
+  while (--on_fewer.devices > 1) {
+    fewer.devices.resize(on_fewer.devices);
+    fewer.speeds.resize(on_fewer.devices);
+    for (std::vector<LinkSpeed>& row : fewer.speeds) row.resize(on_fewer.devices);
+    if (best.ok() && LeastCharge(fewer) >= best->charged) break;
+    absl::StatusOr<Candidate> one = PlanOnAll(on_fewer, max_cap);
+    if (!one.ok() && !absl::IsResourceExhausted(one.status())) return one;
+    if (one.ok() && (!best.ok() || one->charged < best->charged)) best = std::move(one);
+  }
+  return best;
+}
+
 }  // namespace
 
 absl::StatusOr<Partition> Runnel(const PartitionRequest& request) {
@@ -196,10 +263,7 @@ absl::StatusOr<Partition> Runnel(const PartitionRequest& request) {
   RUNNEL_RETURN_IF_ERROR(costs.status());
   const int64_t max_cap =
       model.drain_every > 0 ? std::min(model.max_cap, model.drain_every) : model.max_cap;
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Candidate> others,
-                          CandidatesOfOthers(request, max_cap));
-  RUNNEL_ASSIGN_OR_RETURN(const Candidate chosen,
-                          Choose(model, BestOrders(model, max_cap), others, max_cap));
+  RUNNEL_ASSIGN_OR_RETURN(const Candidate chosen, PlanOnAnyCount(request, max_cap));
   RUNNEL_ASSIGN_OR_RETURN(const double period, SimulatedPeriod(model, chosen.placement));
   return Partition{chosen.placement, period};
 }

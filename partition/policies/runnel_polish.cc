@@ -14,6 +14,8 @@ namespace {
 constexpr double kGain = 2e-4;
 // With more devices the closed form chooses alone.
 constexpr int kMostExchanged = 12;
+// Of each cut, the nearest other places that are tried together with a cap.
+constexpr size_t kNearCuts = 4;
 
 // Raises the cap of stage `stage` by one, and those of earlier stages as far as caps may not rise.
 void RaiseCap(size_t stage, std::vector<int64_t>& caps) {
@@ -41,6 +43,23 @@ void AddOtherCuts(const Placement& placement, std::optional<int> codec,
         one.last_layer[i] = to;
         one.codecs[i] = codec.value_or(placement.codecs[i]);
       }
+    }
+  }
+}
+
+// Adds placements with one cut a little elsewhere and one cap more, or less: fewer layers in front
+// may pay only together with more in flight.
+void AddOtherCutsWithCaps(int64_t max_cap, const Placement& placement,
+                          std::vector<Placement>& changes) {
+  const size_t stages = placement.order.size();
+  std::vector<Placement> cuts;
+  AddOtherCuts(placement, std::nullopt, cuts);
+  cuts.resize(std::min(cuts.size(), kNearCuts * (stages - 1)));
+  for (const Placement& cut : cuts) {
+    for (size_t i = 0; i < stages; ++i) {
+      if (std::max(cut.caps[0], cut.caps[i] + 1) <= max_cap)
+        RaiseCap(i, changes.emplace_back(cut).caps);
+      if (cut.caps[i] > 1) LowerCap(i, changes.emplace_back(cut).caps);
     }
   }
 }
@@ -121,6 +140,7 @@ std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
   }
   AddOtherDevices(model, placement, changes);
   AddOtherPairsOfCuts(placement, changes);
+  AddOtherCutsWithCaps(max_cap, placement, changes);
   for (size_t codec = 0; codec < model.codecs.size() && model.codecs.size() > 1; ++codec)
     AddOtherCuts(placement, static_cast<int>(codec), changes);
   return changes;

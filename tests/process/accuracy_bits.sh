@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # AccEPT's table 4 and figure 10 on the UCI-HAR subset: the simple CNN on three stages, trained through each codec.
-#   tests/process/accuracy_bits.sh [--epochs 200] [--seeds 1,2,3] [--codecs none,mbq2,...] [--data DIR] [--bin DIR] [--out DIR]
-#                                  [-- FLAGS OF runnel-central train]
+#   tests/process/accuracy_bits.sh [--epochs 200] [--seeds 1,2,3] [--codecs none,mbq2,...] [--loss 0.4] [--data DIR] [--bin DIR]
+#                                  [--out DIR] [-- FLAGS OF runnel-central train]
 # One epoch of one run is about 1.3 core-seconds. What is in --out is not run again: an interrupted campaign goes on where it was.
 # Writes OUT/table.csv (a row a run), OUT/curves.csv (a row an evaluation) and OUT/table.md. A run that diverges is a result too.
+# Each run measures from step 100 on what its codecs add to the gradients' noise (its weights do not depend on that). OUT/noise.csv
+# has by codec the mean over seeds and measurements, and the epochs until the loss of an evaluation is at most --loss, the mean over
+# seeds, those that never get there counted with all of their epochs. Behind the table: the rank correlation of the two.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,6 +15,7 @@ bin=build/release/bin
 out=build/accuracy_bits
 epochs=200
 seeds=1
+loss=0.4
 codecs=none,mbq2,mbq3,mbq4,mbqc2,mbqc3,mbqc4,uniform2,uniform3,uniform4,amsgrad2,amsgrad3,amsgrad4,adaptive,hadamard2,hadamard3,hadamard4,tile2,tile3,tile4,feedback2,ours
 extra=()
 while [ $# -gt 0 ]; do
@@ -19,11 +23,12 @@ while [ $# -gt 0 ]; do
     --epochs) epochs=$2; shift 2 ;;
     --seeds) seeds=$2; shift 2 ;;
     --codecs) codecs=$2; shift 2 ;;
+    --loss) loss=$2; shift 2 ;;
     --data) data=$2; shift 2 ;;
     --bin) bin=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --) shift; extra=("$@"); break ;;
-    *) echo "accuracy_bits.sh: unknown argument $1 (use --epochs, --seeds, --codecs, --data, --bin, --out, --)" >&2; exit 2 ;;
+    *) echo "accuracy_bits.sh: unknown argument $1 (use --epochs, --seeds, --codecs, --loss, --data, --bin, --out, --)" >&2; exit 2 ;;
   esac
 done
 script=accuracy_bits.sh
@@ -60,14 +65,18 @@ for seed in ${seeds//,/ }; do
     # An assignment of its own: in a here-string an unknown name would not end the script.
     words=$(flags_of "$codec")
     read -r -a flags <<< "$words"
-    run_once "$codec-$epochs-$seed" --schedule async_1f1b --optimizer sgd --seed "$seed" --eval-every 1 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"}
+    run_once "$codec-$epochs-$seed" --schedule async_1f1b --optimizer sgd --seed "$seed" --eval-every 1 --measure-noise 100 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"}
   done
 done
 
-python3 - "$out" "$epochs" "$seeds" "$codecs" << 'PYTHON'
+python3 - "$out" "$epochs" "$seeds" "$codecs" "$loss" << 'PYTHON'
 import csv, json, math, os, statistics, sys
 
+sys.path.insert(0, "deploy/figures")
+from make_figures import rank_correlation
+
 out, epochs, seeds, codecs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(","), sys.argv[4].split(",")
+fixed_loss = float(sys.argv[5])
 PAPER = {"none": 97.47, "mbq2": 94.93, "mbq3": 96.04, "mbq4": 96.79, "uniform2": 80.85, "uniform3": 78.67, "uniform4": 94.30,
          "amsgrad2": 92.84, "amsgrad3": 87.02, "amsgrad4": 93.90}
 runs = {}
@@ -101,6 +110,41 @@ for codec in codecs:
     lines.append("| %s | %s | %s | %s | %s | %s |" % (
         codec, text, "%.2f" % statistics.mean(paired) if paired else "-",
         *(("%.1f MB" % (size / 1e6) for size in sizes) if sizes else ("-", "-")), PAPER.get(codec, "-")))
+
+
+def epochs_to_loss(run):
+    """Between two evaluations, one an epoch, along a straight line."""
+    before = None
+    for epoch, at in enumerate(run.get("evaluations", []), 1):
+        if at["loss"] is not None and at["loss"] <= fixed_loss:
+            if before is None:
+                return float(epoch)
+            return epoch - 1 + (before - fixed_loss) / (before - at["loss"])
+        before = at["loss"]
+    return float(epochs)
+
+
+def noise_of(codec):
+    """The mean; 0 where nothing is lost; None where a run did not measure any."""
+    if codec == "none":
+        return 0.0
+    found = [one["added"] for seed in seeds for one in runs[codec, seed].get("gradient_noise", [])
+             if one["added"] is not None and math.isfinite(one["added"])]
+    return statistics.mean(found) if found else None
+
+
+pairs = []
+with open(os.path.join(out, "noise.csv"), "w", newline="") as file:
+    rows = csv.writer(file)
+    rows.writerow(["codec", "added_noise", "epochs_to_loss_%g" % fixed_loss])
+    for codec in codecs:
+        noise, needed = noise_of(codec), statistics.mean(epochs_to_loss(runs[codec, seed]) for seed in seeds)
+        rows.writerow([codec, "" if noise is None else "%.5f" % noise, "%.3f" % needed])
+        if noise is not None:
+            pairs.append((noise, needed))
+found = rank_correlation(pairs)
+lines += ["", "Spearman's rank correlation of measured noise and epochs to a loss of %g over %d codecs: %s"
+          % (fixed_loss, len(pairs), "%.2f" % found if found is not None else "-")]
 open(os.path.join(out, "table.md"), "w").write("\n".join(lines) + "\n")
 print("\n".join(lines))
 PYTHON

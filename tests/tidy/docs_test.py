@@ -96,6 +96,21 @@ class Figures(unittest.TestCase):
         with self.assertRaisesRegex(make_figures.FigureError, "tests/OTHER.md"):
             make_figures.pages(self.root)
 
+    def test_a_rank_correlation(self):
+        section = copy.deepcopy(SECTION)
+        table = section["tables"][0]
+        table["rank_correlation"] = ["a", "b"]
+        table["rows"] = [["x", 1, 10], ["y", 2, 30], ["z", 3, 20], ["none", 4, None], ["w", 3, 40]]
+        self.store(section, README)
+        self.write_pages()
+        # Ranks 1, 2, 3.5, 3.5 beside 1, 3, 2, 4.
+        self.assertIn("rank correlation of a and b over 4 rows: 0.63.", (self.root / "FIGURES.md").read_text())
+        table["rows"] = table["rows"][:2]
+        self.store(section, README)
+        with self.assertRaisesRegex(make_figures.FigureError, "no rank correlation of 2 rows"):
+            make_figures.pages(self.root)
+        self.assertIsNone(make_figures.rank_correlation([(1, 2), (1, 3), (1, 4)]))
+
     def test_two_numbers_in_a_cell(self):
         section = copy.deepcopy(SECTION)
         section["tables"][0]["rows"][0][1] = "1; 2"

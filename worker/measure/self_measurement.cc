@@ -117,11 +117,14 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Measure(const ProfileRequest& req
   if (wall_seconds > 0) {
     report.processor_share =
         std::clamp(processor_seconds / wall_seconds, kLeastProcessorShare, 1.0);
-    shares_processor_ = report.processor_share < kWholeProcessor;
+    // Beside more neighbours than processors nobody has a whole one; that says nothing of the device.
+    const auto measuring = static_cast<double>(request.neighbours + 1);
+    if (request.neighbours == 0 || processors_ == 0 || measuring <= processors_)
+      shares_processor_ = report.processor_share < kWholeProcessor;
   }
   // If others use the processor too, a short measurement is held up by chance: the sum over all of
   // them shows the share better.
-  const bool shares = shares_processor_ && request.nominal_step_ns == 0;
+  const bool shares = report.processor_share < kWholeProcessor && request.nominal_step_ns == 0;
   for (const RangeTime& time : times) {
     report.layer_seconds.push_back(shares ? time.processor_seconds / report.processor_share
                                           : time.seconds);

@@ -185,6 +185,48 @@ TEST(BandwidthBits, KeepsToTheLearningBudget) {
   }
 }
 
+double LeastForwardBits(const Plan& plan) {
+  double least = 32;
+  for (const LinkPlan& link : plan.links) {
+    for (const CodecStep& step : link.codec_forward.steps())
+      least = std::min(least, BitsIn(link.codec_forward, step.epoch));
+  }
+  return least;
+}
+
+// Links of their own speeds, each schedule, two to five devices, with the budget and without one.
+TEST(BandwidthBits, FewerThanFourBitsForwardAreWorthThreePercentOfSpeed) {
+  constexpr double kWorth = 1.03;
+  int with_fewer = 0;
+  for (uint64_t seed = 1; seed <= 244; ++seed) {
+    const CounterRandom random(seed, RandomPurpose::kTest, 3, 0);
+    uint64_t next = 0;
+    const auto log_real = [&](double low, double high) {
+      return low * std::pow(high / low, random.Uniform(next++));
+    };
+    const int devices = 2 + static_cast<int>(seed % 4);
+    Case run("runnel", devices, 1, log_real(0.1, 3), seed);
+    PlanRequest& request = run.request();
+    const char* schedules[] = {"async_1f1b", "async_1f1b", "sync_1f1b", "gpipe"};
+    request.schedule = FindSchedule(schedules[seed / 4 % 4]).value();
+    if (seed / 4 % 4 > 1) request.micro_batches = 4;
+    const double slowest = log_real(0.25, 200);
+    for (std::vector<LinkSpeed>& row : request.link_speeds) {
+      for (LinkSpeed& speed : row) speed.rate = LinkRate::Mbps(log_real(slowest, 10 * slowest));
+    }
+    if (seed % 2 == 0) run.bits().noise_budget = kLearningBudgetPercent / 100;
+    const FittedPlan fitted = run.Fitted();
+    if (LeastForwardBits(fitted.plan) >= 4) continue;
+    ++with_fewer;
+    run.bits().switches.forward_3_bits = run.bits().switches.forward_4_bits = 0;
+    const FittedPlan four = run.Fitted();
+    ASSERT_GE(LeastForwardBits(four.plan), 4);
+    EXPECT_GE(four.period_seconds, kWorth * fitted.period_seconds) << "seed " << seed;
+  }
+  RecordProperty("with_fewer", with_fewer);
+  EXPECT_GT(with_fewer, 0) << "nothing was compared";
+}
+
 TEST(BandwidthBits, TheNoiseIsSaidInWords) {
   Plan plan;
   plan.links = {{Codecs("0:eden:4,5:eden:5"), Codecs("eden:4")}};

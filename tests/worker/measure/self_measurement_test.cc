@@ -167,5 +167,19 @@ TEST_F(SelfMeasurementTest, APingIsAnsweredAtOnce) {
   EXPECT_TRUE(std::get<ProbePiece>(answer[0]).is_ping());
 }
 
+TEST_F(SelfMeasurementTest, WhatMoreNeighboursThanProcessorsLeaveSaysNothingOfTheDevice) {
+  SelfMeasurement measurement = Make("");
+  times_ = {{0.5, 0.1, 0.2, 2, 0.8}};
+  ProfileRequest request = Request(4);
+  request.neighbours = 2;
+  const ProfileReport crowded = Ask(measurement, request).value();
+  EXPECT_DOUBLE_EQ(crowded.processor_share, 0.4);
+  EXPECT_DOUBLE_EQ(crowded.layer_seconds[0], 0.2 / 0.4) << "by the processor all the same";
+  EXPECT_FALSE(measurement.shares_processor());
+  request.neighbours = 1;
+  EXPECT_TRUE(Ask(measurement, request).ok());
+  EXPECT_TRUE(measurement.shares_processor());
+}
+
 }  // namespace
 }  // namespace runnel::self_measurement_test

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -41,7 +40,8 @@ void Measurement::Begin(std::vector<int> devices, int64_t step, Generation gener
   shares_.assign(times_.size(), 0);
   step_ = step;
   generation_ = generation;
-  parts_ = false;
+  phase_ = Phase::kLayers;
+  second_.Clear();
   answered_.clear();
   kept_.clear();
   done_ = 0;
@@ -121,8 +121,9 @@ void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
   const auto is_local = [&roster](int device) { return roster.device(device).local; };
   const auto locals = static_cast<int64_t>(
       std::count_if(to_answer_.measured.begin(), to_answer_.measured.end(), is_local));
+  const bool is_limited = options_.local_at_once > 0 && phase_ != Phase::kSecond;
   if (to_answer_.asked.empty())
-    at_once_ = options_.local_at_once > 0 ? std::min(options_.local_at_once, locals) : locals;
+    at_once_ = is_limited ? std::min(options_.local_at_once, locals) : locals;
   int64_t locals_asked = std::count_if(to_answer_.asked.begin(), to_answer_.asked.end(), is_local);
   for (const int device : to_answer_.measured) {
     if (to_answer_.asked.contains(device)) continue;
@@ -139,12 +140,14 @@ void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
 
 ProfileRequest Measurement::MakeRequest(int device, const Roster& roster) const {
   ProfileRequest request = options_.request;
-  request.ranges = RangesToMeasure();
+  request.ranges = RangesToMeasure(device);
   // Also for a device that came later: nothing contradicts its kept answer yet.
-  request.accepts_kept = is_first_ || new_.contains(device);
+  request.accepts_kept = phase_ != Phase::kSecond && (is_first_ || new_.contains(device));
   request.generation = generation_;
-  if (parts_) request.cost_codecs.clear();  // known since the layers
-  if (parts_ && !in_turns()) {
+  if (phase_ != Phase::kLayers) request.cost_codecs.clear();  // known since the layers
+  if (phase_ == Phase::kSecond) {
+    request.burst_ms = options_.second_burst_ms;
+  } else if (phase_ == Phase::kParts && !in_turns()) {
     const int64_t beside =
         roster.device(device).local ? std::max<int64_t>(1, at_once_) : MostOnAnotherHost(roster);
     const double all_ms = options_.part_ms * static_cast<double>(beside);
@@ -154,29 +157,36 @@ ProfileRequest Measurement::MakeRequest(int device, const Roster& roster) const 
   request.enough_ms = request.burst_ms * static_cast<double>(request.repetitions);
   if (in_turns()) return request;
   for (const LayerRange& range : request.ranges) {
-    request.in_flight.push_back(
-        parts_ && options_.pipelined ? InFlightOf(range, layers(), devices()) : 1);
+    request.in_flight.push_back(phase_ != Phase::kLayers && options_.pipelined
+                                    ? InFlightOf(range, layers(), devices())
+                                    : 1);
   }
   return request;
 }
 
-std::vector<LayerRange> Measurement::RangesToMeasure() const {
+std::vector<LayerRange> Measurement::RangesToMeasure(int device) const {
   if (in_turns()) return options_.sub_models;
-  return parts_ ? Parts() : EachLayer(layers());
+  if (phase_ == Phase::kSecond) return {second_.RangeOf(device)};
+  return phase_ == Phase::kParts ? Parts() : EachLayer(layers());
 }
 
 absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& report,
                                             const Roster& roster, RunEffects& effects) {
   if (!IsAsked(device) || !IsAbout(report.generation)) return false;
   RUNNEL_RETURN_IF_ERROR(CheckReport(device, report));
+  if (phase_ == Phase::kSecond) {
+    const double share = report.processor_share < kWholeProcessor ? report.processor_share : 1;
+    second_.Add(device, report.layer_seconds.front() * share);
+    GoOnWithout(device, roster, effects);
+    return true;
+  }
   if (to_answer_.checked.contains(device)) {
     RUNNEL_RETURN_IF_ERROR(AddCheck(device, report.layer_seconds.front(), roster, effects));
   } else {
     RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
   }
-  processor_shares_[device] = report.processor_share;
-  backends_[device] = report.backend;
-  if (!in_turns() && !parts_) answered_.push_back(device);
+  conditions_[device] = {report.processor_share, report.backend};
+  if (!in_turns() && phase_ == Phase::kLayers) answered_.push_back(device);
   const bool is_known = std::find(kept_.begin(), kept_.end(), device) != kept_.end();
   if (report.kept && !is_known) {
     kept_.push_back(device);
@@ -191,7 +201,7 @@ absl::Status Measurement::CheckReport(int device, const ProfileReport& report) c
     const bool is_time = std::isfinite(seconds) && (in_turns() ? seconds > 0 : seconds >= 0);
     if (!is_time) return absl::InternalError("a worker's profile is not a time");
   }
-  const size_t ranges = to_answer_.checked.contains(device) ? 1 : RangesToMeasure().size();
+  const size_t ranges = to_answer_.checked.contains(device) ? 1 : RangesToMeasure(device).size();
   if (report.layer_seconds.size() != ranges)
     return absl::InternalError("a worker's profile does not have the ranges asked for");
   return absl::OkStatus();
@@ -200,7 +210,7 @@ absl::Status Measurement::CheckReport(int device, const ProfileReport& report) c
 absl::Status Measurement::UpdateTimes(int device, const std::vector<double>& seconds,
                                       const Roster& roster, RunEffects& effects) {
   DeviceTimes& times = times_[static_cast<size_t>(device)];
-  const std::vector<LayerRange> ranges = RangesToMeasure();
+  const std::vector<LayerRange> ranges = RangesToMeasure(device);
   if (in_turns()) {
     SubModelsMeasured measured{step_, DeviceId(device), roster.name(device), {}};
     for (size_t i = 0; i < seconds.size(); ++i)
@@ -208,7 +218,7 @@ absl::Status Measurement::UpdateTimes(int device, const std::vector<double>& sec
     effects.push_back(Persist{std::move(measured)});
     sub_model_seconds_[device] = seconds;
     RUNNEL_ASSIGN_OR_RETURN(times, planner_->Characterise(device, seconds));
-  } else if (!parts_) {
+  } else if (phase_ == Phase::kLayers) {
     times = DeviceTimes::ByLayer(seconds);
   } else if (ranges.size() < RangeCount(layers())) {
     times = DeviceTimes::ByLayer(LayersWithinParts(times.figures(), ranges, seconds));
@@ -234,52 +244,94 @@ void Measurement::AddProgress(int device, double share) {
   if (IsAsked(device)) shares_[static_cast<size_t>(device)] = share;
 }
 
-// Layers and parts take about as long.
+// Layers and parts take about as long, second times next to nothing.
 double Measurement::Progress() const {
-  if (!under_way()) return 1;
+  if (!under_way() || phase_ == Phase::kSecond) return 1;
   const double sum = std::accumulate(shares_.begin(), shares_.end(), static_cast<double>(done_));
   const double share = sum / static_cast<double>(asked());
   if (in_turns() || Parts().empty()) return share;
-  return parts_ ? 0.5 + share / 2 : share / 2;
+  return phase_ == Phase::kParts ? 0.5 + share / 2 : share / 2;
 }
 
-void Measurement::AverageAlike(const Roster& roster) {
+double Measurement::ShareOf(int device) const {
+  const double share = conditions_.at(device).processor_share;
+  return share < kWholeProcessor ? share : 1;
+}
+
+std::vector<std::vector<int>> Measurement::AlikeLocals(const Roster& roster) const {
   std::vector<int> left;
   for (const int device : new_) {
-    const auto share = processor_shares_.find(device);
-    const bool has_answered = share != processor_shares_.end() && share->second > 0 &&
+    const auto found = conditions_.find(device);
+    const bool has_answered = found != conditions_.end() && found->second.processor_share > 0 &&
                               !times_[static_cast<size_t>(device)].empty();
     if (roster.device(device).local && has_answered) left.push_back(device);
   }
+  std::vector<std::vector<int>> classes;
   while (!left.empty()) {
-    const DeviceTimes& first = times_[static_cast<size_t>(left.front())];
-    const auto is_alike = [&](int device) {
+    const int first = left.front();
+    const DeviceTimes& first_times = times_[static_cast<size_t>(first)];
+    const auto differs = [&](int device) {
       const DeviceTimes& times = times_[static_cast<size_t>(device)];
-      return times.by_range() == first.by_range() &&
-             times.figures().size() == first.figures().size() &&
-             AreAlike(roster.device(left.front()).hello, roster.device(device).hello) &&
-             backends_[device] == backends_[left.front()];
+      return times.by_range() != first_times.by_range() ||
+             times.figures().size() != first_times.figures().size() ||
+             !(device == first ||
+               AreAlike(roster.device(first).hello, roster.device(device).hello)) ||
+             conditions_.at(device).backend != conditions_.at(first).backend;
     };
-    // As the worker and the plan see it.
-    const auto share_of = [this](int device) {
-      const double share = processor_shares_[device];
-      return share < kWholeProcessor ? share : 1;
-    };
-    std::vector<int> alike = {left.front()};
-    std::copy_if(left.begin() + 1, left.end(), std::back_inserter(alike), is_alike);
+    const auto others = std::stable_partition(left.begin(), left.end(),
+                                              [&](int device) { return !differs(device); });
+    classes.emplace_back(left.begin(), others);
+    left.erase(left.begin(), others);
+  }
+  return classes;
+}
+
+void Measurement::AverageAlike(const Roster& roster) {
+  for (const std::vector<int>& alike : AlikeLocals(roster)) {
+    if (alike.size() == 1) continue;
+    const DeviceTimes& first = times_[static_cast<size_t>(alike.front())];
     // Of the processor: each had a share of its own.
     std::vector<double> mean(first.figures().size());
     for (const int device : alike) {
-      const double weight = share_of(device) / static_cast<double>(alike.size());
+      const double weight = ShareOf(device) / static_cast<double>(alike.size());
       const std::vector<double>& own = times_[static_cast<size_t>(device)].figures();
       for (size_t i = 0; i < mean.size(); ++i) mean[i] += weight * own[i];
     }
     const DeviceTimes whole =
         first.by_range() ? DeviceTimes::ByRange(first.layers(), mean) : DeviceTimes::ByLayer(mean);
+    for (const int device : alike)
+      times_[static_cast<size_t>(device)] = whole.Scaled(1 / ShareOf(device));
+  }
+}
+
+void Measurement::BeginSecond(const Roster& roster, RunEffects& effects) {
+  if (!is_first_ || options_.second_burst_ms <= 0) return;
+  std::vector<int> locals;
+  for (const std::vector<int>& alike : AlikeLocals(roster)) {
     for (const int device : alike) {
-      if (alike.size() > 1)
-        times_[static_cast<size_t>(device)] = whole.Scaled(1 / share_of(device));
-      std::erase(left, device);
+      if (!roster.lost()[static_cast<size_t>(device)]) locals.push_back(device);
+    }
+  }
+  if (locals.empty()) return;
+  const std::vector<LayerRange> runs = RunsAlikeInTime(
+      times_[static_cast<size_t>(locals.front())].LayerSeconds(), static_cast<int>(locals.size()));
+  for (size_t i = 0; i < locals.size(); ++i) {
+    const LayerRange& range = runs[i % runs.size()];
+    const double seconds = times_[static_cast<size_t>(locals[i])].Seconds(range);
+    second_.Ask(locals[i], range, seconds * ShareOf(locals[i]));
+  }
+  phase_ = Phase::kSecond;
+  done_ = 0;
+  to_answer_.measured = std::move(locals);
+  SendRequests(roster, effects);
+}
+
+void Measurement::TakeSecond(const Roster& roster) {
+  for (const std::vector<int>& alike : AlikeLocals(roster)) {
+    const double scale = second_.ScaleOf(alike);
+    for (const int device : alike) {
+      DeviceTimes& times = times_[static_cast<size_t>(device)];
+      times = times.Scaled(scale);
     }
   }
 }
@@ -295,8 +347,12 @@ void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effe
     return;
   }
   if (!to_answer_.measured.empty()) return SendRequests(roster, effects);
-  if (parts_ || Parts().empty()) return AverageAlike(roster);
-  parts_ = true;
+  if (phase_ == Phase::kSecond) return TakeSecond(roster);
+  if (phase_ == Phase::kParts || Parts().empty()) {
+    AverageAlike(roster);
+    return BeginSecond(roster, effects);
+  }
+  phase_ = Phase::kParts;
   done_ = 0;
   to_answer_.measured = std::exchange(answered_, {});
   SendRequests(roster, effects);

@@ -16,7 +16,8 @@
 //               their layers, for about the same time on each, so that no device has the machine to
 //               itself before the others are done. Workers on central's host that are alike take
 //               the mean of their first times: what differs between them is chance, and a plan that
-//               gives each of them the layers on which it was lucky promises too much.
+//               gives each of them the layers on which it was lucky promises too much. Before the
+//               first plan all of them measure once more, now at the same time (second_times.h).
 //
 // Pure: events in, effects out.
 
@@ -32,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "central/planning/measured/layer_profile.h"
 #include "central/planning/planner.h"
+#include "central/run/machines/measuring/second_times.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 #include "proto/base/plan/device_times.h"
@@ -53,6 +55,8 @@ struct MeasurementOptions {
   bool pipelined = true;
   // Of devices on central's host, by layers; 0: all.
   int64_t local_at_once = 0;
+  // Duration of one measurement of those devices' second times; 0: there are none.
+  double second_burst_ms = 0;
 };
 
 class Measurement {
@@ -81,6 +85,10 @@ class Measurement {
   // Whether an answer belongs to the current measurement.
   bool IsAbout(Generation generation) const { return generation == generation_; }
 
+  // Devices are measured a second time: what they answer changes their times and nothing else that
+  // is known of them.
+  bool is_second() const { return phase_ == Phase::kSecond; }
+
   // Whether it is asked now.
   bool IsAsked(int device) const { return to_answer_.IsAsked(device); }
   // The device has done this share of its request, [0, 1].
@@ -98,6 +106,12 @@ class Measurement {
   const std::vector<DeviceTimes>& times() const { return times_; }
 
  private:
+  enum class Phase : uint8_t { kLayers, kParts, kSecond };
+  // How a device measured last.
+  struct Conditions {
+    double processor_share = 0;  // of its thread
+    std::string backend;
+  };
   // Devices that are still to answer.
   struct ToAnswer {
     std::vector<int> measured;
@@ -124,31 +138,38 @@ class Measurement {
   int layers() const { return options_.request.model.layer_count(); }
   int devices() const { return static_cast<int>(times_.size()); }
   std::vector<LayerRange> Parts() const { return PartsOf(layers(), devices()); }
-  std::vector<LayerRange> RangesToMeasure() const;
+  std::vector<LayerRange> RangesToMeasure(int device) const;
   ProfileRequest MakeRequest(int device, const Roster& roster) const;
   void SendRequests(const Roster& roster, RunEffects& effects);
   absl::Status CheckReport(int device, const ProfileReport& report) const;
   absl::Status UpdateTimes(int device, const std::vector<double>& seconds, const Roster& roster,
                            RunEffects& effects);
   void GoOnWithout(int device, const Roster& roster, RunEffects& effects);
-  // Gives new devices of central's host that are alike the mean of their times.
+  // New devices of central's host that have times, those together that are alike.
+  std::vector<std::vector<int>> AlikeLocals(const Roster& roster) const;
+  // Gives them the mean of their times.
   void AverageAlike(const Roster& roster);
+  void BeginSecond(const Roster& roster, RunEffects& effects);
+  // Scales their times by what the second ones have shown.
+  void TakeSecond(const Roster& roster);
+  // A share of a processor as the worker and the plan see it.
+  double ShareOf(int device) const;
 
   MeasurementOptions options_;
   Planner* planner_;
-  int64_t step_ = 0;       // barrier at which is measured
-  Generation generation_;  // of the plan that holds there
-  bool is_first_ = true;   // nothing was measured before
-  std::set<int> new_;      // devices of which nothing was
-  bool parts_ = false;     // all devices have answered for their layers
+  int64_t step_ = 0;              // barrier at which is measured
+  Generation generation_;         // of the plan that holds there
+  bool is_first_ = true;          // nothing was measured before
+  std::set<int> new_;             // devices of which nothing was
+  Phase phase_ = Phase::kLayers;  // a phase begins when all devices have answered
   ToAnswer to_answer_;
   int64_t at_once_ = 0;  // devices on central's host that measure at the same time
   std::map<int, std::vector<double>> sub_model_seconds_;  // by device, as last measured
   std::vector<int> answered_;                             // for their layers
-  size_t done_ = 0;                         // devices that have answered for what is measured now
-  std::vector<double> shares_;              // by device: done of what it measures now
-  std::map<int, double> processor_shares_;  // of a device's thread while it measured last
-  std::map<int, std::string> backends_;     // that it measured with
+  size_t done_ = 0;             // devices that have answered for what is measured now
+  std::vector<double> shares_;  // by device: done of what it measures now
+  std::map<int, Conditions> conditions_;
+  SecondTimes second_;
   std::vector<int> kept_;
   std::vector<DeviceTimes> times_;
 };

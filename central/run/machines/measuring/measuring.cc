@@ -102,9 +102,10 @@ bool Measuring::Add(int device, const ProbePiece& piece, const Roster& roster,
 
 absl::StatusOr<bool> Measuring::Add(int device, const ProfileReport& report, Roster& roster,
                                     RunEffects& effects) {
+  const bool is_second = devices_.is_second();
   RUNNEL_ASSIGN_OR_RETURN(const bool counts, devices_.AddReport(device, report, roster, effects));
   if (!counts) return false;
-  roster.SetMeasured(device, report);
+  if (!is_second) roster.SetMeasured(device, report);
   if (devices_.under_way()) return false;
   LogKept(roster, effects);
   return true;
@@ -113,6 +114,16 @@ absl::StatusOr<bool> Measuring::Add(int device, const ProfileReport& report, Ros
 absl::StatusOr<bool> Measuring::Add(int device, const ProfileFailed& failed, Roster& roster,
                                     RunEffects& effects) {
   if (!devices_.IsAbout(failed.generation) || !devices_.IsAsked(device)) return false;
+  if (devices_.is_second()) {
+    effects.push_back(
+        LogLine{Severity::kInfo,
+                absl::StrCat("worker ", roster.name(device), " could not measure a second time (",
+                             failed.reason, "): its first times count")});
+    devices_.SkipDevice(device, roster, effects);
+    if (devices_.under_way()) return false;
+    LogKept(roster, effects);
+    return true;
+  }
   const absl::Status failure = roster.FailureOf(device, failed.reason, failed.unfit);
   if (is_first_ && !roster.Bar(device)) return failure;
   devices_.SkipDevice(device, roster, effects);

@@ -384,6 +384,101 @@ TEST_F(MeasurementTest, OfCentralsHostOnlyWhoHasAProcessorMeasures) {
   EXPECT_FALSE(measurement_->under_way());
 }
 
+// Two workers of central's host on one processor, and one elsewhere.
+class SecondTest : public MeasurementTest {
+ protected:
+  SecondTest() {
+    RosterOptions options;
+    options.local_workers = 2;
+    options.dialling_workers = 1;
+    options.recipe = "fp32";
+    roster_ = Roster(options);
+    RunEffects joined;
+    for (int i = 0; i < 3; ++i) {
+      WorkerHello hello = SampleHello("w" + std::to_string(i));
+      hello.device_class = "one";
+      EXPECT_TRUE(roster_.Join(ConnectionId(i), hello, i < 2, joined).ok());
+    }
+  }
+  // Until the second times are asked for.
+  void BeginAndAnswer() {
+    MeasurementOptions options = Options("vgg11");
+    options.local_at_once = 1;
+    options.second_burst_ms = 25;
+    layers_ = options.request.model.layer_count();
+    Begin(std::move(options), {0, 1, 2});
+    for (const size_t ranges : {static_cast<size_t>(layers_), PartsOf(layers_, 3).size()}) {
+      for (const int device : {0, 2, 1}) {
+        EXPECT_FALSE(measurement_->is_second());
+        Requests();
+        EXPECT_TRUE(Answer(device, ranges, 1));
+      }
+    }
+  }
+  int layers_ = 0;
+};
+
+TEST_F(SecondTest, WorkersOfCentralsHostAllMeasureAtTheSameTime) {
+  BeginAndAnswer();
+  EXPECT_TRUE(measurement_->is_second());
+  const auto requests = Requests();
+  ASSERT_EQ(requests.size(), 2u) << "the third has a host of its own";
+  int next = 0;
+  for (const auto& [device, request] : requests) {
+    ASSERT_EQ(request.ranges.size(), 1u);
+    EXPECT_EQ(request.ranges[0].first_layer, next) << "each other layers";
+    next = request.ranges[0].last_layer + 1;
+    EXPECT_EQ(request.neighbours, 1);
+    EXPECT_EQ(request.burst_ms, 25);
+    EXPECT_FALSE(request.accepts_kept);
+    EXPECT_THAT(request.cost_codecs, IsEmpty());
+  }
+  EXPECT_EQ(next, layers_);
+}
+
+TEST_F(SecondTest, WhatTheyAgreeOnScalesAllOfTheirTimes) {
+  BeginAndAnswer();
+  const auto requests = Requests();
+  const std::vector<DeviceTimes> first = measurement_->times();
+  for (const auto& [device, request] : requests) {
+    const double seconds = first[device].Seconds(request.ranges[0]);
+    // A fifth more of the processor, of which there is half as much.
+    ProfileReport report = Report(1, 1.2 * seconds * 2);
+    report.processor_share = 0.25;
+    EXPECT_TRUE(*measurement_->AddReport(static_cast<int>(device), report, roster_, effects_));
+  }
+  EXPECT_FALSE(measurement_->under_way());
+  for (const size_t device : {0, 1}) {
+    EXPECT_NEAR(measurement_->times()[device].Sum() / first[device].Sum(), 1.2, 1e-9);
+  }
+  EXPECT_EQ(measurement_->times()[2], first[2]);
+}
+
+TEST_F(SecondTest, WhoIsLostIsNotWaitedFor) {
+  BeginAndAnswer();
+  const auto requests = Requests();
+  const DeviceTimes first = measurement_->times()[1];
+  EXPECT_TRUE(measurement_->SkipDevice(0, roster_, effects_));
+  EXPECT_TRUE(measurement_->under_way());
+  EXPECT_TRUE(Answer(1, 1, first.Seconds(requests[1].second.ranges[0])));
+  EXPECT_FALSE(measurement_->under_way());
+  EXPECT_EQ(measurement_->times()[1], first);
+}
+
+TEST_F(SecondTest, IsForFirstPlansOnly) {
+  BeginAndAnswer();
+  measurement_->Begin({0, 1}, 50, Generation(2), roster_, effects_);
+  Requests();
+  for (const size_t ranges : {static_cast<size_t>(layers_), PartsOf(layers_, 3).size()}) {
+    for (const int device : {0, 1}) {
+      ProfileReport report = Report(ranges);
+      report.generation = Generation(2);
+      EXPECT_TRUE(*measurement_->AddReport(device, report, roster_, effects_));
+    }
+  }
+  EXPECT_FALSE(measurement_->under_way());
+}
+
 TEST_F(MeasurementTest, ItsProgressIsThatOfAllDevicesAndPhases) {
   Begin(Options("vgg11"), {0, 1});
   const size_t layers = Requests()[0].second.ranges.size();
