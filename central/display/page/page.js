@@ -36,7 +36,8 @@ const codecWords = {identity: "exact", int8: "8-bit integers, exact", mbq: "leve
                     eden: "rotated, without bias (eden)", tile: "rounded in tiles (tile)", topk: "only the largest values (topk)",
                     tile_ans: "rounded in tiles, by entropy (tile_ans)", hadamard_ans: "rotated and rounded, by entropy (hadamard_ans)",
                     eden_ans: "rotated, without bias, by entropy (eden_ans)", auto: "the one that errs least (auto)", aqsgd: "changes since the epoch before (aqsgd)",
-                    topk8: "only the largest values, 8 bits (topk8)", mx: "shared exponents (mx)", lowrank: "two thin matrices (lowrank)"};
+                    topk8: "only the largest values, 8 bits (topk8)", mx: "shared exponents (mx)", lowrank: "two thin matrices (lowrank)",
+                    grid: "rounded on one grid (grid)", recipe: "in the recipe's bits (recipe)"};
 function codec(text, bits) {
   const family = text.replace(/^\d+:/, "").match(/^[a-z_0-9]+/)?.[0];
   const words = text.includes(",") ? text : codecWords[family] ?? text;
