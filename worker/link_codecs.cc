@@ -79,8 +79,9 @@ absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const CodecSchedule& schedul
     RUNNEL_RETURN_IF_ERROR(CheckCodecFits(codec, format_, direction));
     RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(codec));
     if (codec != RecipeCodec() || !codecs.of_levels.empty()) continue;
-    for (const CodecId& level : run_.levels.Codecs(direction))
+    for (const CodecId& level : run_.levels.Codecs(direction)) {
       RUNNEL_ASSIGN_OR_RETURN(codecs.of_levels.emplace_back(), MakeCodec(level));
+    }
   }
   return codecs;
 }

@@ -205,7 +205,8 @@ function showGates(state) {
   const gates = state.gates ?? [], samples = gates.length ? gates[0].samples.reduce((sum, n) => sum + n, 0) : 0;
   by("gates").hidden = !gates.length;
   const skipped = gates.reduce((sum, gate) => sum + gate.skipped_share, 0) / Math.max(1, gates.length);
-  by("gates-text").textContent = `Samples skipped ${percent(skipped)} of the blocks, ${count(samples, "sample")} up to the last barrier.`;
+  by("gates-text").textContent = `Samples skipped ${percent(skipped)} of the blocks, ${count(samples, "sample")} up to the last barrier.`
+    + (state.gate_targets ?? []).filter(target => target.samples).map(target => ` Cost ${round(target.last_percent)} % of FP32's at the end of target ${round(target.percent)} %.`).join("");
   by("gate-rows").replaceChildren(...gates.map(gate => make("tr", {title: gate.options.map((option, i) => `${option}: ${gate.samples[i]}`).join(", ")},
     make("td", {}, gate.layer), make("td", {}, (100 * gate.skipped_share).toFixed(1)), make("td", {}, round(gate.mean_bits)))));
 }
