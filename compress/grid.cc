@@ -297,10 +297,4 @@ std::unique_ptr<const Codec> MakeRecipeCodec(const CodecKernels& kernels) {
   return std::make_unique<GridCodec>("recipe", kRecipeBits, kernels);
 }
 
-absl::StatusOr<int> GridBitsOfPayload(absl::Span<const std::byte> payload) {
-  const int bits = payload.size() < kHeaderBytes ? 0 : LoadInt32(payload.data()) & 0xFF;
-  if (bits >= 1 && bits <= kMostGridBits) return bits;
-  return absl::InvalidArgumentError("codec recipe: the payload says no bits from 1 to 16");
-}
-
 }  // namespace runnel

@@ -21,8 +21,6 @@
 
 #include <memory>
 
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "compress/codec.h"
 #include "compress/kernels/codec_kernels.h"
 
@@ -34,8 +32,5 @@ inline constexpr int kRecipeBits = 8;  // of codec recipe on its own
 // bits: 1..kMostGridBits.
 std::unique_ptr<const Codec> MakeGridCodec(int bits, const CodecKernels& kernels);
 std::unique_ptr<const Codec> MakeRecipeCodec(const CodecKernels& kernels);
-
-// K of a payload of these codecs. InvalidArgument: it has none.
-absl::StatusOr<int> GridBitsOfPayload(absl::Span<const std::byte> payload);
 
 }  // namespace runnel

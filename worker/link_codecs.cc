@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compress/grid.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/quantize.h"
 #include "proto/base/training/epoch_order.h"
@@ -131,18 +130,16 @@ const Codec* LinkCodecs::SentCodec(Direction direction, const MicroBatch& place)
 }
 
 absl::StatusOr<const Codec*> LinkCodecs::ReceivedCodec(Direction direction, const MicroBatch& place,
-                                                       absl::Span<const std::byte> payload) const {
+                                                       const Shape& shape, size_t bytes) const {
   const Codecs& receives = at(direction).receives;
   if (!receives.HasLevels(place.epoch)) return receives.InEpoch(place.epoch);
-  const auto& levels = receives.of_levels;
-  if (levels.size() == 1) return levels.front().get();
-  RUNNEL_ASSIGN_OR_RETURN(const int bits, GridBitsOfPayload(payload));
-  const std::string name = LevelCodec(direction, {bits, bits}).text();
-  for (const auto& codec : levels) {
-    if (codec->name() == name) return codec.get();
+  for (const auto& codec : receives.of_levels) {
+    if (PayloadBytes(*codec, format_, direction, shape).value() == static_cast<int64_t>(bytes))
+      return codec.get();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("payload of codec recipe has ", bits, " bits, as no level of the run"));
+  return absl::InvalidArgumentError(absl::StrCat("payload of codec recipe for shape ",
+                                                 shape.ToString(), " has ", bytes,
+                                                 " bytes, as at no level of the run"));
 }
 
 template <typename Coder, typename MakeFn>
@@ -268,7 +265,8 @@ absl::Status LinkCodecs::DecodeElements(const Codec& codec, Direction direction,
 absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
                                 absl::Span<const std::byte> payload, const Shape& shape,
                                 absl::Span<std::byte> tensor) {
-  RUNNEL_ASSIGN_OR_RETURN(const Codec* received, ReceivedCodec(direction, place, payload));
+  RUNNEL_ASSIGN_OR_RETURN(const Codec* received,
+                          ReceivedCodec(direction, place, shape, payload.size()));
   const Codec& codec = *received;
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));

@@ -11,8 +11,8 @@
 // tensor (SidePlaces) follow the codec's bytes in its payload; each is checked on both ends.
 //
 // Codec `recipe` sends a micro-batch's bits (proto/base/training/link_levels.h): the sender by the
-// level of the micro-batch's step, the receiver by what the payload says, since a frame may come
-// before the grant that brings the level's change.
+// level of the micro-batch's step, the receiver by the payload's size, since a frame may come before
+// the grant that brings the level's change. The payload says its bits, too.
 //
 // Of a codec that keeps samples both ends have a state. They are the same bytes at a barrier, so that
 // both are saved as the encoder's, and the encoder's is for both.
@@ -171,9 +171,9 @@ class LinkCodecs {
   absl::StatusOr<Codecs> Make(const CodecSchedule& schedule, Direction direction) const;
   // Null: nothing goes this way.
   const Codec* SentCodec(Direction direction, const MicroBatch& place) const;
-  // InvalidArgument: the payload has bits that no level has.
+  // InvalidArgument: no level has payloads of so many bytes.
   absl::StatusOr<const Codec*> ReceivedCodec(Direction direction, const MicroBatch& place,
-                                             absl::Span<const std::byte> payload) const;
+                                             const Shape& shape, size_t bytes) const;
   // Makes `used` a coder of this codec, which goes on from what another one kept if it can.
   template <typename Coder, typename MakeFn>
   static void MakeCoder(const Codec& codec, Used<Coder>& used, MakeFn make);

@@ -85,17 +85,17 @@ TEST(LinkCodecsLevels, AFrameThatComesBeforeItsLevelIsDecoded) {
       receiver->Decode(Direction::kForward, At(5), payload, kShape, bytes(out));
   ASSERT_TRUE(decoded.ok()) << decoded;
   for (size_t e = 0; e < x.size(); ++e) EXPECT_NEAR(out[e], x[e], 1e-6) << e;
-  // Bits that no level has, and a size that is not that of the bits.
-  payload[0] = std::byte{5};
-  EXPECT_THAT(
-      std::string(
-          receiver->Decode(Direction::kForward, At(5), payload, kShape, bytes(out)).message()),
-      HasSubstr("5 bits, as no level of the run"));
+  // Bits that are not those of the size, and a size that no level has.
   payload[0] = std::byte{3};
   EXPECT_THAT(
       std::string(
           receiver->Decode(Direction::kForward, At(5), payload, kShape, bytes(out)).message()),
-      HasSubstr("payload of codec grid:3"));
+      HasSubstr("grid:4: the payload is of another codec"));
+  payload.push_back(std::byte{0});
+  EXPECT_THAT(
+      std::string(
+          receiver->Decode(Direction::kForward, At(5), payload, kShape, bytes(out)).message()),
+      HasSubstr("as at no level of the run"));
 }
 
 }  // namespace
