@@ -119,7 +119,7 @@ TEST_F(ThreeHosts, LayersMoveAtATurnThatMakesTheLinkSlow) {
   setup_.settings.recipe = "sbm:8,8,8";
   setup_.settings.bits.clear();
   setup_.settings.codec_forward = setup_.settings.codec_backward = CodecSchedule(RecipeCodec());
-  setup_.training.precision = "pfq:2,8/2,16";
+  setup_.training.precision = "pfq:3,8/6,16";
   PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
   inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
   planner_ = RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();

@@ -64,13 +64,14 @@ TEST(RecipeCodec, FramesTakeTheLevelsBits) {
 TEST(RecipeCodec, RunsThatTurnResumeAndReplay) {
   ScratchDir dir;
   for (const Words& schedule : {kSync, kAsync}) {
+    const std::string journal = dir / (schedule == kSync ? "sync" : "async");
     const Words run = With(With(schedule, kInBits), kThree);
     Process central(
-        With({"runnel-central"}, With(run, {"--summary", dir / "s.json", "--journal", dir / "j"})));
+        With({"runnel-central"}, With(run, {"--summary", dir / "s.json", "--journal", journal})));
     EXPECT_EQ(central.Wait(), 0) << central.err();
     const json whole = Summary(dir / "s.json");
     EXPECT_EQ(whole["precision"]["turns"], 2);
-    Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+    Process replay({"runnel-central", "replay", "--journal", journal});
     EXPECT_EQ(replay.Wait(), 0) << replay.err();
     EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
   }
@@ -86,9 +87,8 @@ TEST(RecipeCodec, RunsThatTurnResumeAndReplay) {
 }
 
 TEST(RecipeCodec, AWorkerThatIsLostBehindATurnChangesNothing) {
-  Words run = With(
-      With(With(kSbm, kInBits), {"--schedule", "sync_1f1b", "--micro-batches", "2"}),
-      {"--policy", "uniform", "--local-workers", "3", "--precision", "pfq:3,4,8/6,6,8@1000,1,5"});
+  Words run = With(With(With(kSbm, kInBits), {"--schedule", "sync_1f1b", "--micro-batches", "2"}),
+                   {"--local-workers", "3", "--precision", "pfq:3,4,8/6,6,8@1000,1,5"});
   *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "400";
   *(std::find(run.begin(), run.end(), "--barrier-every") + 1) = "5";
   const json whole = RunCentral(run);
