@@ -8,6 +8,7 @@
 #include "compress/aqsgd.h"
 #include "compress/auto_codec.h"
 #include "compress/codec.h"
+#include "compress/grid.h"
 #include "compress/identity.h"
 #include "compress/int8.h"
 #include "compress/kernels/codec_kernels.h"
@@ -147,6 +148,13 @@ constexpr CodecRow kRows[] = {
      .make = [](double, const CodecKernels& kernels) -> Made {
        return MakeNumberTypeCodec("fp16", DType::kFloat16, kernels);
      }},
+    {.family = "grid",
+     .parameter = {Kind::kInteger, 1, kMostGridBits},
+     .bits = Bits,
+     .relative_error = GridError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeGridCodec(Int(bits), kernels);
+     }},
     {.family = "hadamard",
      .parameter = kTwoToEight,
      .bits = Bits,
@@ -210,6 +218,11 @@ constexpr CodecRow kRows[] = {
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMxCodec(Int(bits), kernels);
      }},
+    {.family = "recipe",
+     .bits = [](double) { return double{kRecipeBits}; },
+     .relative_error = [](Direction direction,
+                          double) { return GridError(direction, kRecipeBits); },
+     .make = [](double, const CodecKernels& kernels) -> Made { return MakeRecipeCodec(kernels); }},
     {.family = "stochastic",
      .parameter = {Kind::kInteger, 4, 8, 4},
      .bits = Bits,

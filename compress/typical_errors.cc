@@ -1,6 +1,7 @@
 #include "compress/typical_errors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "compress/codec.h"
@@ -104,6 +105,18 @@ double AmsgradMbqError(double bits) {
 double StochasticError(Direction direction, double bits) {
   if (direction == Direction::kForward) return bits < 8 ? 0.06402 : 0.0001961;
   return bits < 8 ? 0.3037 : 0.001108;
+}
+
+double GridError(Direction direction, double bits) {
+  static constexpr double kActivations[] = {0.9205,   0.1881,   0.03457,   0.007515,
+                                            0.001759, 0.000426, 0.0001049, 2.602e-05};
+  static constexpr double kGradients[] = {120.9,   11.92,   1.633,   0.3538,
+                                          0.08573, 0.02077, 0.00511, 0.001256};
+  constexpr int kBits = 8;
+  const double* errors = direction == Direction::kForward ? kActivations : kGradients;
+  const int least = std::min(static_cast<int>(bits), kBits);
+  // From there on each bit quarters it.
+  return std::ldexp(errors[least - 1], -2 * (static_cast<int>(bits) - least));
 }
 
 double UniformError(double bits) {

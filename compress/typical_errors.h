@@ -29,6 +29,8 @@ double MbqError(Direction direction, double bits);
 double MaskedMbqError(Direction direction, double bits);
 // bits: 4 or 8. The largest value sets the step, so larger tensors have larger errors.
 double StochasticError(Direction direction, double bits);
+// bits: 1 to 16. Of activations and gradients alike the ends of the range set the step.
+double GridError(Direction direction, double bits);
 // bits: 4, 6 or 8.
 double MxError(Direction direction, double bits);
 // For gradients only.

@@ -77,17 +77,22 @@ absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const CodecSchedule& schedul
     }
     RUNNEL_RETURN_IF_ERROR(CheckCodecFits(codec, format_, direction));
     RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(codec));
+    if (codec != RecipeCodec() || !codecs.of_levels.empty()) continue;
+    for (const CodecId& level : run_.levels.Codecs(direction)) {
+      RUNNEL_ASSIGN_OR_RETURN(codecs.of_levels.emplace_back(), MakeCodec(level));
+    }
   }
   return codecs;
 }
 
 absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan, int stage,
-                                                               uint64_t run_seed,
-                                                               const NumberFormat& format,
-                                                               int64_t dataset_samples) {
+                                                               LinkRun run,
+                                                               const NumberFormat& format) {
   auto codecs = std::make_unique<LinkCodecs>();
   codecs->format_ = format;
-  codecs->dataset_samples_ = dataset_samples;
+  const uint64_t run_seed = run.seed;
+  const int64_t dataset_samples = run.dataset_samples;
+  codecs->run_ = std::move(run);
   const StagePlan& here = plan.stages[stage];
   Ends& forward = codecs->at(Direction::kForward);
   Ends& backward = codecs->at(Direction::kBackward);
@@ -112,6 +117,29 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
     RUNNEL_ASSIGN_OR_RETURN(codecs->evaluation_, MakeCodec(LosslessCodec(format)));
   }
   return codecs;
+}
+
+const Codec* LinkCodecs::SentCodec(Direction direction, const MicroBatch& place) const {
+  const Codecs& sends = at(direction).sends;
+  if (!sends.HasLevels(place.epoch)) return sends.InEpoch(place.epoch);
+  const GridBits bits = run_.levels.At(run_.changes, place.epoch, place.step);
+  const std::string name = LevelCodec(direction, bits).text();
+  const auto found = std::find_if(sends.of_levels.begin(), sends.of_levels.end(),
+                                  [&name](const auto& codec) { return codec->name() == name; });
+  return found == sends.of_levels.end() ? sends.of_levels.back().get() : found->get();
+}
+
+absl::StatusOr<const Codec*> LinkCodecs::ReceivedCodec(Direction direction, const MicroBatch& place,
+                                                       const Shape& shape, size_t bytes) const {
+  const Codecs& receives = at(direction).receives;
+  if (!receives.HasLevels(place.epoch)) return receives.InEpoch(place.epoch);
+  for (const auto& codec : receives.of_levels) {
+    if (PayloadBytes(*codec, format_, direction, shape).value() == static_cast<int64_t>(bytes))
+      return codec.get();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("payload of codec recipe for shape ",
+                                                 shape.ToString(), " has ", bytes,
+                                                 " bytes, as at no level of the run"));
 }
 
 template <typename Coder, typename MakeFn>
@@ -159,7 +187,7 @@ absl::Status LinkCodecs::CheckPayload(Direction direction, const Codec& codec, c
 absl::StatusOr<size_t> LinkCodecs::Encode(Direction direction, const MicroBatch& place,
                                           const Shape& shape, absl::Span<const std::byte> tensor,
                                           absl::Span<std::byte> payload) {
-  const Codec& codec = *at(direction).sends.InEpoch(place.epoch);
+  const Codec& codec = *SentCodec(direction, place);
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
@@ -202,7 +230,7 @@ absl::StatusOr<size_t> LinkCodecs::EncodeElements(const Codec& codec, Direction 
 absl::Status LinkCodecs::DecodeFloats(const Codec& codec, Direction direction,
                                       const MicroBatch& place, absl::Span<const std::byte> payload,
                                       const MutableTensorView& out) {
-  if (!codec.keeps_samples() || dataset_samples_ == 0) return codec.Decode(payload, out);
+  if (!codec.keeps_samples() || run_.dataset_samples == 0) return codec.Decode(payload, out);
   Ends& ends = at(direction);
   return DecoderFor(codec, ends).Decode(payload, ends.received_samples.Of(place), out);
 }
@@ -237,7 +265,9 @@ absl::Status LinkCodecs::DecodeElements(const Codec& codec, Direction direction,
 absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
                                 absl::Span<const std::byte> payload, const Shape& shape,
                                 absl::Span<std::byte> tensor) {
-  const Codec& codec = *at(direction).receives.InEpoch(place.epoch);
+  RUNNEL_ASSIGN_OR_RETURN(const Codec* received,
+                          ReceivedCodec(direction, place, shape, payload.size()));
+  const Codec& codec = *received;
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const DType type = format_.boundary(direction);
@@ -320,15 +350,18 @@ int64_t LinkCodecs::EvaluationBytes(const Shape& shape) const {
   return elements + SidePayloadBytes(format_, shape, Direction::kForward);
 }
 
-int64_t LinkCodecs::EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const {
-  const Codec* codec = at(direction).sends.InEpoch(epoch);
+int64_t LinkCodecs::EncodedBytes(Direction direction, const MicroBatch& place,
+                                 const Shape& shape) const {
+  const Codec* codec = SentCodec(direction, place);
   return codec == nullptr ? 0 : PayloadBytes(*codec, format_, direction, shape).value();
 }
 
 int64_t LinkCodecs::MaxReceivedBytes(Direction direction, const Shape& shape) const {
   int64_t most = 0;
-  for (const auto& codec : at(direction).receives.made) {
-    most = std::max(most, PayloadBytes(*codec, format_, direction, shape).value());
+  const Codecs& receives = at(direction).receives;
+  for (const auto* made : {&receives.made, &receives.of_levels}) {
+    for (const auto& codec : *made)
+      most = std::max(most, PayloadBytes(*codec, format_, direction, shape).value());
   }
   return most;
 }
@@ -353,7 +386,7 @@ std::vector<EncoderState> LinkCodecs::SaveStates() const {
 }
 
 bool LinkCodecs::KeepsSamples(const Codecs& codecs) const {
-  return dataset_samples_ > 0 &&
+  return run_.dataset_samples > 0 &&
          std::any_of(codecs.made.begin(), codecs.made.end(),
                      [](const auto& codec) { return codec->keeps_samples(); });
 }

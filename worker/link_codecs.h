@@ -10,6 +10,10 @@
 // boundary's type again (NumberType::from_float), on all machines alike. Values that stand behind a
 // tensor (SidePlaces) follow the codec's bytes in its payload; each is checked on both ends.
 //
+// Codec `recipe` sends a micro-batch's bits (proto/base/training/link_levels.h): the sender by the
+// level of the micro-batch's step, the receiver by the payload's size, since a frame may come before
+// the grant that brings the level's change. The payload says its bits, too.
+//
 // Of a codec that keeps samples both ends have a state. They are the same bytes at a barrier, so that
 // both are saved as the encoder's, and the encoder's is for both.
 
@@ -26,6 +30,7 @@
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/link_levels.h"
 
 namespace runnel {
 
@@ -44,16 +49,33 @@ class SampleNames {
   std::vector<int64_t> order_;
 };
 
+// What of a run's training its links depend on.
+struct LinkRun {
+  uint64_t seed = 1;
+  // Of the data set that is trained on; 0: codecs keep nothing of its samples.
+  int64_t dataset_samples = 0;
+  LinkLevels levels = {};
+  std::vector<TrainingChange> changes = {};  // decided so far
+};
+
 // One lane owns it; SaveStates and RestoreStates only while the lane is empty.
 class LinkCodecs {
  public:
   // InvalidArgument: a codec of the plan is not known here, is identity although the boundary is
-  // scaled (central says int8 then), or does not fit (CheckCodecFits). dataset_samples: of the data
-  // set that is trained on; 0: codecs keep nothing of its samples.
+  // scaled (central says int8 then), or does not fit (CheckCodecFits).
+  static absl::StatusOr<std::unique_ptr<LinkCodecs>> Create(const Plan& plan, int stage,
+                                                            LinkRun run,
+                                                            const NumberFormat& format = {});
+  // Of a run with this seed alone.
   static absl::StatusOr<std::unique_ptr<LinkCodecs>> Create(const Plan& plan, int stage,
                                                             uint64_t run_seed,
                                                             const NumberFormat& format = {},
-                                                            int64_t dataset_samples = 0);
+                                                            int64_t dataset_samples = 0) {
+    return Create(plan, stage, LinkRun{run_seed, dataset_samples}, format);
+  }
+
+  // A decision that holds from a barrier on, while nothing is encoded.
+  void ChangeTraining(const TrainingChange& change) { AddTrainingChange(change, run_.changes); }
 
   // kForward: the activation for the next stage; kBackward: the gradient for the one before.
   // payload: EncodedBytes; the result says how many of them to send. Errors as Encoder::Encode and
@@ -83,8 +105,9 @@ class LinkCodecs {
   int64_t TensorBytes(Direction direction, const Shape& shape) const {
     return BoundaryBytes(format_, shape, direction);
   }
-  // Payload bytes sent in this direction and epoch, at most if they vary; 0 where nothing is sent.
-  int64_t EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const;
+  // Payload bytes sent in this direction of a micro-batch, at most if they vary; 0 where nothing is
+  // sent.
+  int64_t EncodedBytes(Direction direction, const MicroBatch& place, const Shape& shape) const;
   // The most that is received, in that direction in any epoch; 0 where nothing is.
   int64_t MaxReceivedBytes(Direction direction, const Shape& shape) const;
 
@@ -98,10 +121,16 @@ class LinkCodecs {
   struct Codecs {
     CodecSchedule schedule;
     std::vector<std::unique_ptr<const Codec>> made;  // by step; empty: nothing goes this way
+    // In the place of codec `recipe`, by bits; empty: no step has it, or the recipe no grids.
+    std::vector<std::unique_ptr<const Codec>> of_levels;
 
     // Null: nothing goes this way.
     const Codec* InEpoch(int64_t epoch) const {
       return made.empty() ? nullptr : made[schedule.StepIn(epoch)].get();
+    }
+    // Whether one of of_levels takes the place of InEpoch.
+    bool HasLevels(int64_t epoch) const {
+      return !of_levels.empty() && schedule.steps()[schedule.StepIn(epoch)].codec == RecipeCodec();
     }
   };
   // The encoder or decoder of the last micro-batch, or a restored one; null: none yet.
@@ -140,6 +169,11 @@ class LinkCodecs {
   absl::Status DecodeFloats(const Codec& codec, Direction direction, const MicroBatch& place,
                             absl::Span<const std::byte> payload, const MutableTensorView& out);
   absl::StatusOr<Codecs> Make(const CodecSchedule& schedule, Direction direction) const;
+  // Null: nothing goes this way.
+  const Codec* SentCodec(Direction direction, const MicroBatch& place) const;
+  // InvalidArgument: no level has payloads of so many bytes.
+  absl::StatusOr<const Codec*> ReceivedCodec(Direction direction, const MicroBatch& place,
+                                             const Shape& shape, size_t bytes) const;
   // Makes `used` a coder of this codec, which goes on from what another one kept if it can.
   template <typename Coder, typename MakeFn>
   static void MakeCoder(const Codec& codec, Used<Coder>& used, MakeFn make);
@@ -152,7 +186,7 @@ class LinkCodecs {
   int boundary_above() const { return static_cast<int>(at(Direction::kBackward).key.boundary); }
 
   NumberFormat format_;
-  int64_t dataset_samples_ = 0;
+  LinkRun run_;
   Ends ends_[2];
   std::unique_ptr<const Codec> evaluation_;  // null: floats
   std::vector<float> floats_;                // a tensor of another type on its way through a codec

@@ -134,6 +134,30 @@ void AddGradientNoise(const std::vector<NoiseSummary>& measured, MetricText& tex
            AsDouble(last.step));
 }
 
+// What gates have chosen up to the last barrier, and what that costs beside the present target.
+void AddGateShares(const RunView& view, MetricText& text) {
+  constexpr Metric kSkipped = {"runnel_gate_skipped_ratio",
+                               "Share of the samples that skipped the block, since the run began.",
+                               "block"};
+  constexpr Metric kBits = {"runnel_gate_bits_width",
+                            "Mean bits of weights and activations of the samples that did not skip "
+                            "the block, since the run began.",
+                            "block"};
+  for (const GateSummary::Gate& gate : view.gates)
+    text.Add(kSkipped, {gate.layer}, gate.skipped_share);
+  for (const GateSummary::Gate& gate : view.gates) text.Add(kBits, {gate.layer}, gate.mean_bits);
+  const GateSummary::Target* present = nullptr;
+  for (const GateSummary::Target& target : view.gate_targets) {
+    if (target.samples > 0) present = &target;
+  }
+  if (present == nullptr) return;
+  text.Add({"runnel_gate_cost_ratio",
+            "Cost of the blocks behind gates in front of the last barrier, as a share of FP32's."},
+           {}, present->last_percent / 100);
+  text.Add({"runnel_gate_cost_target_ratio", "Target of this cost (--cost-target)."}, {},
+           present->percent / 100);
+}
+
 // What gates chose since the plan holds.
 void AddGates(const ShownRun& run, MetricText& text) {
   constexpr Metric kSamples = {"runnel_gate_samples_total",
@@ -283,6 +307,7 @@ std::string MetricsText(const ShownRun& run) {
   AddReplication(run.view.replication, run.view.progress.step, text);
   AddGradientNoise(run.view.gradient_noise, text);
   AddGates(run, text);
+  AddGateShares(run.view, text);
   return text.Text();
 }
 

@@ -72,6 +72,7 @@ struct RunView {
   std::vector<WorkerView> workers = {};
   std::vector<GateSummary::Gate> gates =
       {};  // of models with gates: choices up to the last barrier
+  std::vector<GateSummary::Target> gate_targets = {};  // of --cost-target, likewise
 };
 
 }  // namespace runnel

@@ -253,6 +253,7 @@ std::string StateJson(const ShownRun& run) {
   json["links"] = LinksJson(run.view, figures);
   Set("bubble_share", BubbleShare(run.view), json);
   if (!run.view.gates.empty()) json["gates"] = ToJson(run.view.gates);
+  if (!run.view.gate_targets.empty()) json["gate_targets"] = ToJson(run.view.gate_targets);
   AddHistory(run, json);
   return DumpJson(json);
 }

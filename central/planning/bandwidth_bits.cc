@@ -285,6 +285,10 @@ double NoiseByTable(const Plan& plan, int64_t epoch) {
 
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {
   for (const LinkPlan& link : plan.links) {
+    // The request's own have the sizes that it says: of codec `recipe` those of its levels.
+    const bool is_own = link.codec_forward == request.codecs.forward &&
+                        link.codec_backward == request.codecs.backward;
+    if (is_own && request.codecs.encoded_forward && request.codecs.encoded_backward) continue;
     RUNNEL_RETURN_IF_ERROR(AddChoice(link, epochs, request.format, request.codec_choices));
   }
   return absl::OkStatus();

@@ -116,6 +116,37 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
   }
 }
 
+// The run's codecs, in which codec `recipe` has the bits of its present level: sizes, by which memory
+// is checked, are those of the largest, and the shares of them that are sent are the level's.
+absl::StatusOr<CodecChoice> ChoiceAtLevel(const CodecInputs& codecs, GridBits bits, int64_t epochs,
+                                          const NumberFormat& format) {
+  const LinkPlan named = {codecs.forward, codecs.backward};
+  if (!codecs.levels.any()) return MakeCodecChoice(named, epochs, format);
+  const auto with = [&named](const GridBits& of_level) {
+    return LinkPlan{
+        named.codec_forward.Replaced(RecipeCodec(), LevelCodec(Direction::kForward, of_level)),
+        named.codec_backward.Replaced(RecipeCodec(), LevelCodec(Direction::kBackward, of_level))};
+  };
+  if (bits == GridBits()) bits = codecs.levels.At({}, 0, 0);
+  const LinkPlan now = with(bits), largest = with(codecs.levels.Largest());
+  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, MakeCodecChoice(largest, epochs, format));
+  RUNNEL_ASSIGN_OR_RETURN(const CodecChoice present, MakeCodecChoice(now, epochs, format));
+  // Of a large tensor, in which headers do not count.
+  const Shape shape = {1 << 20};
+  const auto share = [&shape](const EncodedBytesFn& sent, const EncodedBytesFn& most) {
+    return static_cast<double>(sent(shape).value()) / static_cast<double>(most(shape).value());
+  };
+  choice.forward_share =
+      present.forward_share * share(present.encoded_forward, choice.encoded_forward);
+  choice.backward_share =
+      present.backward_share * share(present.encoded_backward, choice.encoded_backward);
+  choice.noise = present.noise;
+  choice.lossy_directions = present.lossy_directions;
+  choice.forward = codecs.forward;
+  choice.backward = codecs.backward;
+  return choice;
+}
+
 absl::StatusOr<MeasuredCost> MakeCost(const std::vector<int>& devices,
                                       const std::vector<DeviceTimes>& times) {
   std::vector<DeviceTimes> chosen;
@@ -201,8 +232,8 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.micro_batch_size = inputs_.micro_batch_size;
   request.short_step = inputs_.short_step;
   request.dataset_samples = inputs_.dataset_samples;
-  RUNNEL_ASSIGN_OR_RETURN(request.codecs, MakeCodecChoice({codecs.forward, codecs.backward},
-                                                          codecs.bits.epochs, request.format));
+  RUNNEL_ASSIGN_OR_RETURN(
+      request.codecs, ChoiceAtLevel(codecs, cluster.link_bits, codecs.bits.epochs, request.format));
   request.link_speeds = SpeedsBetween(devices, cluster.rates);
   const auto is_on_host = [&cluster](int device) {
     return !cluster.on_host.empty() && cluster.on_host[static_cast<size_t>(device)];

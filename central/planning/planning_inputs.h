@@ -15,6 +15,7 @@
 #include "partition/schedule.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
+#include "proto/base/training/link_levels.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {
@@ -42,7 +43,8 @@ struct CodecInputs {
   CodecSchedule backward;
   // --bits bandwidth: plans name codecs that the links have time for.
   bool follow_links = false;
-  BandwidthBits bits;  // how they follow; bits.epochs counts in any case
+  BandwidthBits bits;      // how they follow; bits.epochs counts in any case
+  LinkLevels levels = {};  // of codec `recipe`
 };
 
 // Plans after the first one.

@@ -281,12 +281,22 @@ BarrierDecision RunPlanner::PlanForMembers(const BarrierReport& usable) {
                     absl::StrCat("step ", usable.step, ": other workers take part")};
 }
 
+GridBits RunPlanner::LinkBitsAt(const BarrierReport& report) const {
+  const PlanningInputs& run = inputs();
+  const int64_t steps_per_epoch =
+      std::max<int64_t>(1, (run.dataset_samples + run.batch_size - 1) / run.batch_size);
+  static const std::vector<TrainingChange> kNone;
+  return run.codecs.levels.At(report.changes == nullptr ? kNone : *report.changes,
+                              report.step / steps_per_epoch, report.step);
+}
+
 BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {
   const BarrierReport report = UsableOf(given);
   FollowMembers(report);
   const bool is_new_step = std::exchange(measured_step_, report.step) != report.step;
   if (report.pace.barrier_every > 0 && inputs().barrier_every > 0)
     cluster_.barrier_every = report.pace.barrier_every;
+  cluster_.link_bits = LinkBitsAt(report);
   if (is_new_step) {
     SetRelayedWays(report.stages, report.devices, cluster_.rates);
     RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);

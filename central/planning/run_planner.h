@@ -82,6 +82,8 @@ class RunPlanner final : public Planner {
   // Makes room for devices that are new, and looks at those that plans may use since now.
   void FollowMembers(const BarrierReport& usable);
   BarrierDecision PlanForMembers(const BarrierReport& usable);
+  // Bits of codec `recipe` behind this barrier.
+  GridBits LinkBitsAt(const BarrierReport& report) const;
   BarrierDecision LookForBetter(const BarrierReport& report, bool is_new_step);
   ChangePlan Take(ChangePlan change);
   BarrierDecision Prove(const BarrierReport& report, const UnprovenChange& unproven);

@@ -8,6 +8,7 @@
 namespace runnel {
 
 Json ToJson(const std::vector<GateSummary::Gate>& gates);
+Json ToJson(const std::vector<GateSummary::Target>& targets);
 Json ToJson(const GateSummary& gates);
 
 }  // namespace runnel

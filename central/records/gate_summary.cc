@@ -18,21 +18,25 @@ Json ToJson(const std::vector<GateSummary::Gate>& gates) {
   return rows;
 }
 
-Json ToJson(const GateSummary& gates) {
-  Json targets = Json::array();
-  for (const GateSummary::Target& target : gates.targets) {
-    targets.push_back(Json{{"percent", target.percent},
-                           {"samples", target.samples},
-                           {"mean_percent", target.mean_percent},
-                           {"last_percent", target.last_percent}});
+Json ToJson(const std::vector<GateSummary::Target>& targets) {
+  Json rows = Json::array();
+  for (const GateSummary::Target& target : targets) {
+    rows.push_back(Json{{"percent", target.percent},
+                        {"samples", target.samples},
+                        {"mean_percent", target.mean_percent},
+                        {"last_percent", target.last_percent}});
   }
+  return rows;
+}
+
+Json ToJson(const GateSummary& gates) {
   Json json{{"samples", gates.samples},
             {"done_share", gates.done_share},
             {"effective_share", gates.effective_share},
             {"skipped_share", gates.skipped_share},
             {"layers", ToJson(gates.gates)}};
   if (gates.targets.empty()) return json;
-  json["cost_targets"] = std::move(targets);
+  json["cost_targets"] = ToJson(gates.targets);
   json["turns"] = gates.turns;
   return json;
 }

@@ -71,6 +71,13 @@ absl::StatusOr<std::vector<GateSummary::Gate>> GateChoicesOf(const ModelSpec& mo
   return GatesOf(model, totals);
 }
 
+absl::StatusOr<std::vector<GateSummary::Target>> GateTargetsOf(const TrainingSettings& training,
+                                                               absl::string_view state) {
+  RUNNEL_ASSIGN_OR_RETURN(const GateTotals totals, ParseGateTotals(state));
+  RUNNEL_ASSIGN_OR_RETURN(const CostTargetSetting setting, ParseCostTarget(training.cost_target));
+  return TargetsOf(setting, totals.levels);
+}
+
 absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const PrecisionCost& cost,
                                           absl::string_view state) {
   RUNNEL_ASSIGN_OR_RETURN(const GateTotals totals, ParseGateTotals(state));

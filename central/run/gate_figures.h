@@ -14,6 +14,10 @@ namespace runnel {
 absl::StatusOr<std::vector<GateSummary::Gate>> GateChoicesOf(const ModelSpec& model,
                                                              absl::string_view state);
 
+// What the gates' blocks cost beside each target so far. InvalidArgument: it is no such state.
+absl::StatusOr<std::vector<GateSummary::Target>> GateTargetsOf(const TrainingSettings& training,
+                                                               absl::string_view state);
+
 // For the summary, from a state of rule GateCounts. cost: of a run of this setup. InvalidArgument:
 // it is no such state, or not of this model.
 absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const PrecisionCost& cost,

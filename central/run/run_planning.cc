@@ -68,6 +68,7 @@ CodecInputs CodecsOfRun(const RunSetup& setup) {
                  LosslessCodec(setup.format),
                  settings.epochs,
                  settings.learning_budget / 100};
+  codecs.levels = LinkLevels::Of(settings.recipe, setup.training, setup.model);
   return codecs;
 }
 

@@ -9,6 +9,7 @@
 #include "compress/link_bits.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/link_levels.h"
 
 namespace runnel {
 namespace {
@@ -34,6 +35,12 @@ absl::Status CheckCodecs(const CodecSchedule& codecs, const NumberFormat& format
     RUNNEL_RETURN_IF_ERROR(CheckCodecFits(step.codec, format, direction));
   }
   return absl::OkStatus();
+}
+
+bool Has(const CodecSchedule& codecs, const CodecId& codec) {
+  const auto& steps = codecs.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [&codec](const CodecStep& step) { return step.codec == codec; });
 }
 
 // Choices of a direction whose bits follow its link; names do not depend on the shape.
@@ -90,6 +97,13 @@ absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switch
   if (!settings.bits.empty()) RUNNEL_RETURN_IF_ERROR(ApplyBits(format, switches, settings));
   for (const CodecFlag& flag : kFlags) {
     CodecSchedule& codecs = settings.*flag.codecs;
+    if (Has(codecs, RecipeCodec())) {
+      if (absl::Status status = CheckHasLevels(settings.recipe); !status.ok())
+        return BadFlag(flag.name, codecs.text(), status);
+      // The codes of integers are what their lossless codec sends.
+      if (format.integer_boundaries())
+        codecs = codecs.Replaced(RecipeCodec(), LosslessCodec(format));
+    }
     codecs = codecs.Replaced(CodecId::Identity(), LosslessCodec(format));
     if (absl::Status status = CheckCodecs(codecs, format, flag.direction); !status.ok()) {
       return BadFlag(flag.name, codecs.text(), status);

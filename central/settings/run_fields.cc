@@ -88,7 +88,9 @@ constexpr RunField kFields[] = {
      kCount},
 
     {{"codec-forward", SettingGroup::kLinks,
-      "codec of activations, or a list with first epochs, EPOCH:CODEC,...", "0:mbq:2,60:mbq:3"},
+      "codec of activations, or a list with first epochs, EPOCH:CODEC,...; recipe: the bits of the "
+      "recipe's grids, by the level of --precision",
+      "0:mbq:2,60:mbq:3"},
      &S::codec_forward,
      kText},
     {{"codec-backward", SettingGroup::kLinks, "codec of gradients, or such a list", "stochastic:8"},

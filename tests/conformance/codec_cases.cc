@@ -114,7 +114,16 @@ double Topk8Bound(const Crossing& crossing, size_t e) {
   return 0.085 * (std::abs(crossing.x[e]) + 0x1p-126);
 }
 
+// A step of the range, which a gradient may go up or down.
+double GridBound(const Crossing& crossing, size_t) {
+  const double low = Field(crossing.payload, 1), high = Field(crossing.payload, 2);
+  const int bits = crossing.codec.parameter.has_value() ? crossing.bits() : 8;
+  return (high - low) / ((1 << bits) - 1) * (1 + 1e-5) +
+         1e-6 * std::max(std::abs(low), std::abs(high)) + 0x1p-126;
+}
+
 int TwoFields(int) { return 2; }
+int ThreeFields(int) { return 3; }
 
 // What is left of a tensor after a projection is no longer than the tensor.
 double LowrankBound(const Crossing& crossing, size_t) {
@@ -144,6 +153,12 @@ constexpr FamilyCase kCases[] = {
     {.family = "eden", .bound = RotatedBound, .draws = true},
     {.family = "eden_ans", .bound = AnsBound, .draws = true},
     {.family = "fp16", .bound = NumberTypeBound<10, -24>},
+    {.family = "grid",
+     .bound = GridBound,
+     .fields = ThreeFields,
+     .draws = true,
+     .loss = kElsewhere,
+     .spread = 0.6},
     {.family = "hadamard", .bound = RotatedBound, .draws = true, .loss = 1.5},
     {.family = "hadamard_ans", .bound = AnsBound, .draws = true, .loss = 1.5},
     {.family = "hadamard_ef", .bound = RotatedBound, .draws = true},
@@ -153,7 +168,12 @@ constexpr FamilyCase kCases[] = {
     {.family = "mbq", .bound = MbqBound, .fields = Alphas},
     {.family = "mbq_c", .bound = MbqBound, .fields = OneField},
     {.family = "mx:fp", .bound = MxBound},
-    {.family = "stochastic", .bound = StochasticBound, .fields = OneField, .draws = true},
+    {.family = "recipe", .bound = GridBound, .fields = ThreeFields, .draws = true, .spread = 0.6},
+    {.family = "stochastic",
+     .bound = StochasticBound,
+     .fields = OneField,
+     .draws = true,
+     .spread = 0.3},
     {.family = "tile", .bound = TileBound, .draws = true, .loss = 1.5},
     {.family = "tile_ans", .bound = AnsBound, .draws = true, .loss = 1.5},
     {.family = "topk", .bound = NoError, .fields = OneField, .sparse = true, .loss = 1},

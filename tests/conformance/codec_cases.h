@@ -35,6 +35,9 @@ struct FamilyCase {
   bool sparse = false;
   // So much of a normal tensor's square may be lost with few bits.
   double loss = 0.25;
+  // How far a tensor's loss may be from the row's, as a share of it: more where a few of the largest
+  // values decide.
+  double spread = 0.1;
 };
 
 // The row of a codec by name; there must be one.

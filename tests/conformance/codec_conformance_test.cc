@@ -66,8 +66,8 @@ TEST_P(CodecConformance, LosesOfATypicalTensorWhatTheRowSays) {
       power += double{values[e]} * values[e];
     }
     const double expected = RowOf(GetParam()).ErrorOf(codec, direction);
-    // A few values at the range's ends decide where a range is cut; of stochastic the largest one.
-    EXPECT_NEAR(error / power, expected, (IsStochastic(GetParam()) ? 0.3 : 0.1) * expected)
+    // A few values at the range's ends decide where a range is cut.
+    EXPECT_NEAR(error / power, expected, CaseOf(GetParam()).spread * expected)
         << (direction == Direction::kForward ? "activations" : "gradients");
   }
 }

@@ -39,7 +39,7 @@ std::vector<std::byte> Encode(LinkCodecs& codecs, Direction direction, int64_t s
   place.sequence = Sequence(sequence);
   place.first_in_epoch = sequence == 0;
   std::vector<std::byte> payload(
-      static_cast<size_t>(codecs.EncodedBytes(direction, place.epoch, kShape)));
+      static_cast<size_t>(codecs.EncodedBytes(direction, place, kShape)));
   EXPECT_TRUE(
       codecs.Encode(direction, place, kShape, ViewOf(values, kShape).bytes, absl::MakeSpan(payload))
           .ok());

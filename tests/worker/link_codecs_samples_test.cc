@@ -56,7 +56,7 @@ Arrived Cross(LinkCodecs& sender, LinkCodecs& receiver, int link, int64_t sequen
   const std::vector<float> x = Activations(place, link);
   Arrived arrived;
   arrived.payload.resize(
-      static_cast<size_t>(sender.EncodedBytes(Direction::kForward, place.epoch, shape)));
+      static_cast<size_t>(sender.EncodedBytes(Direction::kForward, place, shape)));
   arrived.values.resize(x.size());
   EXPECT_TRUE(sender
                   .Encode(Direction::kForward, place, shape, ViewOf(x, shape).bytes,
@@ -169,7 +169,7 @@ TEST(LinkCodecsSamples, EndsThatDifferAreFound) {
   const Shape shape = {place.samples, kElements};
   const std::vector<float> x = Activations(place, 1);
   std::vector<std::byte> payload(
-      static_cast<size_t>(stages.stage[1]->EncodedBytes(Direction::kForward, 1, shape)));
+      static_cast<size_t>(stages.stage[1]->EncodedBytes(Direction::kForward, {.epoch = 1}, shape)));
   ASSERT_TRUE(stages.stage[1]
                   ->Encode(Direction::kForward, place, shape, ViewOf(x, shape).bytes,
                            absl::MakeSpan(payload))

@@ -69,7 +69,7 @@ absl::StatusOr<Payload> Cross(const std::string& codec, Direction direction, con
                               BufferPool& pool) {
   const auto sender = Make(codec, direction == Direction::kForward ? 0 : 1);
   const auto receiver = Make(codec, direction == Direction::kForward ? 1 : 0);
-  const auto bytes = sender->EncodedBytes(direction, 0, kShape);
+  const auto bytes = sender->EncodedBytes(direction, At(0, 0, true), kShape);
   EXPECT_EQ(bytes, receiver->MaxReceivedBytes(direction, kShape));
   Payload payload = pool.Allocate(static_cast<size_t>(bytes));
   const auto encoded =
@@ -141,10 +141,10 @@ TEST(LinkCodecs, FloatsOfOtherTypesCross) {
     EXPECT_EQ(sender->TensorBytes(Direction::kForward, kShape), 2 * n);
     EXPECT_EQ(sender->TensorBytes(Direction::kBackward, kShape), 4 * n);
     const auto codec = MakeCodec(name).value();
-    const int64_t bytes = sender->EncodedBytes(Direction::kForward, 0, kShape);
+    const int64_t bytes = sender->EncodedBytes(Direction::kForward, {}, kShape);
     EXPECT_EQ(bytes, name == "identity" ? 2 * n : codec->EncodedBytes(kShape).value());
     EXPECT_EQ(bytes, receiver->MaxReceivedBytes(Direction::kForward, kShape));
-    EXPECT_EQ(receiver->EncodedBytes(Direction::kBackward, 0, kShape),
+    EXPECT_EQ(receiver->EncodedBytes(Direction::kBackward, {}, kShape),
               codec->EncodedBytes(kShape).value());
     std::vector<std::byte> payload(static_cast<size_t>(bytes));
     ASSERT_TRUE(
@@ -251,7 +251,7 @@ std::vector<std::byte> Sent(LinkCodecs& codecs, Direction direction, int64_t seq
   const MicroBatch place = Place(sequence);
   const std::vector<float> values = Values(sequence);
   std::vector<std::byte> payload(
-      static_cast<size_t>(codecs.EncodedBytes(direction, place.epoch, kShape)));
+      static_cast<size_t>(codecs.EncodedBytes(direction, place, kShape)));
   const auto sent =
       codecs.Encode(direction, place, kShape,
                     {reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()},
@@ -348,7 +348,7 @@ TEST(LinkCodecs, ClippedActivationsTakeNoPushFurtherOut) {
   std::vector<float> x(static_cast<size_t>(kShape.elements()), 0.0f);
   for (size_t e = 0; e < x.size(); ++e) x[e] = static_cast<float>(e % 7);
   std::vector<std::byte> payload(
-      static_cast<size_t>((*sender)->EncodedBytes(Direction::kForward, 0, kShape)));
+      static_cast<size_t>((*sender)->EncodedBytes(Direction::kForward, {}, kShape)));
   const auto bytes_of = [](std::vector<float>& values) {
     return absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), 4 * values.size());
   };

@@ -78,7 +78,7 @@ class Link {
     return tensor;
   }
   size_t payload_bytes(Direction direction) {
-    return static_cast<size_t>(sender(direction).EncodedBytes(direction, 0, kShape));
+    return static_cast<size_t>(sender(direction).EncodedBytes(direction, {}, kShape));
   }
   absl::StatusOr<Payload> Send(Direction direction, const Payload& tensor) {
     Payload payload = pool_.Allocate(payload_bytes(direction));

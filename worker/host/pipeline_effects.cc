@@ -192,7 +192,7 @@ absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
   absl::StatusOr<Payload> encoded =
       WithinMemory("it encoded a tensor", [&]() -> absl::StatusOr<Payload> {
         Payload payload = environment_.pool->Allocate(
-            static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
+            static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place, shape)));
         RUNNEL_ASSIGN_OR_RETURN(const size_t bytes,
                                 codecs_->Encode(effect.direction, place, shape,
                                                 effect.tensor.bytes(), payload.mutable_bytes()));

@@ -31,7 +31,10 @@ class PipelineHost final : public StageHost {
 
   void Start() override;
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
-  void ChangeTraining(const TrainingChange& change) override { engine_->ChangeTraining(change); }
+  void ChangeTraining(const TrainingChange& change) override {
+    engine_->ChangeTraining(change);
+    codecs_->ChangeTraining(change);
+  }
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::Status DryRun(Sequence first, int64_t micro_batches) override;

@@ -61,9 +61,11 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
     return std::make_unique<PlainHost>(stage, environment, batching, std::move(engine),
                                        std::move(events));
   }
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<LinkCodecs> codecs,
-                          LinkCodecs::Create(stage.plan, stage.stage, stage.training.seed,
-                                             engine->numbers(), stage.training.dataset_samples));
+  LinkRun run = {stage.training.seed, stage.training.dataset_samples,
+                 LinkLevels::Of(stage.recipe, stage.training, stage.model), stage.changes};
+  RUNNEL_ASSIGN_OR_RETURN(
+      std::unique_ptr<LinkCodecs> codecs,
+      LinkCodecs::Create(stage.plan, stage.stage, std::move(run), engine->numbers()));
   RUNNEL_RETURN_IF_ERROR(codecs->RestoreStates(stage.state.encoders));
   return std::make_unique<PipelineHost>(stage, environment, batching, std::move(engine),
                                         std::move(codecs), std::move(events));

@@ -36,7 +36,8 @@ const codecWords = {identity: "exact", int8: "8-bit integers, exact", mbq: "leve
                     eden: "rotated, without bias (eden)", tile: "rounded in tiles (tile)", topk: "only the largest values (topk)",
                     tile_ans: "rounded in tiles, by entropy (tile_ans)", hadamard_ans: "rotated and rounded, by entropy (hadamard_ans)",
                     eden_ans: "rotated, without bias, by entropy (eden_ans)", auto: "the one that errs least (auto)", aqsgd: "changes since the epoch before (aqsgd)",
-                    topk8: "only the largest values, 8 bits (topk8)", mx: "shared exponents (mx)", lowrank: "two thin matrices (lowrank)"};
+                    topk8: "only the largest values, 8 bits (topk8)", mx: "shared exponents (mx)", lowrank: "two thin matrices (lowrank)",
+                    grid: "rounded on one grid (grid)", recipe: "in the recipe's bits (recipe)"};
 function codec(text, bits) {
   const family = text.replace(/^\d+:/, "").match(/^[a-z_0-9]+/)?.[0];
   const words = text.includes(",") ? text : codecWords[family] ?? text;
@@ -204,7 +205,8 @@ function showGates(state) {
   const gates = state.gates ?? [], samples = gates.length ? gates[0].samples.reduce((sum, n) => sum + n, 0) : 0;
   by("gates").hidden = !gates.length;
   const skipped = gates.reduce((sum, gate) => sum + gate.skipped_share, 0) / Math.max(1, gates.length);
-  by("gates-text").textContent = `Samples skipped ${percent(skipped)} of the blocks, ${count(samples, "sample")} up to the last barrier.`;
+  by("gates-text").textContent = `Samples skipped ${percent(skipped)} of the blocks, ${count(samples, "sample")} up to the last barrier.`
+    + (state.gate_targets ?? []).filter(target => target.samples).map(target => ` Cost ${round(target.last_percent)} % of FP32's at the end of target ${round(target.percent)} %.`).join("");
   by("gate-rows").replaceChildren(...gates.map(gate => make("tr", {title: gate.options.map((option, i) => `${option}: ${gate.samples[i]}`).join(", ")},
     make("td", {}, gate.layer), make("td", {}, (100 * gate.skipped_share).toFixed(1)), make("td", {}, round(gate.mean_bits)))));
 }

@@ -11,6 +11,7 @@
 #include "partition/pipeline_model.h"
 #include "proto/base/plan/device_costs.h"
 #include "proto/base/plan/device_times.h"
+#include "proto/base/training/grid_bits.h"
 
 namespace runnel {
 
@@ -45,6 +46,8 @@ struct MeasuredCluster {
   int64_t barrier_every = 0;  // steps between barriers, where a rule decides; 0: the run's
   // PlanRequest
   double noise_ratio = 1;
+  // Bits that codec `recipe` has at present; 0/0: those of the run's first step.
+  GridBits link_bits = {};
 
   // Whether the device shares host_processors with the others on central's host.
   bool SharesHost(size_t device) const {

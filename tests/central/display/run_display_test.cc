@@ -74,6 +74,19 @@ TEST_F(DisplayedRun, LinksHaveTheNamesOfBothEnds) {
   EXPECT_EQ(Show(view)[relayed], 1);
 }
 
+// Of the last target that samples were trained with.
+TEST_F(DisplayedRun, GatesHaveSharesAndACost) {
+  RunView view = TwoStages();
+  EXPECT_EQ(Show(view).count("runnel_gate_cost_ratio"), 0u) << "there are none";
+  view.gates = {{"block1", {"0", "4/6"}, {30, 10}, 0.75, 4}};
+  view.gate_targets = {{1.5, 20, 1.75, 1.625}, {2, 20, 2.25, 2.125}, {3, 0, 0, 0}};
+  auto series = Show(view);
+  EXPECT_EQ(series[R"(runnel_gate_skipped_ratio{block="block1"})"], 0.75);
+  EXPECT_EQ(series[R"(runnel_gate_bits_width{block="block1"})"], 4);
+  EXPECT_EQ(series["runnel_gate_cost_ratio"], 0.02125);
+  EXPECT_EQ(series["runnel_gate_cost_target_ratio"], 0.02);
+}
+
 TEST_F(DisplayedRun, CopiesHaveAnAge) {
   RunView view = TwoStages();
   EXPECT_EQ(Show(view).count("runnel_replica_age_steps"), 0u) << "there is none yet";

@@ -86,7 +86,9 @@ TEST(StateJson, WhatGatesChose) {
   ShownRun run;
   EXPECT_FALSE(StateOf(run).contains("gates")) << "the model has none";
   run.view.gates = {{"block1", {"0", "4/6"}, {30, 10}, 0.75, 4}};
+  run.view.gate_targets = {{2, 40, 2.25, 2.125}};
   const json gate = StateOf(run)["gates"][0];
+  EXPECT_EQ(StateOf(run)["gate_targets"][0]["last_percent"], 2.125);
   EXPECT_EQ(gate["layer"], "block1");
   EXPECT_EQ(gate["skipped_share"], 0.75);
   EXPECT_EQ(gate["samples"], (json{30, 10}));

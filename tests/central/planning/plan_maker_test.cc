@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/training/link_levels.h"
 
 namespace runnel::plan_maker_test {
 namespace {
@@ -105,6 +106,40 @@ TEST(PlanMaker, FramesCostWhatTheyCostAtTheProfile) {
   const double layers = inputs.model.layer_count();
   cluster.profiled_sums = {layers * kLayerSeconds, layers * kLayerSeconds};
   EXPECT_NEAR(Period(inputs, 1, corrected, cluster) - Period(inputs, 1, corrected, {}), half, 1e-7);
+}
+
+// Codec recipe: time is that of the present level, memory that of the largest.
+TEST(PlanMaker, LinksAtTheLevelsBitsCostWhatTheLevelSends) {
+  PlanningInputs inputs = TwoWorkers();
+  TrainingSettings training;
+  training.precision = "pfq:2,8/4,16";
+  inputs.codecs.levels = LinkLevels::Of("sbm:8,8,8", training, inputs.model);
+  inputs.codecs.forward = inputs.codecs.backward = CodecSchedule(RecipeCodec());
+  inputs.links.given.rate = LinkRate::Mbps(5);
+  const Rows seconds = Layers(inputs, kLayerSeconds / 100, kLayerSeconds / 100);
+  const auto period = [&](GridBits bits) {
+    MeasuredCluster cluster;
+    cluster.link_bits = bits;
+    return Period(inputs, 1, seconds, cluster);
+  };
+  EXPECT_DOUBLE_EQ(period({}), period({2, 4})) << "the run begins at its first level";
+  // The way back is what everything waits for, but for its frame's header and the layers' time.
+  EXPECT_NEAR(period({8, 16}) / period({2, 4}), 4, 0.2);
+  const Plan plan = PlanMaker(inputs).MakePlan({0, 1}, {.times = seconds}).value();
+  EXPECT_EQ(plan.links[0].codec_forward.text(), "recipe");
+  const auto fits = [&](const char* precision, int64_t bytes) {
+    training.precision = precision;
+    inputs.codecs.levels = LinkLevels::Of("sbm:8,8,8", training, inputs.model);
+    MeasuredCluster cluster = {.times = seconds};
+    cluster.memory = {{.name = "a", .may_take_bytes = bytes}, {.name = "b"}};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).ok();
+  };
+  int64_t least = 1;
+  for (int64_t step = int64_t{1} << 32; step > 0; step /= 2) {
+    if (!fits("fixed:2/4", least + step)) least += step;
+  }
+  EXPECT_TRUE(fits("fixed:2/4", least + 1));
+  EXPECT_FALSE(fits("pfq:2,8/4,16", least + 1)) << "the last level takes more";
 }
 
 // On a fast link bytes are worth coding only where they take a processor that computes.

@@ -10,6 +10,7 @@
 #include "central/run/run_planning.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/training/link_levels.h"
 
 namespace runnel::run_planner_test {
 namespace {
@@ -88,7 +89,9 @@ class ThreeHosts : public ::testing::Test {
   }
   // At the same barrier.
   BarrierDecision Ask() {
-    return planner_->AtBarrier({step_, plan_, first_, stages_, devices_, times_});
+    BarrierReport report = {step_, plan_, first_, stages_, devices_, times_};
+    report.changes = &changes_;
+    return planner_->AtBarrier(report);
   }
   void Use(const Plan& plan) {
     const Generation next(plan_.generation.value() + 1);
@@ -107,7 +110,30 @@ class ThreeHosts : public ::testing::Test {
   std::vector<StageStatus> stages_;
   std::vector<DeviceFacts> devices_;
   int64_t step_ = 0;
+  std::vector<TrainingChange> changes_;
 };
+
+// Codec recipe: with the last level's bits the tensor behind the first pool is what everything waits
+// for, so that the cut moves behind the second one.
+TEST_F(ThreeHosts, LayersMoveAtATurnThatMakesTheLinkSlow) {
+  setup_.settings.recipe = "sbm:8,8,8";
+  setup_.settings.bits.clear();
+  setup_.settings.codec_forward = setup_.settings.codec_backward = CodecSchedule(RecipeCodec());
+  setup_.training.precision = "pfq:3,8/6,16";
+  PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
+  inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
+  planner_ = RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
+  times_[0] = DeviceTimes::ByLayer({0.1, 0.001, 0.05, 0.001, 0.5, 0.5});
+  for (const int device : {1, 2}) devices_[device].path = PathOf(16);
+  Use(planner_->FirstPlan(devices_, times_).value());
+  ASSERT_EQ(plan_.stages[0].last_layer, 1);
+  ASSERT_EQ(plan_.links[0].codec_forward.text(), "recipe");
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(ReportUntilItDecides(1, 16)));
+  changes_ = {ChangeOfPrecision(step_, 1)};
+  const BarrierDecision decision = ReportUntilItDecides(1, 16);
+  ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
+  EXPECT_EQ(std::get<ChangePlan>(decision).plan.stages[0].last_layer, 3);
+}
 
 // With barriers after each step, what a plan promises has the way to central and back in it.
 TEST_F(ThreeHosts, BarriersCostARoundTrip) {
