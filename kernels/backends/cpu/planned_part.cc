@@ -38,8 +38,10 @@ bool PlannedPart::WantedAfter(BufferIndex value, size_t since, size_t last) cons
     for (size_t k = 0; k < reader.inputs.size(); ++k) {
       if (Overlap(reader.inputs[k], value) && !(k == 1 && ignores_y_[i])) return true;
     }
+    // No part of a value that somebody still reads is overwritten.
     for (BufferIndex output : reader.outputs) {
-      if (Covers(output, value)) return false;
+      if (part_ == Part::kForwardEval ? Overlap(output, value) : Covers(output, value))
+        return false;
     }
   }
   return part_ != Part::kForwardEval && WantedInLaterParts(value);
