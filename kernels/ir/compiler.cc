@@ -7,6 +7,7 @@
 #include "kernels/ir/passes/fold_relu.h"
 #include "kernels/ir/passes/fuse_rescale.h"
 #include "kernels/ir/passes/integer_products.h"
+#include "kernels/ir/passes/mark_winograd.h"
 #include "kernels/ir/passes/mask_stash.h"
 #include "kernels/ir/passes/narrow_stash.h"
 #include "kernels/ir/passes/recompute.h"
@@ -69,6 +70,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   if (options.integer_products && !HasGates(model)) UseIntegerProducts(recipe, draft);
   FoldRelu(draft);
+  MarkWinograd(recipe, draft);
   ScatterIntoSums(draft);
   FuseRescale(options, draft);
   const bool is_float = !IsScaled(recipe.numbers.activation);

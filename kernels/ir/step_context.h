@@ -39,6 +39,10 @@ struct StepContext {
   std::array<double, 4> optimizer_parameters = {};  // OptimizerChoice::parameters
   GradientBits gradient_bits;  // integer recipes, in place of the learning rate
   GridBits grid_bits;          // of the micro-batch's level: GridRule::BitsAt
+  // A name of what kParameters and kStatistics hold, unique in the process: runs with the same one
+  // read the same bytes there, so a backend may keep what it makes of them until a run has another
+  // one. 0: the bytes may have changed.
+  int64_t weights = 0;
 };
 
 }  // namespace runnel

@@ -81,6 +81,11 @@ absl::StatusOr<MappedState> StageExecutor::MapState(MapAccess access) const {
   return MappedState::Of(programs_.layout(), stash_->newest(), *statistics_, *slots_, access);
 }
 
+void StageExecutor::NameWeights() {
+  static std::atomic<int64_t> names = 0;
+  if (!has_trained_) evaluated_weights_ = ++names;
+}
+
 absl::StatusOr<ModelState> StageExecutor::ExportState() const {
   RUNNEL_ASSIGN_OR_RETURN(const MappedState from, MapState(MapAccess::kRead));
   ModelState state;
@@ -90,6 +95,7 @@ absl::StatusOr<ModelState> StageExecutor::ExportState() const {
 }
 
 absl::Status StageExecutor::ImportState(const ModelState& state) {
+  NameWeights();
   RUNNEL_RETURN_IF_ERROR(CheckState(state, options_.model, options_.first_layer,
                                     options_.last_layer, numbers_, ZeroTensors::kLeftOut));
   RUNNEL_ASSIGN_OR_RETURN(const MappedState to, MapState(MapAccess::kReadWrite));
@@ -99,12 +105,14 @@ absl::Status StageExecutor::ImportState(const ModelState& state) {
 }
 
 absl::Status StageExecutor::ChangeState(absl::FunctionRef<void(int, TensorData&)> change) {
+  NameWeights();
   RUNNEL_ASSIGN_OR_RETURN(const MappedState state, MapState(MapAccess::kReadWrite));
   state.Change(change);
   return absl::OkStatus();
 }
 
 absl::Status StageExecutor::DrawState() {
+  NameWeights();
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(options_.model, 1));
   RUNNEL_ASSIGN_OR_RETURN(const MappedState to, MapState(MapAccess::kReadWrite));
   for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
@@ -282,6 +290,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
   RUNNEL_RETURN_IF_ERROR(programs_.CheckLabels(labels, place.samples));
 
+  has_trained_ = true;
+  evaluated_weights_ = 0;
   if (options_.one_in_flight && stash_->in_flight() > 0) {
     return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
                                             " while another one is in flight"));
@@ -480,6 +490,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   context.run_seed = options_.training.seed;
   context.step_labels = samples * programs_.labels_per_sample();
   context.grid_bits = EvaluatedGridBits();
+  context.weights = evaluated_weights_;
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
   RUNNEL_ASSIGN_OR_RETURN(const Memory* weights, EvaluatedWeights());
   Bindings bindings = StateBindings(*weights, *scratch);

@@ -134,6 +134,8 @@ class StageExecutor final : public StageEngine {
   absl::StatusOr<Memory*> FreeScratch();
   Bindings StateBindings(const Memory& weights, const Memory& scratch) const;
   absl::StatusOr<MappedState> MapState(MapAccess access) const;
+  // Before the state changes.
+  void NameWeights();
 
   // What a dry run puts back at its end.
   struct DryRun {
@@ -153,6 +155,10 @@ class StageExecutor final : public StageEngine {
   CompiledStage programs_;
   BufferPool* pool_;
   bool forward_only_;  // all layers lie in ModelSpec::frozen_front
+  bool has_trained_ = false;
+  // StepContext::weights of evaluations; 0 once the stage has trained, so that backends keep nothing
+  // of its weights in memory that training needs.
+  int64_t evaluated_weights_ = 0;
   std::unique_ptr<Stash> stash_;
   std::atomic<int64_t> stashed_bytes_ = 0;  // as the lane left it after a forward or a backward
   int64_t update_began_ns_ = 0;

@@ -26,6 +26,7 @@ struct CodeLoops;
 struct GridLoops;
 struct Int8Kernels;
 struct IntegerLoops;
+class KeptWeights;
 class PreparedProducts;
 }  // namespace runnel::cpu
 
@@ -75,6 +76,7 @@ struct Call {
   bool keep_output = true;
   ShiftGuess* guess = nullptr;                 // the executable's, of this instruction
   const PreparedProducts* prepared = nullptr;  // of the program's constants; or null
+  KeptWeights* kept = nullptr;                 // of StepContext::weights; or null
 
   const fp32::Kernels& kernels() const { return *machine.fp32; }
   template <typename T = float>

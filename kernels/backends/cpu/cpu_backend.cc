@@ -17,6 +17,7 @@
 #include "kernels/backends/cpu/grids/grid_loops.h"
 #include "kernels/backends/cpu/half/half_kernels.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
+#include "kernels/backends/cpu/kept_weights.h"
 #include "kernels/backends/cpu/layout_plan.h"
 #include "kernels/backends/cpu/lone_kernels.h"
 #include "kernels/backends/host/live_samples.h"
@@ -27,6 +28,7 @@ namespace runnel {
 namespace {
 
 using cpu::Call;
+using cpu::KeptWeights;
 using cpu::KernelRow;
 using cpu::LayoutPlan;
 using cpu::Machine;
@@ -38,6 +40,7 @@ using cpu::StepPart;
 using cpu::StepPlan;
 using cpu::ThreadPool;
 using cpu::Turn;
+using cpu::WeightKeeper;
 using cpu::Workspace;
 
 const KernelRow* FindKernelOf(absl::Span<const KernelRow> rows, OpCode code) {
@@ -90,12 +93,14 @@ class CpuExecutable : public Executable {
  public:
   CpuExecutable(const Program& program, int64_t turned_bytes, StepPlan steps,
                 const Machine& machine, std::shared_ptr<ThreadPool> pool,
-                std::shared_ptr<const PreparedProducts> prepared)
+                std::shared_ptr<const PreparedProducts> prepared,
+                std::shared_ptr<WeightKeeper> keeper)
       : program_(program),
         turned_bytes_(turned_bytes),
         steps_(std::move(steps)),
         pool_(std::move(pool)),
         prepared_(std::move(prepared)),
+        keeper_(std::move(keeper)),
         machine_(machine),
         live_(program) {
     machine_.pool = pool_.get();
@@ -111,6 +116,7 @@ class CpuExecutable : public Executable {
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     const std::vector<Step>& steps = steps_[static_cast<int>(part)];
+    keeper_->Hold(context.weights, kept_);
     if (live_.has_gates()) {
       return live_.Run(gated_[static_cast<int>(part)], context, bindings,
                        [&](size_t step, const StepContext& of_step) {
@@ -161,7 +167,8 @@ class CpuExecutable : public Executable {
                    .sums_done = part.sums_done,
                    .keep_output = part.keep_output,
                    .guess = &guesses_[part.planned.instruction],
-                   .prepared = prepared_.get()};
+                   .prepared = prepared_.get(),
+                   .kept = kept_.get()};
     }
     RUNNEL_RETURN_IF_ERROR(step.run(calls_));
     for (size_t i = 0; i < step.parts.size(); ++i) {
@@ -215,6 +222,8 @@ class CpuExecutable : public Executable {
   const StepPlan steps_;
   const std::shared_ptr<ThreadPool> pool_;
   const std::shared_ptr<const PreparedProducts> prepared_;
+  const std::shared_ptr<WeightKeeper> keeper_;
+  std::shared_ptr<KeptWeights> kept_;  // of the last run
   Workspace workspace_;
   Machine machine_;
   std::map<const Instruction*, cpu::ShiftGuess> guesses_;
@@ -279,7 +288,7 @@ class CpuBackend : public Backend {
                                            fused_ && !halves && !has_levels
                                                ? cpu::FuseSteps(program, layout)
                                                : cpu::PlainSteps(layout),
-                                           machine_, pool_, PreparedFor(program));
+                                           machine_, pool_, PreparedFor(program), keeper_);
   }
 
  private:
@@ -301,6 +310,7 @@ class CpuBackend : public Backend {
   const int threads_;
   const bool fused_;
   const std::shared_ptr<ThreadPool> pool_;
+  const std::shared_ptr<WeightKeeper> keeper_ = std::make_shared<WeightKeeper>();
   cpu::LoneKernelTimer timer_{threads_};
   std::map<const std::byte*, std::weak_ptr<const PreparedProducts>> prepared_;  // by constants
 };

@@ -7,6 +7,7 @@
 #include "kernels/backends/cpu/fp32/packing.h"
 #include "kernels/backends/cpu/grids/grid_kernels.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
+#include "kernels/backends/cpu/planned_part.h"
 
 namespace runnel::cpu {
 namespace {
@@ -18,25 +19,26 @@ bool IsActivationGradient(OpCode code) {
 bool IsActivationCodes(OpCode code) {
   return code == OpCode::kAffineActivationCodes || code == OpCode::kAffineActivationCodesEval;
 }
+bool IsFinished(OpCode code) {
+  return code == OpCode::kConvForward || code == OpCode::kLinearForward;
+}
 bool IsNorm(OpCode code) {
   return code == OpCode::kBatchNormForward || code == OpCode::kBatchNormEval ||
          code == OpCode::kBatchNormAgain;
 }
 
 // Fuses one part of a program.
-class Fuser {
+class Fuser : private PlannedPart {
  public:
   Fuser(const Program& program, const LayoutPlan& layout, Part part)
-      : program_(program),
-        part_(part),
-        planned_(layout.parts[static_cast<int>(part)]),
-        sums_done_(planned_.size()),
-        ignores_y_(planned_.size()) {}
+      : PlannedPart(program, layout, part), program_(program), sums_done_(size()) {}
 
   std::vector<Step> Run() {
-    for (size_t i = 0; i < planned_.size(); ++i) ignores_y_[i] = StartsNormGradient(i) == 2;
+    for (size_t i = 0; i < size(); ++i) {
+      if (StartsNormGradient(i) == 2) IgnoreY(i);
+    }
     size_t i = 0;
-    while (i < planned_.size()) {
+    while (i < size()) {
       if (const size_t idle = StartsIdle(i); idle > 0) {
         i += idle;
         continue;
@@ -46,11 +48,12 @@ class Fuser {
       if (taken == 0) taken = TakeSumCodes(i, &step);
       if (taken == 0) taken = TakeCodes(i, &step);
       if (taken == 0) taken = TakeBackward(i, &step);
+      if (taken == 0) taken = TakeFinished(i, &step);
       if (taken == 0) taken = TakeForward(i, &step);
       if (taken == 0) {
         step = Step();
         Take(i, &step);
-        step.run = planned_[i].kernel->run;
+        step.run = Planned(i).kernel->run;
         taken = 1;
       }
       steps_.push_back(std::move(step));
@@ -60,70 +63,9 @@ class Fuser {
   }
 
  private:
-  OpCode Code(size_t i) const {
-    return i < planned_.size() ? planned_[i].instruction->code : OpCode::kCopy;
-  }
-  BufferIndex In(size_t i, size_t operand) const {
-    return planned_[i].instruction->inputs[operand];
-  }
-  BufferIndex Out(size_t i) const { return planned_[i].instruction->outputs[0]; }
-  bool Turned(size_t i) const { return planned_[i].turns(); }
-
   StepPart& Take(size_t i, Step* step) {
-    step->parts.push_back({.planned = planned_[i], .sums_done = sums_done_[i]});
+    step->parts.push_back({.planned = Planned(i), .sums_done = sums_done_[i]});
     return step->parts.back();
-  }
-
-  bool Overlap(BufferIndex a, BufferIndex b) const {
-    const Buffer &x = program_.buffers[a], &y = program_.buffers[b];
-    return x.storage == y.storage && x.offset_bytes < y.offset_bytes + y.bytes() &&
-           y.offset_bytes < x.offset_bytes + x.bytes();
-  }
-  bool Covers(BufferIndex outer, BufferIndex inner) const {
-    const Buffer &x = program_.buffers[outer], &y = program_.buffers[inner];
-    return x.storage == y.storage && x.offset_bytes <= y.offset_bytes &&
-           y.offset_bytes + y.bytes() <= x.offset_bytes + x.bytes();
-  }
-  // Whether one of the step's outputs lies over a buffer that the step reads late.
-  bool Overwrites(size_t i, BufferIndex late) const {
-    const std::vector<BufferIndex>& outputs = planned_[i].instruction->outputs;
-    return std::any_of(outputs.begin(), outputs.end(),
-                       [&](BufferIndex output) { return Overlap(output, late); });
-  }
-
-  // Whether anybody reads `value` after instructions [.., last] of this part; those from `since` on
-  // have read it already.
-  bool WantedAfter(BufferIndex value, size_t since, size_t last) const {
-    for (size_t i = since; i <= last; ++i) {
-      if (Covers(Out(i), value) && Out(i) != value) return false;
-    }
-    const Storage storage = program_.buffers[value].storage;
-    if (storage != Storage::kScratch && storage != Storage::kStash) return true;
-    for (size_t i = last + 1; i < planned_.size(); ++i) {
-      const Instruction& instruction = *planned_[i].instruction;
-      for (size_t k = 0; k < instruction.inputs.size(); ++k) {
-        if (Overlap(instruction.inputs[k], value) && !(k == 1 && ignores_y_[i])) return true;
-      }
-      for (BufferIndex output : instruction.outputs) {
-        if (Covers(output, value)) return false;
-      }
-    }
-    return part_ != Part::kForwardEval && WantedInLaterParts(value);
-  }
-
-  bool WantedInLaterParts(BufferIndex value) const {
-    for (int part = static_cast<int>(part_) + 1; part < kPartCount; ++part) {
-      if (static_cast<Part>(part) == Part::kForwardEval) continue;
-      for (const Instruction& instruction : program_.parts[part]) {
-        for (BufferIndex input : instruction.inputs) {
-          if (Overlap(input, value)) return true;
-        }
-        for (BufferIndex output : instruction.outputs) {
-          if (Covers(output, value)) return false;
-        }
-      }
-    }
-    return false;
   }
 
   // The instructions of a normalisation from i on: 2 with the activation behind it, 1, or 0.
@@ -153,16 +95,15 @@ class Fuser {
   bool ActivationReads(size_t activation, size_t norm) const {
     const Instruction* forward_norm = ForwardNorm(norm);
     for (const Instruction& instruction : program_.part(Part::kForward)) {
-      if (IsActivation(instruction.code) &&
-          instruction.layer == planned_[activation].instruction->layer &&
-          instruction.op == planned_[activation].instruction->op) {
+      if (IsActivation(instruction.code) && instruction.layer == At(activation).layer &&
+          instruction.op == At(activation).op) {
         return instruction.inputs[0] == forward_norm->outputs[0];
       }
     }
     return false;
   }
   const Instruction* ForwardNorm(size_t gradient) const {
-    const Instruction& of = *planned_[gradient].instruction;
+    const Instruction& of = At(gradient);
     for (const Instruction& instruction : program_.part(Part::kForward)) {
       if (instruction.code == OpCode::kBatchNormForward && instruction.layer == of.layer &&
           instruction.op == of.op) {
@@ -181,11 +122,6 @@ class Fuser {
     return part;
   }
 
-  // Either apart, or each element of one where that of the other is.
-  bool MeetAtElements(BufferIndex a, BufferIndex b) const {
-    return !Overlap(a, b) ||
-           (program_.buffers[a].offset_bytes == program_.buffers[b].offset_bytes && Covers(a, b));
-  }
   // A normalisation, its sum with another value, activation, codes.
   size_t TakeSumCodes(size_t i, Step* step) {
     const size_t sum = i + 1, activation = i + 2, codes = i + 3;
@@ -223,13 +159,59 @@ class Fuser {
     return codes + 1 - i;
   }
 
+  // Evaluation: a product of floats, then [normalisation], [activation], [sum with another value],
+  // [activation], which its sums go through while they lie in registers.
+  size_t TakeFinished(size_t i, Step* step) {
+    if (part() != Part::kForwardEval || !IsFinished(Code(i))) return 0;
+    size_t end = i + 1;
+    if (Code(end) == OpCode::kBatchNormEval && GoesOn(end)) ++end;
+    if (IsActivation(Code(end)) && GoesOn(end)) ++end;
+    if (Code(end) == OpCode::kAddForward && GoesOn(end)) ++end;
+    if (Code(end - 1) == OpCode::kAddForward && IsActivation(Code(end)) && GoesOn(end)) ++end;
+    if (IsActivationCodes(Code(end)) && In(end, 0) == Out(end - 1)) return 0;
+    while (end > i + 1 && !FitsPlaces(i, end)) --end;
+    if (end == i + 1) return 0;
+    for (size_t k = i; k < end; ++k) Take(k, step);
+    step->run = fp32::FinishedProduct;
+    return end - i;
+  }
+
+  // Whether instruction i alone reads what the one before it gives, once, as it lies there.
+  bool GoesOn(size_t i) const {
+    const BufferIndex value = Out(i - 1);
+    const std::vector<BufferIndex>& inputs = At(i).inputs;
+    const auto is_turned = [](const Turn& turn) { return turn.way != Turn::Way::kNone; };
+    const auto reads = [&](BufferIndex input) { return Overlap(input, value); };
+    const std::vector<Turn>&before = Planned(i - 1).outputs, &own = Planned(i).inputs;
+    const bool is_there =
+        inputs[0] == value || (Code(i) == OpCode::kAddForward && inputs[1] == value);
+    return is_there && std::count_if(inputs.begin(), inputs.end(), reads) == 1 &&
+           At(i).gate == At(i - 1).gate && std::none_of(before.begin(), before.end(), is_turned) &&
+           std::none_of(own.begin(), own.end(), is_turned) && !WantedAfter(value, i, i);
+  }
+
+  // What the product reads is not overwritten by what [i, end) gives, and what is added only element
+  // by element.
+  bool FitsPlaces(size_t i, size_t end) const {
+    const BufferIndex result = Out(end - 1);
+    const bool is_copied = Planned(i).inputs[0].way != Turn::Way::kNone;
+    if (!is_copied && Overlap(result, In(i, 0))) return false;
+    for (size_t k = i + 1; k < end; ++k) {
+      for (const BufferIndex input : At(k).inputs) {
+        if (!MeetAtElements(result, input)) return false;
+      }
+    }
+    return true;
+  }
+
   // [normalisation], convolution, [statistics]; or a normalisation alone.
   size_t TakeForward(size_t i, Step* step) {
     const size_t norm = StartsNorm(i);
     const size_t conv = i + norm;
     const bool joins = Code(conv) == OpCode::kConvForward &&
-                       (norm == 0 || planned_[conv].inputs[0].way == Turn::Way::kNone) &&
-                       (norm == 0 || (In(conv, 0) == Out(conv - 1) && !Overwrites(conv, In(i, 0))));
+                       (norm == 0 || Planned(conv).inputs[0].way == Turn::Way::kNone) &&
+                       (norm == 0 || (In(conv, 0) == Out(conv - 1) && !Overwrites(conv, In(i, 0)) &&
+                                      !IsMadeInPlace(i, conv)));
     if (norm == 0 && !joins) return 0;
     for (size_t k = i; k < conv; ++k) Take(k, step);
     if (!joins) {
@@ -248,6 +230,11 @@ class Fuser {
     return norm + 1;
   }
 
+  // A normalisation's output that is kept where its input lay, so that it cannot be made twice.
+  bool IsMadeInPlace(size_t norm, size_t conv) const {
+    return Overlap(Out(conv - 1), In(norm, 0)) && WantedAfter(Out(conv - 1), conv, conv);
+  }
+
   // [gradient of a normalisation], [normalisation that makes x], convolution's gradients, [sums of
   // the next gradient of a normalisation].
   size_t TakeBackward(size_t i, Step* step) {
@@ -263,7 +250,7 @@ class Fuser {
     if (again > 0 && !has_weight) return TakeNormGradients(i, gradient, step);
     const size_t input = has_weight ? weight + 1 : at;
     bool has_input = Code(input) == OpCode::kConvInputGradient &&
-                     (gradient == 0 || planned_[input].inputs[0].way == Turn::Way::kNone);
+                     (gradient == 0 || Planned(input).inputs[0].way == Turn::Way::kNone);
     if (has_input && has_weight) has_input = In(input, 0) == In(weight, 0) && IsSmall(input);
     if (has_input && gradient > 0) has_input = In(input, 0) == Out(i + gradient - 1);
     if (has_input) has_input = !OverwritesSources(i, gradient, at, again, input);
@@ -273,7 +260,7 @@ class Fuser {
       StepPart& part =
           Code(k) == OpCode::kBatchNormInputGradient ? TakeNormGradient(k, step) : Take(k, step);
       if (k == at - 1 && gradient > 0) {
-        const bool bias = has_weight && planned_[weight].instruction->outputs.size() > 1;
+        const bool bias = has_weight && At(weight).outputs.size() > 1;
         part.keep_output = bias || WantedAfter(Out(k), at, end - 1);
       }
       if (k == weight - 1 && again > 0) part.keep_output = WantedAfter(Out(k), weight, end - 1);
@@ -297,7 +284,7 @@ class Fuser {
 
   // Operands of a weight-gradient that the step makes are not to be turned.
   bool InPlace(size_t weight, bool makes_dy, bool makes_x) const {
-    const std::vector<Turn>& turns = planned_[weight].inputs;
+    const std::vector<Turn>& turns = Planned(weight).inputs;
     return !(makes_dy && turns[0].way != Turn::Way::kNone) &&
            !(makes_x && turns[1].way != Turn::Way::kNone);
   }
@@ -330,9 +317,9 @@ class Fuser {
       ++next;  // of the convolution: in nobody's way
     const size_t gradient = StartsNormGradient(next);
     if (gradient == 0 || Turned(own) || In(next, 0) != Out(own)) return;
-    if (has_weight && planned_[weight].instruction->outputs.size() > 1) return;
+    if (has_weight && At(weight).outputs.size() > 1) return;
     // The sums are written before the updates that they come behind.
-    const BufferIndex sums = planned_[next + gradient - 1].instruction->outputs[1];
+    const BufferIndex sums = At(next + gradient - 1).outputs[1];
     for (size_t update = own + 1; update < next; ++update) {
       if (Overlap(sums, In(update, 1))) return;
     }
@@ -342,10 +329,7 @@ class Fuser {
   }
 
   const Program& program_;
-  const Part part_;
-  const std::vector<PlannedInstruction>& planned_;
   std::vector<bool> sums_done_;  // by instruction
-  std::vector<bool> ignores_y_;  // activation gradients that do not read their second operand
   std::vector<Step> steps_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -129,12 +130,17 @@ class Rewriter {
     return last;
   }
 
-  // What a normalisation reads stays until the convolution that reads its output is done.
+  // What a normalisation reads stays until the convolution that reads its output is done. But a
+  // convolution's own output does not: the normalisation behind it is done in place, with the
+  // convolution's sums.
   static void KeepForward(std::vector<Instruction>& part) {
     std::map<BufferIndex, BufferIndex> source;
+    std::set<BufferIndex> sums;
     for (Instruction& instruction : part) {
       const auto known = source.find(instruction.inputs[0]);
+      if (instruction.code == OpCode::kConvForward) sums.insert(instruction.outputs[0]);
       if (instruction.code == OpCode::kBatchNormEval) {
+        if (sums.count(instruction.inputs[0]) > 0) continue;
         source[instruction.outputs[0]] = instruction.inputs[0];
       } else if (IsRelu(instruction.code) && known != source.end()) {
         source[instruction.outputs[0]] = known->second;

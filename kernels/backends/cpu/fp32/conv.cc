@@ -10,6 +10,7 @@
 #include "kernels/backends/cpu/fp32/conv_weight_gradient.h"
 #include "kernels/backends/cpu/fp32/depthwise.h"
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include "kernels/backends/cpu/fp32/winograd.h"
 
 namespace runnel::fp32 {
 namespace {
@@ -89,6 +90,36 @@ ConvProduct LinearProduct(const Call& call) {
   return conv;
 }
 
+ConvProduct LinearForwardProduct(const Call& call) {
+  ConvProduct conv = LinearProduct(call);
+  if (call.inputs.size() > 2) conv.bias = call.in(2);
+  return conv;
+}
+
+// What the calls behind the first, a product, do with its sums.
+SumFinish FinishOf(Calls calls) {
+  SumFinish finish;
+  finish.sums = calls[0].out(0);
+  finish.target = calls.back().out(0);
+  Clamp* clamp = &finish.first;
+  for (size_t i = 1; i < calls.size(); ++i) {
+    const Call& call = calls[i];
+    if (call.instruction->code == OpCode::kBatchNormEval) {
+      const Normalisation norm = NormalisationOf(call, Activation::kNone);
+      finish.factor = norm.factor;
+      finish.offset = norm.offset;
+    } else if (call.instruction->code == OpCode::kAddForward) {
+      const bool is_first = call.instruction->inputs[0] == calls[i - 1].instruction->outputs[0];
+      finish.addend = call.in(is_first ? 1 : 0);
+      clamp = &finish.second;
+    } else {
+      clamp->low = 0;
+      if (call.instruction->code == OpCode::kRelu6Forward) clamp->high = 6;
+    }
+  }
+  return finish;
+}
+
 Activation ActivationOf(const Call* call) {
   if (call == nullptr) return Activation::kNone;
   const OpCode code = call->instruction->code;
@@ -121,6 +152,12 @@ absl::Status ConvForward(Calls calls) {
     source = NormalisedSource(calls[0], at > 1 ? &calls[1] : nullptr);
   }
   const ConvProduct conv = ForwardProduct(call);
+  if (call.instruction->winograd) {
+    const int64_t rows = conv.source.rows();
+    float* made = call.Take<float>(source.made() ? rows * conv.source.c : 0);
+    RunWinograd(call, conv, source.Rows(call.kernels(), 0, rows, made));
+    return absl::OkStatus();
+  }
   const bool depthwise = IsDepthwise(call, call.in_shape(0), call.out_shape(0));
   const auto run = [&](absl::FunctionRef<void(int64_t, int64_t)> after) {
     depthwise ? RunDepthwise(call, conv, source, after) : RunConvProduct(call, conv, source, after);
@@ -132,6 +169,24 @@ absl::Status ConvForward(Calls calls) {
   PieceSums sums(call, conv.target);
   run([&](int64_t row, int64_t count) { AddMoments(call, conv.y, row, count, sums); });
   FinishStatistics(calls[at + 1], sums);
+  return absl::OkStatus();
+}
+
+// A convolution or linear layer in evaluation, with what fused_steps.cc puts behind it.
+absl::Status FinishedProduct(Calls calls) {
+  const Call& call = calls[0];
+  const bool is_linear = call.instruction->code == OpCode::kLinearForward;
+  ConvProduct conv = is_linear ? LinearForwardProduct(call) : ForwardProduct(call);
+  const SumFinish finish = FinishOf(calls);
+  conv.finish = &finish;
+  const RowSource source = RowSource::Plain(call.in(0), conv.source.c);
+  if (call.instruction->winograd) {
+    RunWinograd(call, conv, call.in(0));
+  } else if (!is_linear && IsDepthwise(call, call.in_shape(0), call.out_shape(0))) {
+    RunDepthwise(call, conv, source, kNothing);
+  } else {
+    RunConvProduct(call, conv, source, kNothing);
+  }
   return absl::OkStatus();
 }
 
@@ -168,8 +223,7 @@ absl::Status ConvBackward(Calls calls) {
 
 absl::Status LinearForward(Calls calls) {
   const Call& call = calls[0];
-  ConvProduct conv = LinearProduct(call);
-  if (call.inputs.size() > 2) conv.bias = call.in(2);
+  const ConvProduct conv = LinearForwardProduct(call);
   RunConvProduct(call, conv, RowSource::Plain(call.in(0), conv.source.c), kNothing);
   return absl::OkStatus();
 }

@@ -2,7 +2,15 @@
 
 #include <algorithm>
 
+#include "kernels/backends/cpu/kept_weights.h"
+
 namespace runnel::fp32 {
+namespace {
+
+// Pixels of a band at least: packed weights are read once for each band.
+constexpr int64_t kLeastBand = 96;
+
+}  // namespace
 
 BlockPlan BlockPlan::Of(int64_t units, int64_t unit_floats, bool rows, const Image& summed) {
   const int64_t wanted = std::max<int64_t>(1, kBlockFloats / std::max<int64_t>(1, unit_floats));
@@ -39,14 +47,35 @@ ConvRunner::ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise
     }
   }
   runs_ = CutPanels(call.kernels(), MakePanels(call.kernels(), target_channels_), depth, packing);
-  int64_t width = 0;
-  for (const PanelRun& run : runs_) {
-    width = std::max(width, PackedWidth(call.kernels(), run.panels));
-  }
+  for (const PanelRun& run : runs_)
+    width_ = std::max(width_, PackedWidth(call.kernels(), run.panels));
   temporary_ = call_.Take<float>(16 * conv_.tap_count * 64);
-  for (Pass& pass : passes_) pass.packed = call_.Take<float>(pass.depth * width);
+  if (call.kept != nullptr && !conv.backward) {
+    const int64_t floats = packed_floats();
+    kept_ = call.kept->Of(*call.inputs[1].buffer, runs() * floats, [&](float* to) {
+      for (int64_t run = 0; run < runs(); ++run) PackRun(run, to + run * floats);
+    });
+  }
+  if (kept_ == nullptr) {
+    for (Pass& pass : passes_) pass.packed = call_.Take<float>(pass.depth * width_);
+  }
   Pack(0);
   MakeBuffers(block);
+}
+
+int64_t ConvRunner::packed_floats() const {
+  int64_t floats = 0;
+  for (const Pass& pass : passes_) floats += pass.depth * width_;
+  return floats;
+}
+
+void ConvRunner::PackRun(int64_t run, float* packed) {
+  run_ = &runs_[run];
+  for (Pass& pass : passes_) {
+    pass.packed = packed;
+    packed += pass.depth * width_;
+    PackPass(pass);
+  }
 }
 
 ConvRunner::Pass ConvRunner::MakePass(const AxisPass& h, const AxisPass& w, int64_t group) const {
@@ -86,7 +115,15 @@ ConvRunner::Part ConvRunner::MakePart(const AxisPass& h, const AxisPass& w, cons
 
 void ConvRunner::Pack(int64_t run) {
   run_ = &runs_[run];
-  for (const Pass& pass : passes_) PackPass(pass);
+  float* kept = kept_ == nullptr ? nullptr : kept_ + run * packed_floats();
+  for (Pass& pass : passes_) {
+    if (kept == nullptr) {
+      PackPass(pass);
+    } else {
+      pass.packed = kept;
+      kept += pass.depth * width_;
+    }
+  }
 }
 
 void ConvRunner::PackPass(const Pass& pass) {
@@ -110,6 +147,7 @@ void ConvRunner::MakeBuffers(int64_t block) {
     b.rows = call_.Take<const float*>(block * unit_target_);
     b.targets = call_.Take<float*>(block * unit_target_);
     b.groups = call_.Take<ProductRows>(static_cast<int64_t>(parts));
+    b.band = call_.Take<ProductRows>(static_cast<int64_t>(parts));
     buffers_.push_back(b);
   }
 }
@@ -119,18 +157,50 @@ void ConvRunner::Run(int worker, const float* rows, int64_t unit, int64_t count)
   float* y = conv_.y + unit * unit_target_ * conv_.target.c + run_->begin;
   for (const Pass& pass : passes_) {
     PointAt(pass, rows, count, y, b);
-    Product product;
-    product.groups = b.groups;
-    product.group_count = static_cast<int64_t>(pass.parts.size());
-    product.depth = pass.depth;
-    product.b = pass.packed;
-    product.panels = run_->panels.data();
-    product.panel_count = static_cast<int64_t>(run_->panels.size());
-    if (conv_.bias != nullptr) {
-      product.bias = conv_.bias + pass.group * target_channels_ + run_->begin;
-    }
+    RunPass(pass, count, b);
+  }
+}
+
+void ConvRunner::RunPass(const Pass& pass, int64_t count, const Buffers& b) const {
+  const int64_t column = pass.group * target_channels_ + run_->begin;
+  Product product;
+  product.groups = b.groups;
+  product.group_count = static_cast<int64_t>(pass.parts.size());
+  product.depth = pass.depth;
+  product.b = pass.packed;
+  product.panels = run_->panels.data();
+  product.panel_count = static_cast<int64_t>(run_->panels.size());
+  product.bias = conv_.bias == nullptr ? nullptr : conv_.bias + column;
+  product.finish = conv_.finish;
+  product.finish_column = column;
+  const int64_t band = BandRows(count);
+  if (band == 0 || band >= pass.h->count) return call_.kernels().product(product);
+  product.groups = b.band;
+  for (int64_t row = 0; row < pass.h->count; row += band) {
+    product.group_count = CutBand(pass, row, std::min(pass.h->count, row + band), b);
     call_.kernels().product(product);
   }
+}
+
+int64_t ConvRunner::BandRows(int64_t count) const {
+  if (pixelwise_ || count > 1) return 0;
+  const int64_t floats = unit_source_ * conv_.source.c + unit_target_ * conv_.target.c;
+  const int64_t rows = kBlockFloats * conv_.target.h / floats;
+  return std::max({int64_t{1}, rows, kLeastBand / conv_.target.w});
+}
+
+int64_t ConvRunner::CutBand(const Pass& pass, int64_t begin, int64_t end, const Buffers& b) {
+  int64_t count = 0;
+  for (size_t i = 0; i < pass.parts.size(); ++i) {
+    const AxisPart &h = pass.parts[i].h, &w = pass.parts[i].w;
+    const int64_t first = std::max(begin, h.begin), last = std::min(end, h.begin + h.count);
+    if (first >= last) continue;
+    ProductRows& rows = b.band[count++] = b.groups[i];
+    rows.a += (first - h.begin) * w.count;
+    rows.c += (first - h.begin) * w.count;
+    rows.rows = (last - first) * w.count;
+  }
+  return count;
 }
 
 // Fills in the rows' pointers and the groups of rows, one a part.

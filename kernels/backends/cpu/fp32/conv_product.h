@@ -32,6 +32,7 @@ struct ConvProduct {
   const float* weight = nullptr;
   const float* bias = nullptr;  // by target channel, or null
   float* y = nullptr;
+  const SumFinish* finish = nullptr;  // of all of y; null: sums stay as they are
 
   bool padded() const { return !h.inside() || !w.inside(); }
   // Pixels do not depend on one another: the work is cut into rows instead of images.
@@ -103,16 +104,25 @@ class ConvRunner {
     const float** rows;
     float** targets;
     ProductRows* groups;
+    ProductRows* band;
   };
 
   Pass MakePass(const AxisPass& h, const AxisPass& w, int64_t group) const;
   Part MakePart(const AxisPass& h, const AxisPass& w, const AxisPart& part_h,
                 const AxisPart& part_w) const;
   void PackPass(const Pass& pass);
+  void PackRun(int64_t run, float* packed);
+  int64_t packed_floats() const;  // of a run
   void MakeBuffers(int64_t block);
   void PointAt(const Pass& pass, const float* x, int64_t count, float* y, const Buffers& b) const;
   int64_t PointAtPart(const Pass& pass, const Part& part, const float* x, int64_t count, float* y,
                       const float** rows, float** targets) const;
+  // Rows of the target that a product computes at a time, of `count` units; 0: all. A large image
+  // is cut into bands that stay in the second-level cache from one block of the depth to the next.
+  int64_t BandRows(int64_t count) const;
+  // The groups of rows [begin, end) of the target in b.band; returns how many.
+  static int64_t CutBand(const Pass& pass, int64_t begin, int64_t end, const Buffers& b);
+  void RunPass(const Pass& pass, int64_t count, const Buffers& b) const;
 
   const Call& call_;
   const ConvProduct& conv_;
@@ -121,6 +131,8 @@ class ConvRunner {
   int64_t source_channels_ = 0, target_channels_ = 0;  // channels of a group
   std::vector<PanelRun> runs_;
   const PanelRun* run_ = nullptr;  // the packed run
+  int64_t width_ = 0;              // of the widest run
+  float* kept_ = nullptr;          // all runs, if they are kept; one after the other
   float* temporary_ = nullptr;
   std::vector<Pass> passes_;
   std::vector<Buffers> buffers_;

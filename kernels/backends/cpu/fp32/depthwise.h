@@ -1,7 +1,7 @@
 #pragma once
 
 // Depthwise convolutions: each channel is a group of its own. An image at a time, in a zero-padded
-// copy.
+// copy: of as many rows as a window has, or, where several passes read it, of all.
 
 #include <cstdint>
 #include <vector>
@@ -32,14 +32,22 @@ class DepthwiseRunner {
   };
 
   int64_t row_floats() const { return (conv_.w.high - conv_.w.low) * conv_.source.c; }
-  int64_t padded_floats() const { return (conv_.h.high - conv_.h.low) * row_floats(); }
-  float* PassWeights(const AxisPass& h, const AxisPass& w) const;
+  // Rows of the padded copy, and one of zeros behind them if slides().
+  int64_t padded_rows() const;
+  int64_t padded_floats() const { return (padded_rows() + (slides() ? 1 : 0)) * row_floats(); }
+  // The copy has the rows of one window, which moves down the image.
+  bool slides() const { return passes_.size() == 1; }
+  const float* PassWeights(const AxisPass& h, const AxisPass& w) const;
+  void FillWeights(const AxisPass& h, const AxisPass& w, float* out) const;
+  DepthwiseRow RowOf(const Pass& pass, const float** rows) const;
   void RunPadded(const float* padded, int64_t image) const;
+  // make(row, to): row of the source image to where it begins in a padded row.
+  void Slide(float* padded, int64_t image, absl::FunctionRef<void(int64_t, float*)> make) const;
 
   const Call& call_;
   const ConvProduct& conv_;
   std::vector<Pass> passes_;
-  float* padded_ = nullptr;  // one image a worker
+  float* padded_ = nullptr;  // one copy a worker
 };
 
 // Images of a block: enough rows for the sums over a block to be worth their while.

@@ -23,6 +23,7 @@ absl::Span<const cpu::KernelRow> KernelRows();
 
 absl::Status ConvForward(Calls calls);
 absl::Status ConvBackward(Calls calls);  // either gradient, or both
+absl::Status FinishedProduct(Calls calls);
 absl::Status LinearForward(Calls calls);
 absl::Status LinearInputGradient(Calls calls);
 absl::Status LinearWeightGradient(Calls calls);

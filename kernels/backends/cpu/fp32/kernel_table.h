@@ -10,6 +10,7 @@
 // alignment beyond that of their type.
 
 #include <cstdint>
+#include <limits>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -49,6 +50,23 @@ struct ProductRows {
   int64_t segment_count = 0;
 };
 
+// What becomes of finished sums, in registers: second(first(sum * factor + offset) + addend), where
+// first and second are clamps. `sums` is where all sums of the product begin; `addend` and `target`
+// are tensors of the same shape, either apart from one another and from the sums or the same memory.
+struct Clamp {
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
+};
+struct SumFinish {
+  const float* factor = nullptr;  // by column; null: without factor and offset
+  const float* offset = nullptr;
+  Clamp first;
+  const float* addend = nullptr;  // null: without addend and `second`
+  Clamp second;
+  const float* sums = nullptr;
+  float* target = nullptr;
+};
+
 // C = A * B (+ bias).
 struct Product {
   const ProductRows* groups = nullptr;
@@ -58,6 +76,20 @@ struct Product {
   const Panel* panels = nullptr;
   int64_t panel_count = 0;
   const float* bias = nullptr;  // by column, or null
+  // Null: sums stay as they are in C. Else C may be anything afterwards but where it is the target.
+  const SumFinish* finish = nullptr;
+  int64_t finish_column = 0;  // that of finish's arrays which column 0 of B meets
+};
+
+// A tile's outputs of F(2x2, 3x3), y = A^T m A + bias: 2 x 2 pixels of `columns` channels.
+struct WinogradTile {
+  const float* m = nullptr;  // point p at m + p * m_step
+  int64_t m_step = 0;
+  int columns = 0;
+  const float* bias = nullptr;        // by column, or null
+  float* const* y = nullptr;          // of 4 pixels, row by row; null: there is none
+  const SumFinish* finish = nullptr;  // as in Product
+  int64_t finish_column = 0;
 };
 
 // Weight-gradient over pixels p: sums[i][j] (+)= sum over p of left[p][i] * right[p][j].
@@ -98,6 +130,7 @@ struct DepthwiseRow {
   int64_t columns = 0;
   float* y = nullptr;  // column o at y + o * y_step floats
   int64_t y_step = 0;
+  const SumFinish* finish = nullptr;  // as in Product; the sums' columns are the channels
 };
 
 // sums (taps, C) += products of output rows dy with the padded input: output row r, tap (i, j)
@@ -141,6 +174,9 @@ struct Kernels {
   void (*product)(const Product& p);
   void (*outer_product)(const OuterProduct& p);
   void (*depthwise_row)(const DepthwiseRow& d);
+  // v = B^T d B of a tile of 4 x 4 pixels, row by row at d: point p to v + p * v_step.
+  void (*winograd_input)(const float* const* d, int64_t channels, float* v, int64_t v_step);
+  void (*winograd_output)(const WinogradTile& w);
   void (*depthwise_outer)(const DepthwiseOuter& d);
 
   // out (columns, rows) = in (rows, columns); row strides in floats.

@@ -4,6 +4,7 @@
 
 #include "kernels/backends/cpu/fp32/kernel_table.h"
 #include "kernels/backends/cpu/fp32/rows/channel_tiles.h"
+#include "kernels/backends/cpu/fp32/rows/finish_columns.h"
 
 namespace runnel::fp32 {
 
@@ -13,7 +14,8 @@ template <typename V, int STRIDE, int COLUMNS, bool PART>
 [[gnu::always_inline]] inline void DepthwiseColumns(const DepthwiseRow& d,
                                                     const typename V::Reg (&weight)[9],
                                                     typename V::Reg start, int64_t column,
-                                                    int64_t c, int lanes) {
+                                                    int64_t c, int lanes,
+                                                    const FinishColumns<V, PART>* finish) {
   typename V::Reg sum[COLUMNS];
   for (int o = 0; o < COLUMNS; ++o) sum[o] = start;
 #pragma GCC unroll 3
@@ -29,28 +31,33 @@ template <typename V, int STRIDE, int COLUMNS, bool PART>
       }
     }
   }
-  for (int o = 0; o < COLUMNS; ++o) {
-    StoreLanes<V, PART>(d.y + (column + o) * d.y_step + c, sum[o], lanes);
+  float* const y = d.y + column * d.y_step + c;
+  if (finish == nullptr) {
+    for (int o = 0; o < COLUMNS; ++o) StoreLanes<V, PART>(y + o * d.y_step, sum[o], lanes);
+  } else {
+    for (int o = 0; o < COLUMNS; ++o) finish->Store(*d.finish, sum[o], y + o * d.y_step, lanes);
   }
 }
 
 template <typename V, int STRIDE, bool PART>
-void Depthwise3x3(const DepthwiseRow& d, int64_t c, int lanes) {
+void Depthwise3x3(const DepthwiseRow& d, int64_t c, int lanes,
+                  const FinishColumns<V, PART>* finish) {
   typename V::Reg weight[9];
   for (int t = 0; t < 9; ++t) weight[t] = LoadLanes<V, PART>(d.weight + t * d.channels + c, lanes);
   const typename V::Reg start =
       d.bias == nullptr ? V::Zero() : LoadLanes<V, PART>(d.bias + c, lanes);
   int64_t o = 0;
   for (; o + 4 <= d.columns; o += 4) {
-    DepthwiseColumns<V, STRIDE, 4, PART>(d, weight, start, o, c, lanes);
+    DepthwiseColumns<V, STRIDE, 4, PART>(d, weight, start, o, c, lanes, finish);
   }
   for (; o < d.columns; ++o) {
-    DepthwiseColumns<V, STRIDE, 1, PART>(d, weight, start, o, c, lanes);
+    DepthwiseColumns<V, STRIDE, 1, PART>(d, weight, start, o, c, lanes, finish);
   }
 }
 
 template <typename V, bool PART>
-void DepthwiseAny(const DepthwiseRow& d, int64_t c, int lanes) {
+void DepthwiseAny(const DepthwiseRow& d, int64_t c, int lanes,
+                  const FinishColumns<V, PART>* finish) {
   for (int64_t o = 0; o < d.columns; ++o) {
     typename V::Reg sum = d.bias == nullptr ? V::Zero() : LoadLanes<V, PART>(d.bias + c, lanes);
     for (int64_t i = 0; i < d.taps_h; ++i) {
@@ -61,20 +68,30 @@ void DepthwiseAny(const DepthwiseRow& d, int64_t c, int lanes) {
                      LoadLanes<V, PART>(w + j * d.channels, lanes), sum);
       }
     }
-    StoreLanes<V, PART>(d.y + o * d.y_step + c, sum, lanes);
+    float* const y = d.y + o * d.y_step + c;
+    finish == nullptr ? StoreLanes<V, PART>(y, sum, lanes)
+                      : finish->Store(*d.finish, sum, y, lanes);
+  }
+}
+
+template <typename V, bool PART>
+void DepthwiseBy(const DepthwiseRow& d, int64_t c, int lanes,
+                 const FinishColumns<V, PART>* finish) {
+  const bool square3 = d.taps_h == 3 && d.taps_w == 3 && d.gap == 1;
+  if (square3 && d.stride == 1) {
+    Depthwise3x3<V, 1, PART>(d, c, lanes, finish);
+  } else if (square3 && d.stride == 2) {
+    Depthwise3x3<V, 2, PART>(d, c, lanes, finish);
+  } else {
+    DepthwiseAny<V, PART>(d, c, lanes, finish);
   }
 }
 
 template <typename V, bool PART>
 void DepthwiseTile(const DepthwiseRow& d, int64_t c, int lanes) {
-  const bool square3 = d.taps_h == 3 && d.taps_w == 3 && d.gap == 1;
-  if (square3 && d.stride == 1) {
-    Depthwise3x3<V, 1, PART>(d, c, lanes);
-  } else if (square3 && d.stride == 2) {
-    Depthwise3x3<V, 2, PART>(d, c, lanes);
-  } else {
-    DepthwiseAny<V, PART>(d, c, lanes);
-  }
+  if (d.finish == nullptr) return DepthwiseBy<V, PART>(d, c, lanes, nullptr);
+  const FinishColumns<V, PART> finish(*d.finish, c, lanes);
+  DepthwiseBy<V, PART>(d, c, lanes, &finish);
 }
 
 template <typename V>

@@ -10,6 +10,7 @@
 #include "kernels/backends/cpu/fp32/rows/outer_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/product_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/transformer_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/winograd_kernels.h"
 #include "kernels/ir/optimizers/element_steps.h"
 
 namespace runnel::fp32 {
@@ -24,6 +25,8 @@ constexpr Kernels MakeKernels(const char* name, Isa isa) {
       .product = RunProduct<V>,
       .outer_product = RunOuterProduct<V>,
       .depthwise_row = RunDepthwiseRow<V>,
+      .winograd_input = WinogradInput<V>,
+      .winograd_output = WinogradOutput<V>,
       .depthwise_outer = RunDepthwiseOuter<V>,
       .transpose = Transpose<V>,
       .moments = Moments<V>,

@@ -3,6 +3,7 @@
 // Matrix products C = A * B with B packed in panels. Only for kernels_*.cc.
 
 #include "kernels/backends/cpu/fp32/kernel_table.h"
+#include "kernels/backends/cpu/fp32/rows/finish_columns.h"
 
 namespace runnel::fp32 {
 
@@ -70,6 +71,23 @@ struct ProductTile {
       }
     }
   }
+
+  // Of the first `rows` rows, each once: what is added may lie where they are written.
+  [[gnu::always_inline]] inline void FinishSums(float* const* c, int last, int rows,
+                                                const SumFinish& f, int64_t column) const {
+#pragma GCC unroll 4
+    for (int v = 0; v + 1 < VECTORS; ++v) FinishVector<false>(c, v, V::kWidth, rows, f, column);
+    FinishVector<true>(c, VECTORS - 1, last, rows, f, column);
+  }
+  template <bool PART>
+  [[gnu::always_inline]] inline void FinishVector(float* const* c, int v, int lanes, int rows,
+                                                  const SumFinish& f, int64_t column) const {
+    const FinishColumns<V, PART> columns(f, column + v * V::kWidth, lanes);
+#pragma GCC unroll 24
+    for (int r = 0; r < ROWS; ++r) {
+      if (r < rows) columns.Store(f, sum[r][v], c[r] + v * V::kWidth, lanes);
+    }
+  }
 };
 
 // Constants of one group, panel and block for all tiles.
@@ -81,6 +99,9 @@ struct TileArgs {
   int64_t begin;      // first column of the panel
   int last;           // columns in the last register
   bool first;         // nothing is in C yet
+  // Of sums that this block completes, or null; `column` of its arrays is the panel's first.
+  const SumFinish* finish;
+  int64_t column;
 };
 
 template <typename V, int ROWS, int VECTORS>
@@ -99,7 +120,12 @@ void RunProductTile(const TileArgs& t, int64_t row) {
     const Segment& segment = t.block->segments[s];
     tile.Run(a, segment, t.b + segment.depth * VECTORS * V::kWidth);
   }
-  tile.Finish(c, t.last);
+  if (t.finish == nullptr) {
+    tile.Finish(c, t.last);
+  } else {
+    const int64_t rest = t.group->rows - row;
+    tile.FinishSums(c, t.last, rest < ROWS ? static_cast<int>(rest) : ROWS, *t.finish, t.column);
+  }
 }
 
 // Computes all rows of a group. The last ones, where they do not fill a tile, go in a smaller one.
@@ -139,6 +165,13 @@ static inline bool IsFirst(const ProductRows& group, int64_t begin, int64_t end)
   return group.segments[0].depth >= begin && group.segments[0].depth < end;
 }
 
+// Likewise the last.
+static inline bool IsLast(const ProductRows& group, int64_t begin, int64_t end) {
+  if (group.segment_count == 0) return begin == 0;
+  const Segment& s = group.segments[group.segment_count - 1];
+  return s.depth + s.length > begin && s.depth + s.length <= end;
+}
+
 template <typename V, int VECTORS>
 void ProductPanel(const Product& p, const Panel& panel, int64_t begin, int64_t end) {
   DepthBlock block;
@@ -148,9 +181,11 @@ void ProductPanel(const Product& p, const Panel& panel, int64_t begin, int64_t e
   t.bias = p.bias == nullptr ? nullptr : p.bias + panel.begin;
   t.begin = panel.begin;
   t.last = panel.columns - (VECTORS - 1) * V::kWidth;
+  t.column = p.finish_column + panel.begin;
   for (int64_t i = 0; i < p.group_count; ++i) {
     t.group = &p.groups[i];
     t.first = IsFirst(*t.group, begin, end);
+    t.finish = p.finish != nullptr && IsLast(*t.group, begin, end) ? p.finish : nullptr;
     CutSegments(*t.group, begin, end, &block);
     if (block.count > 0 || t.first) RunProductRows<V, VECTORS>(t);
   }
