@@ -60,7 +60,7 @@ TEST(CoSchedule, AListingSaysWhatRunsWhere) {
   const std::string near =
       Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "cpu=0"});
   EXPECT_THAT(near, testing::ContainsRegex("layers 0 to 5, micro-batches of 64 samples on ref "
-                                           "\\(counted\\) at [0-9.]+ mJ a sample, cpu"));
+                                           "\\(counted\\) at [0-9.e-]+ mJ a sample, cpu"));
   EXPECT_THAT(near, testing::ContainsRegex("forward +2.0 +int8_conv_forward +cpu "));
   EXPECT_THAT(near, testing::ContainsRegex("forward: [0-9.]+ ms, 2 switches, 1[0-9] on cpu"));
   const std::string far =
