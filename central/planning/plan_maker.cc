@@ -127,7 +127,7 @@ absl::StatusOr<CodecChoice> ChoiceAtLevel(const CodecInputs& codecs, GridBits bi
         named.codec_forward.Replaced(RecipeCodec(), LevelCodec(Direction::kForward, of_level)),
         named.codec_backward.Replaced(RecipeCodec(), LevelCodec(Direction::kBackward, of_level))};
   };
-  if (bits == GridBits()) bits = codecs.levels.At({}, 0, 0);
+  if (bits == GridBits()) bits = codecs.levels.Planned({}, 0, 0);
   const LinkPlan now = with(bits), largest = with(codecs.levels.Largest());
   RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, MakeCodecChoice(largest, epochs, format));
   RUNNEL_ASSIGN_OR_RETURN(const CodecChoice present, MakeCodecChoice(now, epochs, format));

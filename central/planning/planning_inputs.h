@@ -44,7 +44,7 @@ struct CodecInputs {
   // --bits bandwidth: plans name codecs that the links have time for.
   bool follow_links = false;
   BandwidthBits bits;      // how they follow; bits.epochs counts in any case
-  LinkLevels levels = {};  // of codec `recipe`
+  LinkLevels levels = {};  // of codec `recipe`; none where no link has it
 };
 
 // Plans after the first one.

@@ -47,6 +47,7 @@ double Apart(double a, double b) {
 // they may lengthen.
 double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_seconds) {
   if (a.times.size() != b.times.size() || a.rates.size() != b.rates.size()) return kNeverAlike;
+  if (a.link_bits != b.link_bits) return kNeverAlike;
   double apart = Apart(a.noise_ratio, b.noise_ratio);
   for (size_t i = 0; i < a.times.size(); ++i)
     apart = std::max(apart, Apart(a.times[i].Sum(), b.times[i].Sum()));

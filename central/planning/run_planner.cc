@@ -286,8 +286,8 @@ GridBits RunPlanner::LinkBitsAt(const BarrierReport& report) const {
   const int64_t steps_per_epoch =
       std::max<int64_t>(1, (run.dataset_samples + run.batch_size - 1) / run.batch_size);
   static const std::vector<TrainingChange> kNone;
-  return run.codecs.levels.At(report.changes == nullptr ? kNone : *report.changes,
-                              report.step / steps_per_epoch, report.step);
+  return run.codecs.levels.Planned(report.changes == nullptr ? kNone : *report.changes,
+                                   report.step / steps_per_epoch, report.step);
 }
 
 BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {

@@ -1,5 +1,6 @@
 #include "central/run/run_planning.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -68,7 +69,13 @@ CodecInputs CodecsOfRun(const RunSetup& setup) {
                  LosslessCodec(setup.format),
                  settings.epochs,
                  settings.learning_budget / 100};
-  codecs.levels = LinkLevels::Of(settings.recipe, setup.training, setup.model);
+  const auto has_recipe = [](const CodecSchedule& schedule) {
+    const auto& steps = schedule.steps();
+    return std::any_of(steps.begin(), steps.end(),
+                       [](const CodecStep& step) { return step.codec == RecipeCodec(); });
+  };
+  if (has_recipe(codecs.forward) || has_recipe(codecs.backward))
+    codecs.levels = LinkLevels::Of(settings.recipe, setup.training, setup.model);
   return codecs;
 }
 

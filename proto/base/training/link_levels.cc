@@ -76,6 +76,12 @@ GridBits LinkLevels::At(const std::vector<TrainingChange>& changes, int64_t epoc
   return OfLevel(PrecisionAt(precision_, changes, run_steps_, epoch, step));
 }
 
+GridBits LinkLevels::Planned(const std::vector<TrainingChange>& changes, int64_t epoch,
+                             int64_t step) const {
+  const bool cycles = precision_.kind == PrecisionSetting::Kind::kCycle;
+  return cycles ? Largest() : At(changes, epoch, step);
+}
+
 GridBits LinkLevels::Largest() const {
   GridBits largest = OfLevel({});
   if (!precision_.levels.empty()) largest = OfLevel(precision_.levels.front());

@@ -37,6 +37,9 @@ class LinkLevels {
   bool any() const { return named_.forward > 0; }
   // The bits of links in a micro-batch of this epoch and step; 32: values stay as they are.
   GridBits At(const std::vector<TrainingChange>& changes, int64_t epoch, int64_t step) const;
+  // The bits that plans count time by: those of the step, and of a cycle, whose bits come back
+  // before a move pays, the largest.
+  GridBits Planned(const std::vector<TrainingChange>& changes, int64_t epoch, int64_t step) const;
   // The largest of all levels, which memory is planned for.
   GridBits Largest() const;
   // The codecs of all levels, each once, fewest bits first; empty without grids.
