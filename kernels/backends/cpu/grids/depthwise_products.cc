@@ -7,6 +7,9 @@
 namespace runnel::cpu {
 namespace {
 
+// Sums that go at once, for the second-level cache; of one sample for each thread at least.
+constexpr int64_t kSumsAtOnce = 1 << 16;
+
 class DepthwiseProduct {
  public:
   DepthwiseProduct(const Call& call, const ConvShape& shape, const OutputTaps& taps,
@@ -16,7 +19,9 @@ class DepthwiseProduct {
         taps_(taps),
         input_gradient_(input_gradient),
         operands_(operands),
-        samples_(std::min<int64_t>(call.machine.workers(), shape.batch)),
+        samples_(std::min<int64_t>(
+            shape.batch, std::max<int64_t>(call.machine.workers(),
+                                           kSumsAtOnce / (taps.positions() * shape.in_c)))),
         right_(call, taps, shape.in_c) {}
 
   void Run() {
