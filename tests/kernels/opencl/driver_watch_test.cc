@@ -81,6 +81,7 @@ TEST(DriverWatchTest, TimeInWhichNobodyRanDoesNotCount) {
     if (++asked == 20) enough.set_value();
     return std::chrono::steady_clock::time_point(hours(asked));
   };
+  options.end = [&enough] { enough.set_value(); };
   {
     DriverWatch watch("Mali-G76", options);
     const DriverWatch::Call call(watch, "clFinish");
