@@ -97,7 +97,10 @@ class KeptValues {
     if (layer_.freezes(op)) return;
     const OpSpec& spec = layer_.ops[op];
     const bool leaves_ends = codes_.kept == KeptCodes::kInner;
-    if (leaves_ends && codes_.is_first && IsFirst(op)) return;  // reads the samples themselves
+    if (leaves_ends && codes_.is_first && IsFirst(op)) {
+      const bool reads_samples = codes_.reads_samples && spec.inputs[0] == 0;
+      return reads_samples ? void() : KeepInputs(spec);
+    }
     if (leaves_ends && codes_.is_last && IsLast(op)) return KeepInputs(spec);
     const Shape& x = ShapeOf(static_cast<size_t>(spec.inputs[0]));
     bytes_ += Aligned(DType::kInt8, x) + kAlignment;

@@ -16,6 +16,7 @@ struct CodesOfLayer {
   KeptCodes kept = KeptCodes::kAll;  // not kNone
   // The layer has the model's first or last operator with weights (kInner).
   bool is_first = false, is_last = false;
+  bool reads_samples = false;  // the model's first layer
 };
 
 // Bytes of one micro-batch, of which `info` is made: the codes of each product's input, the FP32

@@ -13,6 +13,12 @@
 namespace runnel {
 namespace {
 
+bool HasProducts(const LayerSpec& layer) {
+  return std::any_of(layer.ops.begin(), layer.ops.end(), [](const OpSpec& op) {
+    return op.kind == OpKind::kConv || op.kind == OpKind::kLinear;
+  });
+}
+
 absl::Status CheckRequest(const PlanRequest& request) {
   if (request.model == nullptr || request.policy == nullptr || request.schedule == nullptr) {
     return absl::InvalidArgumentError("plan: needs a model, a policy and a schedule");
@@ -133,9 +139,12 @@ LayerMemory MemoryOf(const PlanRequest& request, const LayerSpec& layer, const L
   const DType kept = narrows ? layer.stash : format.activation;
   if (narrows) memory.working_bytes = LargestValue(info, format);
   if (request.kept_codes != KeptCodes::kNone && !layer.recompute) {
-    const CodesOfLayer codes = {.kept = request.kept_codes,
-                                .is_first = &layer == &request.model->layers.front(),
-                                .is_last = &layer == &request.model->layers.back()};
+    const std::vector<LayerSpec>& layers = request.model->layers;
+    const CodesOfLayer codes = {
+        .kept = request.kept_codes,
+        .is_first = std::none_of(layers.data(), &layer, HasProducts),
+        .is_last = std::none_of(&layer + 1, layers.data() + layers.size(), HasProducts),
+        .reads_samples = &layer == &layers.front()};
     memory.stash_bytes = KeptBytesWithCodes(layer, info, kept, codes);
     memory.working_bytes = kFloatsAtOnce * LargestValue(info, format);
     return memory;

@@ -118,6 +118,7 @@ class Maker {
   bool MakeOfCodeGrids();
   void DrawGridRule();
   Shape DrawWeights();
+  Shape ManyPatches(Shape& x);
   void Coding();
   void ProductOfCodes();
   void Masks();

@@ -113,13 +113,29 @@ void Maker::Coding() {
   if (keeps && case_.part() == Part::kForward) Out(std::move(range));
 }
 
+// A dilated convolution whose sources, side by side, are too long for one piece: the last sample is a
+// piece of its own.
+Shape Maker::ManyPatches(Shape& x) {
+  x = {29, 64, 8, 8};
+  OpSpec& op = case_.attributes;
+  op.kind = OpKind::kConv;
+  op.kernel = {3, 3};
+  op.dilation = {2, 2};
+  op.padding = {2, 2};
+  op.out_channels = 9;
+  return {x[0], op.out_channels, x[2], x[3]};
+}
+
 void Maker::ProductOfCodes() {
   Shape x = {Pick(1, 20), Pick(1, 130)}, y = {x[0], Pick(1, 70)};
   OpSpec& op = case_.attributes;
   op.kind = OpKind::kLinear;
   op.out_channels = y[1];
   int64_t size = x[1];
-  if (Pick(0, 3) > 0) {
+  if (seed_ % 100 == 42) {
+    y = ManyPatches(x);
+    size = x[1] * op.kernel[0] * op.kernel[1];
+  } else if (Pick(0, 3) > 0) {
     y = DrawConv(x);
     size = x[1] / op.groups * op.kernel[0] * (x.rank() == 4 ? op.kernel[1] : 1);
   }

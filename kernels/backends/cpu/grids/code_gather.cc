@@ -42,6 +42,7 @@ class ValueSink final : public SumsSink {
 // the weights.
 struct GatherShape {
   ConvShape shape;                    // of the products, of all samples that go at once
+  int64_t rest = 0;                   // samples of a last, smaller Run; 0: there is none
   bool input_gradient = false;        // how the products gather
   const OutputTaps* reads = nullptr;  // of their outputs
   // Of the operator's: the same, unless there are patches.
@@ -56,7 +57,7 @@ class CodeGather {
   CodeGather(const Call& call, const GatherShape& gather)
       : call_(call),
         gather_(gather),
-        shape_(gather.shape),
+        shape_(gather_.shape),
         kernels_(RowOfCodes(call.machine)),
         loops_(*call.machine.grids),
         problem_(GatherProblemOf(gather.shape, gather.input_gradient)),
@@ -89,8 +90,12 @@ class CodeGather {
   void Allocate() {
     const int64_t columns = problem_.out_c;
     const int threads = call_.machine.workers();
+    GatherProblem rest = problem_;
+    if (gather_.rest > 0) rest.batch = gather_.rest;
+    // Fewer samples may need more: whether all threads share packed panels depends on their number.
     const int64_t bytes =
-        std::max<int64_t>(64, GatherWorkspaceBytes(kernels_, problem_, threads, false));
+        std::max<int64_t>({64, GatherWorkspaceBytes(kernels_, problem_, threads, false),
+                           GatherWorkspaceBytes(kernels_, rest, threads, false)});
     context_ = {&kernels_, call_.machine.pool, call_.Take<std::byte>(bytes)};
     left_sums_ = call_.Take<double>(problem_.batch * positions());
     of_worker_ = 2 * sources() + problem_.source_w + 1;
@@ -242,6 +247,7 @@ void MultiplyPatches(const Call& call, const ConvShape& shape, const OutputTaps&
   const ConvShape product = patches.Shape(at_once, back ? shape.in_c : shape.out_c);
   const OutputTaps reads = TapsOfOutputs(product, 1, 1, false);
   CodeGather gather(call, {.shape = product,
+                           .rest = shape.batch % at_once,
                            .reads = &reads,
                            .taps = &taps,
                            .weights = back ? TurnedWeights(call, shape) : call.in<int8_t>(1),

@@ -26,7 +26,7 @@ class CodeWeightGradient {
         low_(LowerCodes(call)),
         dy_(GridsAt(call, 2).At(0)),
         x_(GridsAt(call, 3).At(0)),
-        adds_(call.context->accumulate && !call.instruction->overwrites) {}
+        adds_(call.context->accumulate) {}
 
   void Run() {
     SumOperands();
