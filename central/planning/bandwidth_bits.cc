@@ -191,20 +191,6 @@ absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, PlanRequest 
   return fitted;
 }
 
-// Whether activations have so few bits in some epoch that a plan has to gain by it.
-bool HasFewBits(const CodecSchedule& forward) {
-  constexpr double kFewBits = 4;
-  return std::any_of(forward.steps().begin(), forward.steps().end(), [](const CodecStep& step) {
-    const absl::StatusOr<const CodecRow*> row = FindCodec(step.codec);
-    return row.ok() && (*row)->bits != nullptr && (*row)->BitsOf(step.codec) < kFewBits;
-  });
-}
-
-bool HasFewBits(const Plan& plan) {
-  return std::any_of(plan.links.begin(), plan.links.end(),
-                     [](const LinkPlan& link) { return HasFewBits(link.codec_forward); });
-}
-
 // The bits of the links' codecs that lose something, or names of those that have no bits.
 std::string LossyBitsText(const Plan& plan, CodecSchedule LinkPlan::*codecs) {
   std::set<int> bits;
@@ -313,13 +299,7 @@ absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest r
   };
   if (request.policy->chooses_devices) {
     request.codec_choices = pairs;
-    RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, plan_with(pairs.front()));
-    if (!HasFewBits(fitted.plan)) return fitted;
-    // The search may have missed a cut that needs no such bits.
-    std::erase_if(request.codec_choices,
-                  [](const CodecChoice& pair) { return HasFewBits(pair.forward); });
-    RUNNEL_ASSIGN_OR_RETURN(FittedPlan more, plan_with(pairs.front()));
-    return more.charged_seconds < fitted.charged_seconds ? more : fitted;
+    return plan_with(pairs.front());
   }
   request.codec_choices.clear();
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan exact, plan_with(pairs.front()));

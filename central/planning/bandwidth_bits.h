@@ -41,7 +41,7 @@ absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest&
                                    const Plan& plan);
 
 // MakePlan with bits that follow the links. A policy that chooses codecs link by link cuts the
-// model once, and where that leaves fewer than 4 bits forward somewhere once more without them; any other one twice, without compression and with the fewest bits. FitBits refits
+// model once; any other one twice, without compression and with the fewest bits. FitBits refits
 // each cut; the one that is charged less is returned, at a tie the first.
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request);
 
