@@ -324,7 +324,7 @@ class Simulation {
       const Shape shape =
           options_.output_shape(effect.direction == Direction::kForward ? i : i - 1, place.samples);
       Payload payload = pool_.Allocate(static_cast<size_t>(
-          options_.codecs[i]->EncodedBytes(effect.direction, place.epoch, shape)));
+          options_.codecs[i]->EncodedBytes(effect.direction, place, shape)));
       const absl::StatusOr<size_t> bytes = options_.codecs[i]->Encode(
           effect.direction, place, shape, effect.tensor.bytes(), payload.mutable_bytes());
       if (!bytes.ok()) return Pump(i, bytes.status());
