@@ -254,6 +254,7 @@ class Fuser : private PlannedPart {
     if (has_input && has_weight) has_input = In(input, 0) == In(weight, 0) && IsSmall(input);
     if (has_input && gradient > 0) has_input = In(input, 0) == Out(i + gradient - 1);
     if (has_input) has_input = !OverwritesSources(i, gradient, at, again, input);
+    if (has_input && has_weight) has_input = SparesOperands(weight, input);
     if (!has_weight && !has_input) return TakeNormGradients(i, gradient, step);
     const size_t end = has_input ? input + 1 : weight + 1;
     for (size_t k = i; k < end; ++k) {
@@ -295,6 +296,16 @@ class Fuser : private PlannedPart {
       return true;
     }
     return again > 0 && Overwrites(writer, In(at, 0));
+  }
+
+  // Both gradients take turns, some images at a time: the input-gradient must not lie over what the
+  // weight-gradient has yet to read. Over x it may lie image by image.
+  bool SparesOperands(size_t weight, size_t input) const {
+    const std::vector<Turn>& turns = Planned(weight).inputs;
+    const bool copies_dy = turns[0].way != Turn::Way::kNone;
+    const bool copies_x = turns[1].way != Turn::Way::kNone;
+    return (copies_dy || !Overlap(Out(input), In(weight, 0))) &&
+           (copies_x || MeetAtElements(Out(input), In(weight, 1)));
   }
 
   // Both gradients of a convolution together need its weight twice, packed and as sums: too much

@@ -135,6 +135,19 @@ TEST(CpuFusion, ZooModelsTrainToTheSameBytes) {
   }
 }
 
+// Of several blocks of images, so that what lies over what counts.
+TEST(CpuFusion, LargeBatchesTrainToTheSameBytes) {
+  const ModelSpec model = *MakeModel("lenet");
+  const std::string cap = CpuInstructionSets().front();
+  for (const int64_t batch : {24, 64}) {
+    SCOPED_TRACE(batch);
+    for (const Steps steps : {Steps::kApart, Steps::kAlone}) {
+      ExpectSame(Train(model, {}, batch, Cpu(cap, 2, false).get(), 7, 1, steps),
+                 Train(model, {}, batch, Cpu(cap, 2, true).get(), 7, 1, steps));
+    }
+  }
+}
+
 TEST(CpuFusion, RandomModelsTrainToTheSameBytesOnEveryInstructionSet) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     const ModelSpec model = RandomModel(seed);
