@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/records/checkpoint.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/crypto/sealed_file.h"
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
@@ -166,13 +167,30 @@ ModelSpec WithoutLoss(ModelSpec model) {
   return model;
 }
 
+// Layers behind the model's first ones learn from the outputs of these, so they are computed as
+// training with a frozen front computes them. A recipe with state of its own for each operator has
+// none for frozen ones, which the checkpoint of the unfrozen model does not fit; its outputs are the
+// same either way.
+absl::StatusOr<ModelSpec> WithFrozenFront(ModelSpec model, const FrontJobOptions& options) {
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(options.recipe));
+  if (!recipe.family->format.operator_state.empty()) return model;
+  for (int layer = 0; layer < options.layers; ++layer)
+    model.layers[static_cast<size_t>(layer)].frozen = true;
+  return model;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FrontJob(std::string samples, const ModelSpec& model,
                                      const ModelState& state, const FrontJobOptions& options) {
   proto::InferenceJob job;
   proto::RunFront& asked = *job.mutable_front();
-  *asked.mutable_model() = ToProto(options.outputs ? WithoutLoss(model) : model);
+  if (options.layers < model.layer_count()) {
+    RUNNEL_ASSIGN_OR_RETURN(const ModelSpec frozen, WithFrozenFront(model, options));
+    *asked.mutable_model() = ToProto(frozen);
+  } else {
+    *asked.mutable_model() = ToProto(options.outputs ? WithoutLoss(model) : model);
+  }
   *asked.mutable_state() = ToProto(Slice(state, 0, options.layers - 1));
   asked.set_layers(options.layers);
   asked.set_recipe(options.recipe);
