@@ -214,29 +214,6 @@ TEST(CpuFusion, EvaluationsAreNearThoseOfRef) {
   }
 }
 
-// Equal bytes say nothing where weights are packed anew.
-TEST(CpuFusion, PackedWeightsAreKeptUntilTheyHaveAnotherName) {
-  const ModelSpec model = *MakeModel("lenet");
-  const auto plain = Cpu(CpuInstructionSets().front(), 1, false);
-  const auto fused = Cpu(CpuInstructionSets().front(), 1, true);
-  auto apart = TestPipeline::Make(model, {}, 1, plain.get(), 3);
-  auto kept = TestPipeline::Make(model, {}, 1, fused.get(), 3);
-  const std::vector<float> before = Evaluate(*kept, 1, 1);
-  for (TestPipeline* pipeline : {&*apart, &*kept}) {
-    TestStage& stage = *pipeline->stages[0];
-    for (const StateTensor& tensor : stage.program.state.tensors) {
-      if (tensor.spec.shape.rank() < 2) continue;
-      float* values = stage.data(Storage::kParameters) + tensor.offset_bytes / 4;
-      for (int64_t i = 0; i < tensor.spec.shape.elements(); ++i) values[i] *= -2;
-    }
-  }
-  ExpectSame(before, Evaluate(*kept, 1, 1), "the same name");
-  const std::vector<float> after = Evaluate(*apart, 1);
-  EXPECT_NE(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)), 0);
-  ExpectSame(after, Evaluate(*kept, 1, 2), "another name");
-  ExpectSame(after, Evaluate(*kept, 1, 0), "no name");
-}
-
 TEST(CpuFusion, EvaluatedProductsTakeWhatFollowsAlong) {
   const auto count = [](const char* name) {
     const ModelSpec model = Shrunk(name, 64);
