@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/records/checkpoint.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/crypto/sealed_file.h"
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
@@ -166,14 +167,32 @@ ModelSpec WithoutLoss(ModelSpec model) {
   return model;
 }
 
+// Layers behind the model's first ones learn from the outputs of these, so they are computed as
+// training with a frozen front computes them. A recipe with state of its own for each operator has
+// none for frozen ones, which the checkpoint of the unfrozen model does not fit; its outputs are the
+// same either way.
+absl::Status FreezeFront(const FrontJobOptions& options, ModelSpec& model, ModelState& front) {
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(options.recipe));
+  if (!recipe.family->format.operator_state.empty()) return absl::OkStatus();
+  for (LayerState& layer : front.layers) {
+    model.layers[static_cast<size_t>(layer.layer)].frozen = true;
+    layer.slots.clear();
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FrontJob(std::string samples, const ModelSpec& model,
                                      const ModelState& state, const FrontJobOptions& options) {
   proto::InferenceJob job;
   proto::RunFront& asked = *job.mutable_front();
-  *asked.mutable_model() = ToProto(options.outputs ? WithoutLoss(model) : model);
-  *asked.mutable_state() = ToProto(Slice(state, 0, options.layers - 1));
+  ModelSpec asked_model = options.outputs ? WithoutLoss(model) : model;
+  ModelState front = Slice(state, 0, options.layers - 1);
+  if (options.layers < model.layer_count())
+    RUNNEL_RETURN_IF_ERROR(FreezeFront(options, asked_model, front));
+  *asked.mutable_model() = ToProto(asked_model);
+  *asked.mutable_state() = ToProto(std::move(front));
   asked.set_layers(options.layers);
   asked.set_recipe(options.recipe);
   asked.set_optimizer(options.optimizer);

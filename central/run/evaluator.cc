@@ -41,14 +41,15 @@ Plan WholeModel(const RunSetup& setup) {
   return plan;
 }
 
-// Upper bound of the memory of a worker with all layers: weights three times (momentum, packed),
-// their gradient, and each operator's output once for an evaluation batch.
+// Upper bound of the memory of a worker with all layers: weights four times (momentum; packed, which
+// takes up to 16/9 of them: F(2x2, 3x3)), their gradient, and each operator's output once for an
+// evaluation batch.
 absl::StatusOr<int64_t> WholeModelBytes(const RunSetup& setup) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> layers,
                           InferShapes(setup.model, setup.training.eval_batch_size));
   const NumberFormat& format = setup.format;
   const auto each =
-      static_cast<int64_t>(3 * SizeOf(format.parameter) + SizeOf(format.weight_gradient));
+      static_cast<int64_t>(4 * SizeOf(format.parameter) + SizeOf(format.weight_gradient));
   int64_t bytes = 0;
   for (const LayerInfo& layer : layers) {
     bytes += layer.parameters * each;

@@ -70,7 +70,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   if (options.integer_products && !HasGates(model)) UseIntegerProducts(recipe, draft);
   FoldRelu(draft);
-  MarkWinograd(recipe, draft);
+  MarkWinograd(commuted, recipe, draft);
   ScatterIntoSums(draft);
   FuseRescale(options, draft);
   const bool is_float = !IsScaled(recipe.numbers.activation);

@@ -148,7 +148,7 @@ struct Instruction {
   std::vector<BufferIndex> keeps;
   GridRule grid;
   RescaleRule rescale;  // of products with a kept scale
-  // A product that F(2x2, 3x3) may compute, with the same sums (arithmetic/winograd.h).
+  // A product that F(2x2, 3x3) may compute: of codes with the same sums, of floats with others.
   bool winograd = false;
   BatchSplit split;  // of convolutions and linear layers, and their gradients
   const OptimizerStep* optimizer = nullptr;  // of kOptimizerUpdate

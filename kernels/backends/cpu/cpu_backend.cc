@@ -114,9 +114,13 @@ class CpuExecutable : public Executable {
     }
   }
 
+  ~CpuExecutable() override { keeper_->Drop(weights_); }
+
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     const std::vector<Step>& steps = steps_[static_cast<int>(part)];
-    keeper_->Hold(context.weights, kept_);
+    weights_ = context.weights;
+    const std::shared_ptr<KeptWeights> kept = keeper_->Hold(weights_);
+    kept_ = kept.get();
     if (live_.has_gates()) {
       return live_.Run(gated_[static_cast<int>(part)], context, bindings,
                        [&](size_t step, const StepContext& of_step) {
@@ -168,7 +172,7 @@ class CpuExecutable : public Executable {
                    .keep_output = part.keep_output,
                    .guess = &guesses_[part.planned.instruction],
                    .prepared = prepared_.get(),
-                   .kept = kept_.get()};
+                   .kept = kept_};
     }
     RUNNEL_RETURN_IF_ERROR(step.run(calls_));
     for (size_t i = 0; i < step.parts.size(); ++i) {
@@ -223,7 +227,8 @@ class CpuExecutable : public Executable {
   const std::shared_ptr<ThreadPool> pool_;
   const std::shared_ptr<const PreparedProducts> prepared_;
   const std::shared_ptr<WeightKeeper> keeper_;
-  std::shared_ptr<KeptWeights> kept_;  // of the last run
+  int64_t weights_ = 0;          // StepContext::weights of the last run
+  KeptWeights* kept_ = nullptr;  // of the run
   Workspace workspace_;
   Machine machine_;
   std::map<const Instruction*, cpu::ShiftGuess> guesses_;

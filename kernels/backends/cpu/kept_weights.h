@@ -18,23 +18,31 @@ namespace runnel::cpu {
 // Of one value of StepContext::weights. One compute lane.
 class KeptWeights {
  public:
-  // `count` floats that `make` filled when the weight was first asked for; a weight has one form.
-  // Null: it is no parameter or statistic, or there is no memory.
+  // `count` floats that `make` filled when the weight was first asked for. Null: it is no parameter
+  // or statistic, there is no memory, or the weight was kept in a form of another size.
   float* Of(const Buffer& weight, int64_t count, absl::FunctionRef<void(float*)> make);
 
  private:
-  std::map<std::pair<Storage, int64_t>, std::unique_ptr<Memory>> by_place_;
+  struct Form {
+    int64_t count = 0;
+    std::unique_ptr<Memory> memory;
+  };
+  std::map<std::pair<Storage, int64_t>, Form> by_place_;
 };
 
-// Shares kept weights among executables of other batch sizes. Any thread.
+// Keeps weights for executables of all batch sizes: those of one name at a time. Any thread.
 class WeightKeeper {
  public:
-  // Lets `held` be those of `weights`; none for 0.
-  void Hold(int64_t weights, std::shared_ptr<KeptWeights>& held);
+  // Those of `weights`, for one run; null for 0. What was kept under another name is freed, at the
+  // end of the runs that use it.
+  std::shared_ptr<KeptWeights> Hold(int64_t weights);
+  // An executable that ran with this name is gone.
+  void Drop(int64_t weights);
 
  private:
   std::mutex mutex_;
-  std::map<int64_t, std::weak_ptr<KeptWeights>> by_weights_;
+  int64_t weights_ = 0;
+  std::shared_ptr<KeptWeights> kept_;
 };
 
 }  // namespace runnel::cpu

@@ -27,10 +27,14 @@ bool IsMarked(const Program& program, const Instruction& instruction) {
 
 }  // namespace
 
-void MarkWinograd(const Recipe& recipe, StageDraft& draft) {
-  if (recipe.numbers.activation != DType::kFloat32 || recipe.family->grids.any()) return;
+void MarkWinograd(const ModelSpec& model, const Recipe& recipe, StageDraft& draft) {
+  const NumberFormat& numbers = recipe.numbers;
+  if (numbers.activation != DType::kFloat32 || recipe.family->grids.any() ||
+      !numbers.operator_state.empty())
+    return;
+  const int front = model.frozen_front();
   for (Instruction& instruction : draft.program.parts[static_cast<int>(Part::kForwardEval)])
-    instruction.winograd = IsMarked(draft.program, instruction);
+    instruction.winograd = instruction.layer >= front && IsMarked(draft.program, instruction);
 }
 
 }  // namespace runnel

@@ -88,10 +88,15 @@ TEST_F(Learn, ACallThatWasKilledGoesOnWithTheSameWeights) {
   ExpectRefused(Session("killed", With(two, {"--seed", "5"})), "holds sessions with other flags");
 }
 
-// No dropout, whose draws go by the layer's number; batch norm on both sides of the cut.
+// No dropout, whose draws go by the layer's number; batch norm on both sides of the cut. The front has
+// a convolution of a shape for which evaluation has other sums than training.
 constexpr char kSmall[] = R"({"format": "runnel-model", "version": 1, "name": "small",
   "input": [1, 28, 28], "classes": 10, "layers": [
-    {"name": "front", "ops": [{"op": "conv", "out": 4, "kernel": 5, "stride": 2},
+    {"name": "front", "ops": [{"op": "conv", "out": 32, "kernel": 5, "stride": 2},
+                              {"op": "batch_norm"}, {"op": "relu"},
+                              {"op": "conv", "out": 32, "kernel": 3, "padding": 1},
+                              {"op": "batch_norm"}, {"op": "relu"},
+                              {"op": "conv", "out": 4, "kernel": 1},
                               {"op": "batch_norm"}, {"op": "relu"}]},
     {"name": "middle", "ops": [{"op": "conv", "out": 8, "kernel": 3, "stride": 2},
                                {"op": "batch_norm"}, {"op": "relu"}]},

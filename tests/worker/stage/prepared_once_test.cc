@@ -108,5 +108,49 @@ TEST(PreparedOnce, OnSeveralProcessors) {
   EXPECT_GT(by_step.front().first, 20) << "segments";
 }
 
+// What a backend keeps of weights for evaluations goes with them: after another state, and after a
+// step, an evaluation gives what an executor gives that never saw other weights.
+TEST(PreparedOnce, EvaluationsFollowTheWeights) {
+  const auto backend = *MakeBackend("cpu", 1);
+  BufferPool pool;
+  StageExecutorOptions options;
+  options.model = MakeModel("lenet").value();
+  options.last_layer = options.model.layer_count() - 1;
+  options.training.batch_size = options.training.eval_batch_size = kSamples;
+  options.training.dataset_samples = options.eval_samples = 8 * kSamples;
+  options.recipe = FindRecipe("fp32").value();
+  options.one_in_flight = true;
+  const Payload input = RandomTensor(pool, kSamples * options.model.input.elements(), 7);
+  const Payload labels = RandomLabels(pool, kSamples, options.model.classes, 7);
+  const auto create = [&] { return *StageExecutor::Create(options, backend.get(), &pool); };
+  const auto loss = [&](StageExecutor& executor) {
+    return executor.Evaluate(kSamples, input, labels)->loss_sum;
+  };
+  const auto other = create();
+  EXPECT_TRUE(other->DrawState().ok());
+  EXPECT_TRUE(other->ChangeState([](int, TensorData& tensor) { FillWeights(tensor, 3); }).ok());
+  const ModelState state = *other->ExportState();
+  const auto executor = create();
+  EXPECT_TRUE(executor->DrawState().ok());
+  const double drawn = loss(*executor);
+  EXPECT_EQ(loss(*executor), drawn);
+  EXPECT_TRUE(executor->ImportState(state).ok());
+  const double imported = loss(*executor);
+  EXPECT_NE(imported, drawn);
+  EXPECT_EQ(imported, loss(*other));
+  options.training.learning_rate = 0.1;
+  const MicroBatch place = MakeBatching(options.training)->Locate(Sequence(0));
+  const auto trained = create();
+  EXPECT_TRUE(trained->ImportState(state).ok());
+  EXPECT_EQ(loss(*trained), imported);
+  EXPECT_TRUE(trained->Forward(place, input, labels).ok());
+  EXPECT_TRUE(trained->InputGradient(place, Payload()).ok());
+  EXPECT_TRUE(trained->WeightGradient(place, true).ok());
+  const double after = loss(*trained);
+  EXPECT_NE(after, imported);
+  EXPECT_TRUE(executor->ImportState(*trained->ExportState()).ok());
+  EXPECT_EQ(loss(*executor), after);
+}
+
 }  // namespace
 }  // namespace runnel::prepared_once_test

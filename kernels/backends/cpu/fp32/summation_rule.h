@@ -4,6 +4,10 @@
 // partial sums. A change of one of these, or of the order of a sum anywhere else, raises kFp32Rule
 // and writes tests/golden/fp32_rule.json anew: the number is part of the numerics class, so two
 // releases that sum differently do not claim the same bytes.
+//
+// Excepted: convolutions that only evaluation computes with other sums (Instruction::winograd, D149).
+// No weight depends on them: they lie behind the frozen front, and training has the direct sums. No
+// dial reads an evaluation; only early stop does, with which two releases may end at different steps.
 
 #include <cstdint>
 

@@ -15,6 +15,9 @@ constexpr int64_t kFilterChunk = 16;  // input channels that are turned at once
 // Of a block of tiles, transformed, and its products with one panel: they stay in the second-level
 // cache.
 constexpr int64_t kTileFloats = 460000;
+// Of transformed filters that are not kept: the panels of more are computed one group after the
+// other, each of which transforms the tiles again. 512 channels need it, 256 do not.
+constexpr int64_t kFilterFloats = 1 << 20;
 
 // u = G g G^T of `lanes` filters side by side: tap k at g + k * lanes, point p to u + p * u_step.
 void TransformFilters(const float* g, int64_t lanes, float* u, int64_t u_step) {
@@ -47,7 +50,6 @@ class WinogradRunner {
         ins_(conv.source.c),
         lanes_(call.kernels().tile_vectors * call.kernels().width),
         panels_(MakePanels(call.kernels(), conv.target.c)),
-        filters_(Filters()),
         rows_((conv.target.h + 1) / 2),
         columns_((conv.target.w + 1) / 2) {
     const int64_t most = std::max<int64_t>(1, kTileFloats / (kPoints * (ins_ + lanes_)));
@@ -58,12 +60,20 @@ class WinogradRunner {
   }
 
   void Run() {
-    std::vector<Buffers> buffers;
-    for (int i = 0; i < call_.machine.workers(); ++i) buffers.push_back(MakeBuffers());
-    ParallelFor(call_.machine, (tiles() + block_ - 1) / block_,
-                [&](int worker, int64_t begin, int64_t end) {
-                  for (int64_t i = begin; i < end; ++i) RunBlock(i * block_, buffers[worker]);
-                });
+    for (int i = 0; i < call_.machine.workers(); ++i) buffers_.push_back(MakeBuffers());
+    if (KeepFilters()) return RunPanels(0, panels_.size());
+    const int64_t width = PackedWidth(call_.kernels(), panels_);
+    const int64_t most = std::max(lanes_, kFilterFloats / (kPoints * ins_));
+    float* const filters = call_.Take<float>(kPoints * ins_ * std::min(width, most));
+    for (size_t begin = 0; begin < panels_.size();) {
+      size_t end = begin + 1;
+      while (end < panels_.size() && EndOf(end) - panels_[begin].offset <= most) ++end;
+      FillPanels(begin, end, filters);
+      filters_ = filters;
+      filters_offset_ = panels_[begin].offset;
+      RunPanels(begin, end);
+      begin = end;
+    }
   }
 
  private:
@@ -71,15 +81,21 @@ class WinogradRunner {
   struct Buffers {
     float* tiles;  // (points, block, ins)
     float* sums;   // (points, block, lanes)
+    float* taps;   // of a chunk of filters, side by side
     const float** rows;
     float** targets;
   };
 
   int64_t tiles() const { return conv_.source.n * rows_ * columns_; }
 
+  int64_t EndOf(size_t panel) const {
+    return panels_[panel].offset + panels_[panel].vectors * call_.kernels().width;
+  }
+
   Buffers MakeBuffers() const {
     const int64_t count = kPoints * block_;
     const Buffers b = {call_.Take<float>(count * ins_), call_.Take<float>(count * lanes_),
+                       call_.Take<float>(kFilterChunk * kTaps * lanes_),
                        call_.Take<const float*>(count), call_.Take<float*>(count)};
     for (int64_t i = 0; i < count; ++i) {
       b.rows[i] = b.tiles + i * ins_;
@@ -88,33 +104,43 @@ class WinogradRunner {
     return b;
   }
 
-  // Panel by panel, point by point, input channels by output channels.
-  const float* Filters() const {
+  // Those of all panels, in memory that stays. Whether there is any.
+  bool KeepFilters() {
+    if (call_.kept == nullptr) return false;
     const int64_t floats = kPoints * ins_ * PackedWidth(call_.kernels(), panels_);
-    const auto fill = [&](float* to) {
-      for (const Panel& panel : panels_) FillPanel(panel, to + kPoints * ins_ * panel.offset);
-    };
-    if (call_.kept != nullptr) {
-      const float* kept = call_.kept->Of(*call_.inputs[1].buffer, floats, fill);
-      if (kept != nullptr) return kept;
-    }
-    float* filters = call_.Take<float>(floats);
-    fill(filters);
-    return filters;
+    filters_ = call_.kept->Of(*call_.inputs[1].buffer, floats,
+                              [&](float* to) { FillPanels(0, panels_.size(), to); });
+    return filters_ != nullptr;
   }
 
-  void FillPanel(const Panel& panel, float* to) const {
+  // Panel by panel, point by point, input channels by output channels.
+  void FillPanels(size_t first, size_t last, float* to) const {
+    const int64_t chunks = (ins_ + kFilterChunk - 1) / kFilterChunk;
+    ParallelFor(call_.machine, static_cast<int64_t>(last - first) * chunks,
+                [&](int worker, int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) {
+                    const Panel& panel = panels_[first + static_cast<size_t>(i / chunks)];
+                    FillChunk(panel, i % chunks * kFilterChunk, buffers_[worker].taps,
+                              to + kPoints * ins_ * (panel.offset - panels_[first].offset));
+                  }
+                });
+  }
+
+  void FillChunk(const Panel& panel, int64_t c, float* taps, float* to) const {
     const int64_t width = panel.vectors * call_.kernels().width, row = ins_ * kTaps;
-    std::vector<float> turned(static_cast<size_t>(kFilterChunk * kTaps * width));
-    for (int64_t c = 0; c < ins_; c += kFilterChunk) {
-      const int64_t count = std::min(kFilterChunk, ins_ - c);
-      call_.kernels().transpose(conv_.weight + panel.begin * row + c * kTaps, panel.columns,
-                                count * kTaps, row, turned.data(), width);
-      for (int64_t i = 0; i < count; ++i) {
-        TransformFilters(turned.data() + i * kTaps * width, width, to + (c + i) * width,
-                         ins_ * width);
-      }
-    }
+    const int64_t count = std::min(kFilterChunk, ins_ - c);
+    call_.kernels().transpose(conv_.weight + panel.begin * row + c * kTaps, panel.columns,
+                              count * kTaps, row, taps, width);
+    for (int64_t i = 0; i < count; ++i)
+      TransformFilters(taps + i * kTaps * width, width, to + (c + i) * width, ins_ * width);
+  }
+
+  void RunPanels(size_t first, size_t last) const {
+    ParallelFor(call_.machine, (tiles() + block_ - 1) / block_,
+                [&](int worker, int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i)
+                    RunBlock(i * block_, first, last, buffers_[worker]);
+                });
   }
 
   // Pixels of a tile, 4 x 4, and its outputs, 2 x 2, null beyond the target.
@@ -136,7 +162,7 @@ class WinogradRunner {
     }
   }
 
-  void RunBlock(int64_t first, const Buffers& b) const {
+  void RunBlock(int64_t first, size_t first_panel, size_t last_panel, const Buffers& b) const {
     const int64_t count = std::min(block_, tiles() - first);
     const float* d[kPoints];
     float* y[4];
@@ -144,7 +170,8 @@ class WinogradRunner {
       PointAt(first + i, d, y);
       call_.kernels().winograd_input(d, ins_, b.tiles + i * ins_, block_ * ins_);
     }
-    for (const Panel& panel : panels_) {
+    for (size_t p = first_panel; p < last_panel; ++p) {
+      const Panel& panel = panels_[p];
       Multiply(panel, count, b);
       WinogradTile tile = {.m_step = block_ * lanes_,
                            .columns = panel.columns,
@@ -171,7 +198,7 @@ class WinogradRunner {
       product.groups = &rows;
       product.group_count = 1;
       product.depth = ins_;
-      product.b = filters_ + (kPoints * panel.offset + p * width) * ins_;
+      product.b = filters_ + (kPoints * (panel.offset - filters_offset_) + p * width) * ins_;
       product.panels = &alone;
       product.panel_count = 1;
       call_.kernels().product(product);
@@ -184,10 +211,12 @@ class WinogradRunner {
   const int64_t ins_;
   const int64_t lanes_;  // of the widest panel
   const std::vector<Panel> panels_;
-  const float* const filters_;
   const int64_t rows_, columns_;  // tiles of an image
   int64_t block_ = 1;             // tiles
   float* zeros_ = nullptr;
+  const float* filters_ = nullptr;  // of a group of panels
+  int64_t filters_offset_ = 0;      // its first panel's
+  std::vector<Buffers> buffers_;
 };
 
 }  // namespace
