@@ -1,6 +1,7 @@
 #include "kernels/models/graph_piece.h"
 
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "kernels/backends/host/host_memory.h"
@@ -146,7 +147,16 @@ absl::Status GraphPiece::Run(int64_t batch, absl::FunctionRef<const std::byte*(s
   bindings[Storage::kOutput] = result;
   bindings[Storage::kParameters] = parameters_->address();
   bindings[Storage::kScratch] = prepared->scratch->address();
-  RUNNEL_RETURN_IF_ERROR(prepared->executable->Run(Part::kForwardEval, StepContext{}, bindings));
+  const auto run = [&] {
+    return prepared->executable->Run(Part::kForwardEval, StepContext{}, bindings);
+  };
+  absl::Status ran = run();
+  if (absl::IsResourceExhausted(ran) && prepared_.size() > 1) {
+    // A first run asks for room too: others' goes, as in PreparedFor.
+    std::erase_if(prepared_, [&](const auto& other) { return other.first != batch; });
+    ran = run();
+  }
+  RUNNEL_RETURN_IF_ERROR(ran);
   const Int8Node& n = graph_->nodes[output_];
   auto* logits = reinterpret_cast<float*>(to);
   if (made.output == DType::kInt32) {
