@@ -1,9 +1,11 @@
 #include "kernels/models/graph_piece.h"
 
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "kernels/backends/host/host_memory.h"
+#include "kernels/backends/tells_ways.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::inference {
@@ -65,9 +67,9 @@ absl::StatusOr<GraphPiece> GraphPiece::Make(const Int8Graph& graph, Backend& bac
   GraphPiece piece(graph, backend, std::move(given), output);
   const BackendTraits traits = backend.traits();
   piece.options_ = {traits.codes_in_products, traits.delays_products};
-  RUNNEL_ASSIGN_OR_RETURN(GraphProgram made, piece.Compile(1));
+  piece.is_whole_ = traits.codes_in_products || traits.delays_products;
+  RUNNEL_ASSIGN_OR_RETURN(const GraphProgram made, piece.Compile(1));
   RUNNEL_ASSIGN_OR_RETURN(piece.parameters_, Upload(backend, made.parameters));
-  if (traits.delays_products) piece.constants_ = std::move(made.parameters);
   return piece;
 }
 
@@ -76,6 +78,15 @@ absl::StatusOr<GraphProgram> GraphPiece::Compile(int64_t batch) const {
 }
 
 absl::StatusOr<GraphPiece::Prepared*> GraphPiece::PreparedFor(int64_t batch) {
+  absl::StatusOr<Prepared*> prepared = Prepare(batch);
+  if (prepared.ok() || !absl::IsResourceExhausted(prepared.status()) || prepared_.empty())
+    return prepared;
+  // Those of other batch sizes have what is missing.
+  prepared_.clear();
+  return Prepare(batch);
+}
+
+absl::StatusOr<GraphPiece::Prepared*> GraphPiece::Prepare(int64_t batch) {
   const auto found = prepared_.find(batch);
   if (found != prepared_.end()) return found->second.get();
   // The one that was made last is kept: it has what is packed of the weights.
@@ -84,11 +95,26 @@ absl::StatusOr<GraphPiece::Prepared*> GraphPiece::PreparedFor(int64_t batch) {
   RUNNEL_ASSIGN_OR_RETURN(prepared->made, Compile(batch));
   prepared->made.parameters = {};  // uploaded
   Program& program = prepared->made.program;
-  if (options_.codes_in_products) program.constants = parameters_->address();
-  if (!constants_.empty()) program.constants = constants_.data();
+  if (is_whole_) program.constants = parameters_->address();
   RUNNEL_ASSIGN_OR_RETURN(prepared->scratch, backend_->Allocate(program.scratch_bytes));
   RUNNEL_ASSIGN_OR_RETURN(prepared->executable, backend_->Prepare(program));
   return (prepared_[batch] = std::move(prepared)).get();
+}
+
+int64_t GraphPiece::memory_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [batch, prepared] : prepared_) bytes += prepared->executable->memory_bytes();
+  return bytes;
+}
+
+bool GraphPiece::has_winograd() const {
+  for (const auto& [batch, prepared] : prepared_) {
+    const auto* ways = dynamic_cast<const TellsWays*>(prepared->executable.get());
+    for (const Instruction& instruction : prepared->made.program.part(Part::kForwardEval)) {
+      if (instruction.winograd && (ways == nullptr || ways->IsWinograd(instruction))) return true;
+    }
+  }
+  return false;
 }
 
 // What Storage::kInput is bound to.
@@ -121,7 +147,16 @@ absl::Status GraphPiece::Run(int64_t batch, absl::FunctionRef<const std::byte*(s
   bindings[Storage::kOutput] = result;
   bindings[Storage::kParameters] = parameters_->address();
   bindings[Storage::kScratch] = prepared->scratch->address();
-  RUNNEL_RETURN_IF_ERROR(prepared->executable->Run(Part::kForwardEval, StepContext{}, bindings));
+  const auto run = [&] {
+    return prepared->executable->Run(Part::kForwardEval, StepContext{}, bindings);
+  };
+  absl::Status ran = run();
+  if (absl::IsResourceExhausted(ran) && prepared_.size() > 1) {
+    // A first run asks for room too: others' goes, as in PreparedFor.
+    std::erase_if(prepared_, [&](const auto& other) { return other.first != batch; });
+    ran = run();
+  }
+  RUNNEL_RETURN_IF_ERROR(ran);
   const Int8Node& n = graph_->nodes[output_];
   auto* logits = reinterpret_cast<float*>(to);
   if (made.output == DType::kInt32) {

@@ -45,6 +45,11 @@ class GraphPiece {
   absl::Status Run(int64_t batch, absl::FunctionRef<const std::byte*(size_t node)> values,
                    std::byte* to);
 
+  // Executable::memory_bytes of the programs that are ready.
+  int64_t memory_bytes() const;
+  // Whether one of them computes a product as F(2x2, 3x3).
+  bool has_winograd() const;
+
  private:
   // A program made ready, with what it computes in.
   struct Prepared {
@@ -57,6 +62,7 @@ class GraphPiece {
       : graph_(&graph), backend_(&backend), given_(std::move(given)), output_(output) {}
   absl::StatusOr<GraphProgram> Compile(int64_t batch) const;
   absl::StatusOr<Prepared*> PreparedFor(int64_t batch);
+  absl::StatusOr<Prepared*> Prepare(int64_t batch);
   absl::StatusOr<const std::byte*> Give(const GraphProgram& made, int64_t batch,
                                         absl::FunctionRef<const std::byte*(size_t node)> values);
 
@@ -66,8 +72,9 @@ class GraphPiece {
   std::vector<size_t> given_;
   size_t output_;
   std::unique_ptr<Memory> parameters_;
-  // The same on the host, for a device: its programs are whole (Program::constants). Else empty.
-  std::vector<std::byte> constants_;
+  // The backend takes whole programs with weights that never change: Program::constants is the
+  // address of parameters_, of which a device reads nothing on the host.
+  bool is_whole_ = false;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // by batch
   Room input_area_, output_area_;
 };

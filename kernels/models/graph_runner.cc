@@ -170,6 +170,14 @@ absl::Status GraphRunner::RunNodes(
   return absl::OkStatus();
 }
 
+int64_t GraphRunner::memory_bytes() const {
+  int64_t bytes = 0;
+  for (const auto* pieces : {&pieces_, &nodes_}) {
+    for (const GraphPiece& piece : *pieces) bytes += piece.memory_bytes();
+  }
+  return bytes;
+}
+
 std::string GraphRunner::kernel(size_t node) const {
   const Int8Node& n = graph_.nodes[node];
   const bool is_own = !n.is_real() || codes_in_products_;
@@ -178,7 +186,11 @@ std::string GraphRunner::kernel(size_t node) const {
       codes_in_products_ && !facts.dot_product.empty() ? facts.dot_product : facts.backend;
   if (n.is_real()) return absl::StrCat("fp32 ", is_own ? where : facts.dot_product);
   const ConvShape& s = n.node.shape;
-  const bool is_winograd = n.winograd && (codes_in_products_ || backend_.traits().delays_products);
+  // A backend that chooses has chosen when the node was prepared.
+  const bool has_chosen = backend_.traits().delays_products;
+  const bool is_winograd =
+      n.winograd &&
+      (has_chosen ? !nodes_.empty() && nodes_[node].has_winograd() : codes_in_products_);
   const absl::string_view way = n.node.kind != NodeKind::kConv ? Name(n.node.kind)
                                 : is_winograd                  ? "winograd"
                                 : s.depthwise()                ? "depthwise"

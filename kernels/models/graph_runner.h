@@ -37,7 +37,10 @@ class GraphRunner {
                                                            Backend& backend);
 
   const Backend& backend() const { return backend_; }
-  // What computes a node, for people: "direct avx512_vnni".
+  // What the backend takes of its device beside weights and values, of programs that were run.
+  int64_t memory_bytes() const;
+  // What computes a node, for people: "direct avx512_vnni". Of a backend that chooses Winograd by
+  // the room it has: what it chose in TimeNodes or RunNodes, before which it is "direct".
   std::string kernel(size_t node) const;
 
   // One batch of any size. input: batch * InputBytes, float or int8 as above and aligned for it;

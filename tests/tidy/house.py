@@ -81,7 +81,8 @@ ARROWS = (
     (("kernels/backends/mixed/*",), ("kernels/backends/mixed/*", "kernels/backends/host/*", "kernels/backends/measure/*",
                                  "kernels/backends/*.h", "kernels/ir/*", "proto/base/*")),
     # A graph's arithmetic is a Program: models see the contract of backends, and none of them.
-    (("kernels/models/*",), ("kernels/models/*", "kernels/backends/backend.h", "kernels/backends/host/host_memory.h",
+    (("kernels/models/*",), ("kernels/models/*", "kernels/backends/backend.h", "kernels/backends/tells_ways.h",
+                             "kernels/backends/host/host_memory.h",
                              "kernels/ir/*", "proto/base/*")),
     (("kernels/*",), ("kernels/*", "proto/base/*")),
     (("compress/*",), ("compress/*", "proto/base/*")),

@@ -44,10 +44,18 @@ absl::Status InferenceStage::ImportState(const ModelState& state) {
   RUNNEL_ASSIGN_OR_RETURN(
       graph_, GraphOfLayers(state, options_.model, options_.first_layer, options_.last_layer));
   RUNNEL_ASSIGN_OR_RETURN(runner_, make_runner_(graph_));
-  memory_bytes_ = graph_.weight_bytes();
+  graph_bytes_ = graph_.weight_bytes();
   for (const inference::Int8Node& n : graph_.nodes)
-    memory_bytes_ += n.node.outputs() * options_.eval_batch_size;
+    graph_bytes_ += n.node.outputs() * options_.eval_batch_size;
+  memory_bytes_ = graph_bytes_;
   return absl::OkStatus();
+}
+
+absl::Status InferenceStage::RunGraph(absl::Span<const std::byte> input, int64_t samples,
+                                      absl::Span<std::byte> output) {
+  const absl::Status status = runner_->Run(input, samples, output);
+  memory_bytes_ = graph_bytes_ + runner_->memory_bytes();
+  return status;
 }
 
 // Kernels are made for codes within the coding: beyond it their sums could overflow.
@@ -71,9 +79,9 @@ absl::StatusOr<StageCompute::Output> InferenceStage::TallyOf(int64_t samples,
       CheckSize("labels", labels, samples * static_cast<int64_t>(sizeof(int32_t))));
   const int64_t classes = graph_.classes();
   logits_.resize(static_cast<size_t>(samples * classes));
-  RUNNEL_RETURN_IF_ERROR(runner_->Run(input, samples,
-                                      absl::MakeSpan(reinterpret_cast<std::byte*>(logits_.data()),
-                                                     logits_.size() * sizeof(float))));
+  RUNNEL_RETURN_IF_ERROR(RunGraph(input, samples,
+                                  absl::MakeSpan(reinterpret_cast<std::byte*>(logits_.data()),
+                                                 logits_.size() * sizeof(float))));
   Tally tally;
   std::vector<int32_t> wanted(static_cast<size_t>(samples));
   std::memcpy(wanted.data(), labels.bytes().data(), wanted.size() * sizeof(int32_t));
@@ -101,7 +109,7 @@ absl::StatusOr<StageCompute::Output> InferenceStage::Evaluate(int64_t samples, P
       pool_->Allocate(static_cast<size_t>(BoundaryBytes(numbers(), output_shape(samples))));
   const absl::Span<std::byte> bytes = output.mutable_bytes();
   const auto codes = static_cast<size_t>(samples * inference::OutputBytes(graph_));
-  RUNNEL_RETURN_IF_ERROR(runner_->Run(values, samples, bytes.first(codes)));
+  RUNNEL_RETURN_IF_ERROR(RunGraph(values, samples, bytes.first(codes)));
   std::fill(bytes.begin() + static_cast<int64_t>(codes), bytes.end(), std::byte{0});  // exponent 0
   return Output{std::move(output)};
 }

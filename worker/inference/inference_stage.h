@@ -3,6 +3,7 @@
 // A stage of a model in integers (proto/base/training/int8_inference.h): Evaluate runs its slice of
 // the graph.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,7 +51,7 @@ class InferenceStage final : public StageEngine {
   }
   bool trains() const override { return false; }
   const NumberFormat& numbers() const override { return kInt8InferenceNumbers; }
-  // Weights, and the codes of all values of a batch.
+  // Weights, the codes of all values of a batch, and what the backend takes beside them.
   int64_t memory_bytes() const override { return memory_bytes_; }
   Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
   Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
@@ -59,6 +60,8 @@ class InferenceStage final : public StageEngine {
   InferenceStage(InferenceStageOptions options, MakeGraphRunnerFn make_runner, BufferPool* pool)
       : options_(std::move(options)), make_runner_(std::move(make_runner)), pool_(pool) {}
   absl::Status CheckCodes(absl::Span<const std::byte> codes) const;
+  absl::Status RunGraph(absl::Span<const std::byte> input, int64_t samples,
+                        absl::Span<std::byte> output);
   absl::StatusOr<Output> TallyOf(int64_t samples, absl::Span<const std::byte> input,
                                  const Payload& labels);
 
@@ -69,7 +72,8 @@ class InferenceStage final : public StageEngine {
   Shape output_sample_;
   inference::Int8Graph graph_;
   std::unique_ptr<inference::GraphRunner> runner_;  // of graph_
-  int64_t memory_bytes_ = 0;
+  int64_t graph_bytes_ = 0;
+  std::atomic<int64_t> memory_bytes_ = 0;  // with the runner's, as of the last batch
   std::vector<float> logits_;
 };
 

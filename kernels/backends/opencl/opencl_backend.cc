@@ -19,6 +19,7 @@
 #include "kernels/backends/opencl/product/product_tuner.h"
 #include "kernels/backends/opencl/product/products.h"
 #include "kernels/backends/opencl/staging.h"
+#include "kernels/backends/tells_ways.h"
 #include "kernels/ir/arithmetic/float_loss.h"
 #include "kernels/ir/arithmetic/integer_loss.h"
 #include "proto/base/status_macros.h"
@@ -53,7 +54,7 @@ bool HasAny(const Program& program, const Predicate& fits) {
   return false;
 }
 
-class OpenClExecutable final : public Executable {
+class OpenClExecutable final : public Executable, public TellsWays {
  public:
   OpenClExecutable(const Program& program, std::shared_ptr<Session> session,
                    std::shared_ptr<Areas> areas)
@@ -91,6 +92,10 @@ class OpenClExecutable final : public Executable {
     const absl::Status status = RunPart(part, context, bindings);
     if (!status.ok()) staging_.Abandon();
     return status;
+  }
+
+  bool IsWinograd(const Instruction& instruction) const override {
+    return products_->IsWinograd(instruction);
   }
 
   // Copies of the host's memory come with the first run.
@@ -254,6 +259,8 @@ class OpenClBackend final : public Backend {
       tuner_->Search(program);
       for (const auto& [shape_class, tile] : tuner_->tiles())
         session_->chosen_tiles()[shape_class] = tile;
+      // A tile that is forced is taken whatever it did.
+      if (options_->tile.empty()) session_->hung_tiles() = tuner_->hung_tiles();
     }
     auto executable = std::make_unique<OpenClExecutable>(program, session_, areas_);
     RUNNEL_RETURN_IF_ERROR(executable->Prepare());
@@ -273,6 +280,8 @@ class OpenClBackend final : public Backend {
     std::set<std::string> notes;  // several builds of a kernel may say the same
     for (const auto& [kernel, why] : session_->too_large_kernels())
       notes.insert(absl::StrCat(", no tile ", ToText(kernel.first.tile), " (it ", why, ")"));
+    for (const auto& [kernels, why] : session_->refused_winograd())
+      notes.insert(absl::StrCat(", no Winograd (", why, ")"));
     for (const std::string& one : notes) note += one;
     return note;
   }

@@ -61,6 +61,11 @@ std::atomic<int>& BuildRefusal() {
   return code;
 }
 
+std::string& RefusedOption() {
+  static std::string option;
+  return option;
+}
+
 std::string& ClaimedExtension() {
   static std::string extension;
   return extension;
@@ -112,7 +117,10 @@ int KernelsEnqueued() { return Enqueued(); }
 
 void SpoilBuilds(const std::string& option, int code) { TheSpoilt() = {option, code, {}}; }
 
-void RefuseBuilds(int code) { BuildRefusal() = code; }
+void RefuseBuilds(int code, const std::string& option) {
+  RefusedOption() = option;
+  BuildRefusal() = code;
+}
 
 void ClaimExtension(const std::string& extension) { ClaimedExtension() = extension; }
 
@@ -169,7 +177,10 @@ extern "C" __attribute__((visibility("default"))) cl_int clBuildProgram(
     cl_program program, cl_uint count, const cl_device_id* devices, const char* options,
     void(CL_CALLBACK* notify)(cl_program, void*), void* data) {
   static auto* const real = runnel::Real<decltype(clBuildProgram)>("clBuildProgram");
-  if (const int refusal = runnel::BuildRefusal(); refusal != CL_SUCCESS) return refusal;
+  const std::string& refused = runnel::RefusedOption();
+  if (const int refusal = runnel::BuildRefusal();
+      refusal != CL_SUCCESS && std::strstr(options, refused.c_str()) != nullptr)
+    return refusal;
   runnel::Spoilt& spoilt = runnel::TheSpoilt();
   // A program that is gone may have left its address to this one.
   spoilt.programs.erase(program);

@@ -16,8 +16,9 @@ int KernelsEnqueued();
 // Kernels of programs whose build options have this text report `code` and do nothing; empty: none.
 void SpoilBuilds(const std::string& option, int code);
 
-// Programs are not built from now on, but give this code; CL_SUCCESS: they are.
-void RefuseBuilds(int code);
+// Programs whose build options have this text (empty: all) are not built from now on, but give this
+// code; CL_SUCCESS: they are.
+void RefuseBuilds(int code, const std::string& option = "");
 
 // Devices say that they have this extension too; empty: none.
 void ClaimExtension(const std::string& extension);

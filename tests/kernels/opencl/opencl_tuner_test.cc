@@ -238,6 +238,53 @@ TEST_F(OpenClTunerTest, ATileThatHangsIsNotTriedByTheNextStart) {
   std::filesystem::remove_all(dir);
 }
 
+// The rule's own one: a smaller one is the first that is tried, and no program takes it, tuned or not.
+TEST_F(OpenClTunerTest, ARulesTileThatHangsGivesWayToASmallerOne) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::string rule =
+      "-DTILE_ROWS=4 -DTILE_COLUMNS=4 -DSIDE_X=8 -DSIDE_Y=8 -DDEPTH=8 -DVECTOR=1";
+  const std::string dir = testing::TempDir() + "/runnel_hung_rule";
+  std::filesystem::remove_all(dir);
+  DeviceInfo device = (*Session::Open({}))->device();
+  device.max_work_group = 64;
+  device.local_bytes = 2200;
+  const Program program = SmallProgram("niti");
+  const auto tuner = [&](double stall_seconds) {
+    return std::make_unique<ProductTuner>(Options{.stall_seconds = stall_seconds, .programs = dir},
+                                          device, std::make_shared<DeviceBudget>(device, 0));
+  };
+  const auto search = [&](ProductTuner& by) {
+    const auto ref = *MakeRefBackend(1);
+    by.BeginSearch(kEnough, /*anew=*/true, ref.get());
+    by.Search(program);
+    return by.choices();
+  };
+  const auto hang = [&] {
+    SpoilBuilds(rule, kKernelHangs);
+    search(*tuner(/*stall_seconds=*/5));
+  };
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(kDriverHangs), "has not answered for 5 s");
+  const std::unique_ptr<ProductTuner> next = tuner(/*stall_seconds=*/0);
+  TuningChoice kept = {"int8 product_forward point rows 2^4 columns 2^4 depth 2^10",
+                       "4x4 by 8x8, depth 8, vector 1", 1e-3, 2e-3, 7};
+  EXPECT_EQ(next->Adopt({kept}, /*is_checked=*/true), 0) << "of a start before it hung";
+  SpoilBuilds(rule, CL_OUT_OF_RESOURCES);  // who runs a kernel of the tile is told so
+  const std::vector<TuningChoice> choices = search(*next);
+  ASSERT_EQ(choices.size(), 2u);
+  for (const TuningChoice& choice : choices) {
+    EXPECT_NE(choice.kernel, kept.kernel);
+    EXPECT_EQ(choice.tried, Tiles(choice, 6, 2));
+  }
+  Tensor x = ScaledTensor({16, 891}, DType::kInt8), weight = ScaledTensor({10, 891}, DType::kInt8);
+  Tensor y = ScaledTensor({16, 10}, DType::kInt32);
+  const OpSpec op = {.kind = OpKind::kLinear, .out_channels = 10};
+  auto backend = MakeBackendWith({.programs = dir});
+  const absl::Status run =
+      RunOp(OpCode::kInt8LinearForward, op, {&x, &weight}, {&y}, {}, 0, 0, backend->get());
+  EXPECT_TRUE(run.ok()) << run;
+  std::filesystem::remove_all(dir);
+}
+
 TEST_F(OpenClTunerTest, WhatIsAdoptedIsLookedAtFirst) {
   Tuner& tuner = *backend_->tuner();
   const TuningChoice good = {"int8 product_forward point rows 2^4 columns 2^4 depth 2^10",

@@ -1,16 +1,20 @@
 // Winograd's convolutions of the OpenCL backend, bit for bit as ref's direct ones; which convolutions are computed so.
 // Skipped where there is no device, as far as one is needed.
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/opencl/device/device.h"
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "kernels/backends/opencl/product/product_plan.h"
 #include "kernels/backends/ref/ref_backend.h"
+#include "kernels/backends/tells_ways.h"
 #include "kernels/ir/arithmetic/code_rule.h"
 #include "kernels/ir/arithmetic/winograd.h"
 #include "kernels/models/graph_runner.h"
@@ -93,6 +97,20 @@ ProgramBench Make(const Conv& conv, bool gives_codes) {
   return bench;
 }
 
+// The first drawn one that has some and no node in FP32.
+std::optional<inference::Int8Graph> GraphWithWinograd() {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    inference::Int8Graph graph = inference::RandomGraph(seed);
+    int winograds = 0, reals = 0;
+    for (const inference::Int8Node& node : graph.nodes) {
+      winograds += node.winograd ? 1 : 0;
+      reals += node.is_real() ? 1 : 0;
+    }
+    if (winograds > 0 && reals == 0 && !graph.takes_codes) return graph;
+  }
+  return std::nullopt;
+}
+
 class OpenClWinogradTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -101,7 +119,10 @@ class OpenClWinogradTest : public testing::Test {
     backend_ = *std::move(backend);
     ref_ = *MakeRefBackend(1);
   }
-  void TearDown() override { LimitGroups(0); }
+  void TearDown() override {
+    LimitGroups(0);
+    RefuseBuilds(CL_SUCCESS);
+  }
 
   // Kernels of a run.
   int ExpectAsRef(const Conv& conv, bool gives_codes, Backend& backend) {
@@ -156,30 +177,106 @@ TEST_F(OpenClWinogradTest, WhatDoesNotFitTheDeviceIsComputedDirectly) {
   EXPECT_EQ(ExpectAsRef(conv, false, **full), 2);
 }
 
+// With whatever memory the direct product and what follows it run, they do where there is Winograd.
+TEST_F(OpenClWinogradTest, FactorsTakeNoMemoryThatAnythingElseNeeds) {
+  const ProgramBench winograd = Make({{4, 33, 27, 7}, 16}, false);
+  ProgramBench direct = winograd;
+  direct.part()[0].winograd = false;
+  const std::vector<std::byte> want = winograd.Run(*ref_);
+  const auto runs = [&](const ProgramBench& bench, int64_t limit, bool* takes_factors) {
+    auto backend = MakeBackendWith({.memory_limit_bytes = limit});
+    auto executable = (*backend)->Prepare(bench.program);
+    if (!executable.ok()) return false;
+    *takes_factors = dynamic_cast<const TellsWays&>(**executable)
+                         .IsWinograd(bench.program.part(Part::kForwardEval)[0]);
+    std::vector<std::byte> got;
+    if (!bench.TryRun(**executable, &got).ok()) return false;
+    EXPECT_EQ(got, want) << limit;
+    return true;
+  };
+  int fitting = 0, with_factors = 0;
+  for (int64_t limit = 60'000; limit <= 420'000; limit += 12'000) {
+    bool takes_factors = false;
+    if (!runs(direct, limit, &takes_factors)) continue;
+    ++fitting;
+    EXPECT_FALSE(takes_factors);
+    EXPECT_TRUE(runs(winograd, limit, &takes_factors)) << limit;
+    with_factors += takes_factors ? 1 : 0;
+  }
+  EXPECT_GT(with_factors, 0);
+  EXPECT_GT(fitting, with_factors) << "some have room for the direct one alone";
+}
+
+// Batch sizes of a graph: each finds the room that it has without Winograd.
+TEST_F(OpenClWinogradTest, ProgramsOfOtherBatchSizesFindRoom) {
+  const std::optional<inference::Int8Graph> graph = GraphWithWinograd();
+  ASSERT_TRUE(graph.has_value());
+  inference::Int8Graph direct = *graph;
+  for (inference::Int8Node& node : direct.nodes) node.winograd = false;
+  const auto runs = [&](const inference::Int8Graph& one, int64_t limit) {
+    auto backend = MakeBackendWith({.memory_limit_bytes = limit});
+    auto runner = inference::GraphRunner::Make(one, **backend);
+    if (!runner.ok()) return false;
+    for (const int64_t batch : {1, 7, 2, 5}) {
+      const std::vector<std::byte> input = inference::RandomInput(one, 1, batch);
+      std::vector<std::byte> output(static_cast<size_t>(batch * inference::OutputBytes(one)));
+      if (!(*runner)->Run(input, batch, absl::MakeSpan(output)).ok()) return false;
+    }
+    return true;
+  };
+  int fitting = 0, full = 0;
+  for (int64_t limit = 1 << 12; limit <= 1 << 22; limit += limit / 3) {
+    const bool fits = runs(direct, limit);
+    (fits ? fitting : full) += 1;
+    EXPECT_TRUE(!fits || runs(*graph, limit)) << limit;
+  }
+  EXPECT_GT(fitting, 0);
+  EXPECT_GT(full, 0);
+}
+
+// An old compiler: the direct product, and the text is compiled once alone.
+TEST_F(OpenClWinogradTest, WhatTheDriverDoesNotCompileIsComputedDirectly) {
+  const Conv conv = {{4, 33, 27, 7}, 16};
+  RefuseBuilds(CL_BUILD_PROGRAM_FAILURE, "-DWINOGRAD");
+  auto old = MakeBackendWith({});
+  EXPECT_EQ(ExpectAsRef(conv, false, **old), 2);
+  EXPECT_THAT((*old)->description(), testing::HasSubstr("no Winograd"));
+  const int before = SourcesBuilt();
+  EXPECT_EQ(ExpectAsRef(conv, false, **old), 2);
+  EXPECT_EQ(SourcesBuilt(), before);
+  // Of a graph's nodes it is told so.
+  const std::optional<inference::Int8Graph> graph = GraphWithWinograd();
+  ASSERT_TRUE(graph.has_value());
+  for (Backend* backend : {old->get(), backend_.get()}) {
+    if (backend == backend_.get()) RefuseBuilds(CL_SUCCESS);
+    auto runner = inference::GraphRunner::Make(*graph, *backend);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    ASSERT_TRUE((*runner)->TimeNodes(1, 1).ok());
+    for (size_t i = 0; i < graph->nodes.size(); ++i) {
+      if (!graph->nodes[i].winograd) continue;
+      EXPECT_EQ((*runner)->kernel(i), backend == old->get() ? "direct opencl" : "winograd opencl");
+    }
+    EXPECT_GT((*runner)->memory_bytes(), 0);
+  }
+}
+
 // A graph's weights never change: their factors are computed in the first run.
 TEST_F(OpenClWinogradTest, FactorsOfAGraphsWeightsAreComputedOnce) {
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    const inference::Int8Graph graph = inference::RandomGraph(seed);
-    int winograds = 0, reals = 0;
-    for (const inference::Int8Node& node : graph.nodes) {
-      winograds += node.winograd ? 1 : 0;
-      reals += node.is_real() ? 1 : 0;
-    }
-    if (winograds == 0 || reals > 0) continue;
-    const std::vector<std::byte> input = inference::RandomInput(graph, 1, 1);
-    std::vector<std::byte> output(static_cast<size_t>(inference::OutputBytes(graph)));
-    auto runner = inference::GraphRunner::Make(graph, *backend_);
-    ASSERT_TRUE(runner.ok()) << runner.status();
-    std::array<int, 2> kernels = {};
-    for (int& count : kernels) {
-      const int before = KernelsEnqueued();
-      ASSERT_TRUE((*runner)->Run(input, 1, absl::MakeSpan(output)).ok());
-      count = KernelsEnqueued() - before;
-    }
-    EXPECT_EQ(kernels[0] - kernels[1], winograds) << "seed " << seed;
-    return;
+  const std::optional<inference::Int8Graph> graph = GraphWithWinograd();
+  ASSERT_TRUE(graph.has_value());
+  const std::vector<std::byte> input = inference::RandomInput(*graph, 1, 1);
+  std::vector<std::byte> output(static_cast<size_t>(inference::OutputBytes(*graph)));
+  auto runner = inference::GraphRunner::Make(*graph, *backend_);
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  std::array<int, 2> kernels = {};
+  for (int& count : kernels) {
+    const int before = KernelsEnqueued();
+    ASSERT_TRUE((*runner)->Run(input, 1, absl::MakeSpan(output)).ok());
+    count = KernelsEnqueued() - before;
   }
-  FAIL() << "no graph with Winograd";
+  EXPECT_EQ(kernels[0] - kernels[1],
+            std::count_if(graph->nodes.begin(), graph->nodes.end(),
+                          [](const inference::Int8Node& node) { return node.winograd; }));
 }
 
 // Bits that the instruction tells, and the kernel's window, decide; no value does.

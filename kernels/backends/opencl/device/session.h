@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +80,10 @@ class Session {
   // kernel its groups of the same tile.
   using KernelId = std::pair<ProgramId, std::string>;
   std::map<KernelId, std::string>& too_large_kernels() { return too_large_kernels_; }
+  // Builds of Winograd that the driver's compiler refused, with what it said: not asked again.
+  std::map<ProgramId, std::string>& refused_winograd() { return refused_winograd_; }
+  // Tiles over which the driver hung before: no program takes one.
+  std::set<Tile>& hung_tiles() { return hung_tiles_; }
 
   // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line. As Check: the device
   // is lost meanwhile.
@@ -136,6 +141,8 @@ class Session {
   std::map<std::pair<ProgramId, std::string>, Handle<cl_kernel>> kernels_;
   ChosenTiles chosen_tiles_;
   std::map<KernelId, std::string> too_large_kernels_;
+  std::map<ProgramId, std::string> refused_winograd_;
+  std::set<Tile> hung_tiles_;
   absl::Status lost_;
 };
 

@@ -85,6 +85,14 @@ absl::Span<const Tile> SmallerTiles() {
   return kSmaller;
 }
 
+std::vector<Tile> TilesInPlaceOf(const Tile& tile) {
+  std::vector<Tile> tiles = {tile};
+  for (const Tile& smaller : SmallerTiles()) {
+    if (smaller.items() <= tile.items()) tiles.push_back(smaller);
+  }
+  return tiles;
+}
+
 absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInfo& device) {
   if (text.empty()) return ChosenTiles();
   const std::optional<Tile> tile = ParseTile(text);

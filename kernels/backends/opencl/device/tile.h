@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -47,6 +48,8 @@ const Tile* WinogradTileFor(const DeviceInfo& device);
 // What is taken in place of a tile whose groups are too large for its kernel: the rule's other ones,
 // and one of 16 work-items, without images.
 absl::Span<const Tile> SmallerTiles();
+// The tile, and those of SmallerTiles with no more work-items.
+std::vector<Tile> TilesInPlaceOf(const Tile& tile);
 // Whether the device has so many work-items in a group, so much local memory, and images where the
 // tile reads one.
 bool Fits(const Tile& tile, const DeviceInfo& device);

@@ -92,6 +92,7 @@ int ProductTuner::Adopt(const std::vector<TuningChoice>& kept, bool is_checked) 
   for (const TuningChoice& choice : kept) {
     const std::optional<Tile> tile = ParseTile(choice.kernel);
     if (!tile.has_value() || !Fits(*tile, device_) || !IsSane(choice)) continue;
+    if (failing_.count(*tile) > 0) continue;
     const bool is_new = is_checked ? choices_.emplace(choice.shape_class, choice).second
                                    : hints_.emplace(choice.shape_class, *tile).second;
     taken += is_new ? 1 : 0;
@@ -107,8 +108,10 @@ std::string ProductTuner::HungSubject() const {
 void ProductTuner::LoadHungTiles() {
   hung_ = ProgramFiles(options_.programs).Load(HungSubject()).value_or("");
   for (const absl::string_view line : absl::StrSplit(hung_, '\n', absl::SkipEmpty())) {
-    if (const std::optional<Tile> tile = ParseTile(line); tile.has_value()) failing_.insert(*tile);
+    if (const std::optional<Tile> tile = ParseTile(line); tile.has_value())
+      hung_tiles_.insert(*tile);
   }
+  failing_.insert(hung_tiles_.begin(), hung_tiles_.end());
 }
 
 void ProductTuner::BeginSearch(double seconds, bool anew, Backend* specification) {
@@ -176,6 +179,13 @@ absl::Status ProductTuner::OpenBench() {
   RUNNEL_ASSIGN_OR_RETURN(bench_.session, Session::Open(options_, budget_));
   bench_.backend = MakeBackendOn(bench_.session);
   return absl::OkStatus();
+}
+
+std::optional<Tile> ProductTuner::FirstTileOf(const ProductPlan& plan) const {
+  for (const Tile& tile : TilesInPlaceOf(plan.tile)) {
+    if (failing_.count(tile) == 0) return tile;
+  }
+  return std::nullopt;
 }
 
 std::vector<Tile> ProductTuner::TilesFor(const ProductPlan& plan) const {
@@ -258,7 +268,10 @@ absl::Status ProductTuner::CheckSmall(const LoneProduct& small, const ProductPla
 }
 
 void ProductTuner::SearchClass(const Program& program, const Candidate& candidate) {
-  const ProductPlan& plan = candidate.plan;
+  const std::optional<Tile> first = FirstTileOf(candidate.plan);
+  if (!first.has_value()) return;
+  ProductPlan plan = candidate.plan;
+  plan.tile = *first;
   const LoneProduct small = TakeSmallProduct(program, candidate.instruction);
   LoneProduct large = TakeProduct(program, candidate.instruction, 1);
   std::unique_ptr<Memory> operands;

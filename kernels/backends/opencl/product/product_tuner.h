@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,7 +27,9 @@ class ProductTuner final : public Tuner {
       : options_(std::move(options)),
         device_(std::move(device)),
         budget_(std::move(budget)),
-        clock_(std::move(clock)) {}
+        clock_(std::move(clock)) {
+    LoadHungTiles();
+  }
 
   // Tiles that a search tries of each class whatever the time, unless it lasts kPatience times as
   // long as it was given.
@@ -45,6 +48,8 @@ class ProductTuner final : public Tuner {
   void Search(const Program& program);
   // The choices for Session::chosen_tiles.
   ChosenTiles tiles() const;
+  // For Session::hung_tiles: those that hung before the last BeginSearch.
+  const std::set<Tile>& hung_tiles() const { return hung_tiles_; }
 
  private:
   // A product that tiles are tried on.
@@ -76,6 +81,8 @@ class ProductTuner final : public Tuner {
   // The bench's session, opened anew if a tile has lost its device.
   absl::Status OpenBench();
   std::vector<Tile> TilesFor(const ProductPlan& plan) const;
+  // The rule's tile, or a smaller one where that fails; none: all of them fail.
+  std::optional<Tile> FirstTileOf(const ProductPlan& plan) const;
 
   const Options options_;
   const DeviceInfo device_;
@@ -84,7 +91,8 @@ class ProductTuner final : public Tuner {
   std::map<std::string, TuningChoice> choices_;  // by class
   std::map<std::string, Tile> hints_;            // hints of other devices
   std::set<Tile> failing_;                       // tiles that cost a session, or hung
-  std::string hung_;                             // texts of those that hung, a line each
+  std::set<Tile> hung_tiles_;                    // of failing_, before this start
+  std::string hung_;                             // their texts, a line each
   std::set<std::string> searched_;               // since BeginSearch
   Bench bench_;
   Backend* specification_ = nullptr;  // of the search that is on

@@ -51,42 +51,60 @@ ProgramId SliceKernelsOf(const ProductPlan& product) { return KernelsFor(product
 
 absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& operands,
                                                            std::shared_ptr<Session> session) {
-  std::unique_ptr<Products> made(new Products(operands, session));
+  std::unique_ptr<Products> made(new Products(operands, std::move(session)));
   made->Plan();
-  int64_t slice_bytes = 0;
-  for (auto& [instruction, plan] : made->plans_) {
-    slice_bytes = std::max(slice_bytes, plan.slice_bytes());
-    if (plan.is_winograd) RUNNEL_RETURN_IF_ERROR(made->BuildWinograd(*instruction, &plan));
-    if (!plan.is_winograd) RUNNEL_RETURN_IF_ERROR(made->BuildKernels(&plan));
-    RUNNEL_RETURN_IF_ERROR(made->AddHalves(*instruction));
-  }
-  if (made->plans_.empty()) return made;
-  RUNNEL_ASSIGN_OR_RETURN(made->targets_,
-                          CreateBuffer(*session, kMaxGroups * int64_t{sizeof(cl_ulong)}));
-  RUNNEL_ASSIGN_OR_RETURN(made->slices_, CreateBuffer(*session, slice_bytes));
+  RUNNEL_RETURN_IF_ERROR(made->Prepare());
   return made;
+}
+
+absl::Status Products::Prepare() {
+  if (plans_.empty()) return absl::OkStatus();
+  int64_t slice_bytes = 0;
+  for (auto& [instruction, plan] : plans_) {
+    if (plan.is_winograd) RUNNEL_RETURN_IF_ERROR(BuildWinograd(*instruction, &plan));
+    if (!plan.is_winograd) RUNNEL_RETURN_IF_ERROR(BuildKernels(&plan));
+    slice_bytes = std::max(slice_bytes, plan.slice_bytes());
+    RUNNEL_RETURN_IF_ERROR(AddHalves(*instruction));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(targets_,
+                          CreateBuffer(*session_, kMaxGroups * int64_t{sizeof(cl_ulong)}));
+  RUNNEL_ASSIGN_OR_RETURN(slices_, CreateBuffer(*session_, slice_bytes));
+  // Last: whatever has to be there comes before what only makes it faster.
+  const absl::Status added = winograd_.Add(plans_);
+  if (added.ok() || !absl::IsResourceExhausted(added)) return added;
+  for (auto& [instruction, plan] : plans_) {
+    if (!plan.is_winograd) continue;
+    MakeDirect(*instruction, &plan);
+    RUNNEL_RETURN_IF_ERROR(BuildKernels(&plan));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Products::BuildKernels(ProductPlan* product) {
   if (product->is_depthwise) return session_->Build(KernelsOf(*product));
   auto& too_large = session_->too_large_kernels();
+  std::string why;  // of the last one
   const auto builds = [&](const ProgramId& kernels) -> absl::StatusOr<bool> {
     const Tile& tile = kernels.tile;
     const Session::KernelId id = {kernels, product->kernel};
-    if (too_large.count(id) > 0) return false;
+    if (session_->hung_tiles().count(tile) > 0) {
+      why = absl::StrCat("hung over the tile ", ToText(tile));
+      return false;
+    }
+    if (const auto found = too_large.find(id); found != too_large.end()) {
+      why = found->second;
+      return false;
+    }
     RUNNEL_RETURN_IF_ERROR(session_->Build(kernels));
     RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
                             session_->GroupSizesOf(kernels, product->kernel));
     if (sizes.most == 0 || sizes.most >= tile.items()) return true;
-    too_large[id] = absl::StrCat("runs ", product->kernel, " in groups of ", sizes.most,
-                                 ", not of ", tile.items());
+    why = absl::StrCat("runs ", product->kernel, " in groups of ", sizes.most, ", not of ",
+                       tile.items());
+    too_large[id] = why;
     return false;
   };
-  std::vector<Tile> tiles = {product->tile};
-  for (const Tile& tile : SmallerTiles()) {
-    if (tile.items() <= product->tile.items()) tiles.push_back(tile);
-  }
-  for (const Tile& tile : tiles) {
+  for (const Tile& tile : TilesInPlaceOf(product->tile)) {
     product->tile = tile;
     RUNNEL_ASSIGN_OR_RETURN(bool is_built, builds(KernelsOf(*product)));
     if (is_built && tile.image) {
@@ -94,27 +112,39 @@ absl::Status Products::BuildKernels(ProductPlan* product) {
     }
     if (is_built) return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "device ", session_->device().name, " ", too_large.at({KernelsOf(*product), product->kernel}),
-      "; there is no smaller tile"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("device ", session_->device().name, " ", why, "; there is no smaller tile"));
 }
 
 absl::Status Products::BuildWinograd(const Instruction& instruction, ProductPlan* product) {
   const ProgramId kernels = KernelsOf(*product);
-  RUNNEL_RETURN_IF_ERROR(session_->Build(kernels));
-  RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
-                          session_->GroupSizesOf(kernels, product->kernel));
-  const int64_t items = int64_t{kWinogradPoints} * product->tile.items();
-  if (sizes.most == 0 || sizes.most >= items) {
-    const absl::Status added = winograd_.Add(instruction, *product);
-    if (added.ok() || !absl::IsResourceExhausted(added)) return added;
+  auto& refused = session_->refused_winograd();
+  if (refused.count(kernels) == 0) {
+    const absl::Status built = session_->Build(kernels);
+    if (!built.ok() && !absl::IsFailedPrecondition(built)) return built;
+    if (!built.ok()) refused.emplace(kernels, std::string(built.message()));
   }
+  if (refused.count(kernels) == 0) {
+    RUNNEL_ASSIGN_OR_RETURN(const Session::GroupSizes sizes,
+                            session_->GroupSizesOf(kernels, product->kernel));
+    const int64_t items = int64_t{kWinogradPoints} * product->tile.items();
+    if (sizes.most == 0 || sizes.most >= items) return absl::OkStatus();
+  }
+  MakeDirect(instruction, product);
+  return absl::OkStatus();
+}
+
+void Products::MakeDirect(const Instruction& instruction, ProductPlan* product) const {
   Instruction direct = instruction;
   direct.winograd = false;
   const bool gives_codes = product->gives_codes;
   *product = PlanProduct(operands_.program(), direct, session_->device(), session_->chosen_tiles());
   product->gives_codes = gives_codes;
-  return absl::OkStatus();
+}
+
+bool Products::IsWinograd(const Instruction& instruction) const {
+  const auto found = plans_.find(&instruction);
+  return found != plans_.end() && found->second.is_winograd;
 }
 
 void Products::Plan() {

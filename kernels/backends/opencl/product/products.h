@@ -32,7 +32,9 @@ class Products {
   // are made anew when they are read next.
   void ForgetWeights();
   void ForgetWritten(const Instruction& instruction);
-  // Bytes of halves, slices and maxima.
+  // Whether it is a product that is computed as F(2x2, 3x3).
+  bool IsWinograd(const Instruction& instruction) const;
+  // Bytes of halves, slices, maxima and Winograd's factors.
   int64_t memory_bytes() const;
 
  private:
@@ -42,12 +44,16 @@ class Products {
         images_(session),
         winograd_(operands, std::move(session)) {}
 
-  // Builds a product's kernels. A tile whose groups the device does not run them in gives way to a
-  // smaller one. FailedPrecondition: there is none. As Session::Build.
+  // Of what was planned. Errors as those of Create.
+  absl::Status Prepare();
+  // Builds a product's kernels. A tile whose groups the device does not run them in, or over which
+  // its driver hung, gives way to a smaller one. FailedPrecondition: there is none. As
+  // Session::Build.
   absl::Status BuildKernels(ProductPlan* product);
-  // Likewise of one that is_winograd, with room for its factors. Where the device has neither the groups nor the room, it
-  // becomes a direct one.
+  // Likewise of one that is_winograd. Where the device does not compile it or has not the groups, it
+  // becomes a direct one, whose kernels are not built yet.
   absl::Status BuildWinograd(const Instruction& instruction, ProductPlan* product);
+  void MakeDirect(const Instruction& instruction, ProductPlan* product) const;
   // Plans the program's products; of those whose sums are not cut into slices some give codes.
   void Plan();
   absl::Status Codes(const Instruction& requantize);

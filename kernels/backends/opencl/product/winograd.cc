@@ -1,6 +1,8 @@
 #include "kernels/backends/opencl/product/winograd.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <utility>
 
 #include "kernels/ir/arithmetic/winograd.h"
@@ -39,19 +41,46 @@ KernelWinograd SizesOf(const KernelGeometry& g, int64_t first, int64_t images) {
           DivisorOf(g.oc)};
 }
 
+// Of all memory that the program is bound to, each storage at its full size with room for alignment.
+int64_t BytesOf(const Program& program) {
+  std::array<int64_t, kStorageCount> ends = {};
+  for (const Buffer& buffer : program.buffers) {
+    int64_t& end = ends[static_cast<size_t>(buffer.storage)];
+    end = std::max(end, buffer.offset_bytes + buffer.bytes());
+  }
+  constexpr int64_t kAlignmentBytes = 64;
+  return std::accumulate(ends.begin(), ends.end(), kStorageCount * kAlignmentBytes);
+}
+
 }  // namespace
 
-absl::Status WinogradProducts::Add(const Instruction& instruction, const ProductPlan& product) {
-  const KernelGeometry& g = product.geometry;
-  RUNNEL_ASSIGN_OR_RETURN(
-      DeviceBuffer weights,
-      CreateBuffer(*session_, kWinogradPoints * CellsOf(g) * g.oc * int64_t{sizeof(cl_uint)}));
-  const int64_t input_bytes = ImagesAtOnce(g) * InputBytesOfImage(g);
-  if (input_bytes > inputs_.bytes()) {
-    RUNNEL_ASSIGN_OR_RETURN(inputs_, CreateBuffer(*session_, input_bytes));
+absl::Status WinogradProducts::Add(
+    const std::unordered_map<const Instruction*, ProductPlan>& plans) {
+  const absl::Status added = AddAll(plans);
+  if (added.ok()) return added;
+  weights_.clear();
+  inputs_ = DeviceBuffer();
+  return added;
+}
+
+absl::Status WinogradProducts::AddAll(
+    const std::unordered_map<const Instruction*, ProductPlan>& plans) {
+  int64_t input_bytes = 0;
+  for (const auto& [instruction, product] : plans) {
+    if (!product.is_winograd) continue;
+    const KernelGeometry& g = product.geometry;
+    input_bytes = std::max(input_bytes, ImagesAtOnce(g) * InputBytesOfImage(g));
+    RUNNEL_ASSIGN_OR_RETURN(
+        weights_[instruction].buffer,
+        CreateBuffer(*session_, kWinogradPoints * CellsOf(g) * g.oc * int64_t{sizeof(cl_uint)}));
   }
-  weights_[&instruction].buffer = std::move(weights);
-  return absl::OkStatus();
+  if (input_bytes == 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(inputs_, CreateBuffer(*session_, input_bytes));
+  const DeviceBudget& budget = *session_->budget();
+  const int64_t left = budget.limit_bytes() - budget.taken_bytes();
+  const int64_t wanted = BytesOf(operands_.program());
+  if (left >= wanted) return absl::OkStatus();
+  return NoRoom(session_->device().name, wanted, "Winograd's factors leave less");
 }
 
 absl::Status WinogradProducts::MakeWeights(const Instruction& instruction,

@@ -22,8 +22,10 @@ class WinogradProducts {
   WinogradProducts(const Operands& operands, std::shared_ptr<Session> session)
       : operands_(operands), session_(std::move(session)) {}
 
-  // Makes room for the factors of a product that is_winograd. Errors as CreateBuffer.
-  absl::Status Add(const Instruction& instruction, const ProductPlan& product);
+  // Makes room for the factors of all products that are is_winograd, or of none: then errors as
+  // CreateBuffer. ResourceExhausted also where the program's own memory would find no room once
+  // more beside them, as the copies of a first run and the program of the next batch size need it.
+  absl::Status Add(const std::unordered_map<const Instruction*, ProductPlan>& plans);
 
   // Enqueues a product that was added, by its built `kernels`. `add_after` adds the arguments between the operands and
   // the sizes. Factors of weights that never change (Program::constants) are computed once.
@@ -37,6 +39,7 @@ class WinogradProducts {
     DeviceBuffer buffer;
     bool are_made = false;
   };
+  absl::Status AddAll(const std::unordered_map<const Instruction*, ProductPlan>& plans);
   absl::Status MakeWeights(const Instruction& instruction, const ProductPlan& product,
                            const ProgramId& kernels, Factors* factors);
 
