@@ -48,8 +48,9 @@ absl::StatusOr<Partition> FtpipehdPlus(const PartitionRequest& request);
 // work. Orders are compared by the closed form of partition/simulator.h; where that is only a
 // bound, and where the pipeline drains, small changes are tried by simulation at the end. Plans of
 // Accept, DynamicProgramming, FtpipehdPlus and Uniform are among the candidates (up to 64 devices),
-// so that none of them is charged less. Up to 8 devices the best plan of the first one, the first
-// two, and so on: one more device at the end is never charged more. ResourceExhausted if nothing
+// so that none of them is charged less. Up to 8 devices the best plan of the first two, the first
+// three, and so on, for the same costs: of up to 8, one more device at the list's end is never
+// charged more. Not so for one in their midst, nor where the codecs are chosen around this policy. ResourceExhausted if nothing
 // that was found fits the memory.
 absl::StatusOr<Partition> Runnel(const PartitionRequest& request);
 

@@ -189,11 +189,10 @@ absl::StatusOr<Candidate> PlanOnAll(const PartitionRequest& request, int64_t max
 
 // A lower bound for plans on these devices, as if links took no time, layers were divided at will,
 // and each device were as much faster than device 0 on all layers as on its best one. It takes the
-// times of layers to add up. 0 where layers are frozen, or a device takes no time for one or all.
+// times of layers to add up. 0 where a device takes no time for one or all.
 double LeastCharge(const PipelineModel& model) {
   const int last = model.layers() - 1;
   const auto devices = static_cast<int>(model.devices.size());
-  if (model.frozen_front > 0) return 0;
   std::vector<double> speeds;  // device 0's seconds for layers that take the device a second
   for (int device = 0; device < devices; ++device) {
     double least = std::numeric_limits<double>::infinity();
@@ -233,7 +232,8 @@ absl::StatusOr<Candidate> PlanOnAnyCount(const PartitionRequest& request, int64_
     for (std::vector<LinkSpeed>& row : fewer.speeds) row.resize(on_fewer.devices);
     if (best.ok() && LeastCharge(fewer) >= best->charged) break;
     absl::StatusOr<Candidate> one = PlanOnAll(on_fewer, max_cap);
-    if (!one.ok() && !absl::IsResourceExhausted(one.status())) return one;
+    // A smaller search that fails takes nothing from a plan that is there.
+    if (!one.ok() && !best.ok() && !absl::IsResourceExhausted(one.status())) return one;
     if (one.ok() && (!best.ok() || one->charged < best->charged)) best = std::move(one);
   }
   return best;

@@ -14,7 +14,8 @@ namespace {
 constexpr double kGain = 2e-4;
 // With more devices the closed form chooses alone.
 constexpr int kMostExchanged = 12;
-// Of each cut, the nearest other places that are tried together with a cap.
+// So many of the nearest other cuts, times the number of cuts, are tried together with a cap. Where
+// one cut has no room to move, the others have more of them.
 constexpr size_t kNearCuts = 4;
 
 // Raises the cap of stage `stage` by one, and those of earlier stages as far as caps may not rise.

@@ -16,6 +16,12 @@ namespace {
 
 constexpr int64_t kProgressIntervalNs = int64_t{250} * 1000 * 1000;
 
+// Central measures the workers of its host a second time, after layers and parts, which are many
+// ranges, or have costs beside them, or may be answered from an earlier run.
+bool IsSecond(const ProfileRequest& request) {
+  return request.ranges.size() == 1 && request.cost_codecs.empty() && !request.accepts_kept;
+}
+
 // The shares of all ranges together.
 void AddShares(const std::vector<RangeTime>& times, DeviceCosts& costs) {
   double all = 0, forward = 0, input_gradient = 0;
@@ -119,7 +125,8 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Measure(const ProfileRequest& req
         std::clamp(processor_seconds / wall_seconds, kLeastProcessorShare, 1.0);
     // Beside more neighbours than processors nobody has a whole one; that says nothing of the device.
     const auto measuring = static_cast<double>(request.neighbours + 1);
-    if (request.neighbours == 0 || processors_ == 0 || measuring <= processors_)
+    const bool has_room = request.neighbours == 0 || processors_ == 0 || measuring <= processors_;
+    if (has_room && !IsSecond(request))
       shares_processor_ = report.processor_share < kWholeProcessor;
   }
   // If others use the processor too, a short measurement is held up by chance: the sum over all of

@@ -181,5 +181,18 @@ TEST_F(SelfMeasurementTest, WhatMoreNeighboursThanProcessorsLeaveSaysNothingOfTh
   EXPECT_TRUE(measurement.shares_processor());
 }
 
+TEST_F(SelfMeasurementTest, ASecondMeasurementDoesNotChangeTheViewOfTheProcessor) {
+  SelfMeasurement measurement = Make("");
+  times_ = {{0.5, 0.1, 0.2, 2, 0.8}};
+  ProfileRequest request = Request(4);
+  request.ranges = {{0, 2}};
+  request.accepts_kept = false;
+  EXPECT_DOUBLE_EQ(Ask(measurement, request)->processor_share, 0.4);
+  EXPECT_FALSE(measurement.shares_processor());
+  request.cost_codecs = {"identity"};
+  EXPECT_TRUE(Ask(measurement, request).ok());
+  EXPECT_TRUE(measurement.shares_processor()) << "a check of one range";
+}
+
 }  // namespace
 }  // namespace runnel::self_measurement_test

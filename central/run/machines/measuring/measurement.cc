@@ -176,7 +176,7 @@ absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& rep
   RUNNEL_RETURN_IF_ERROR(CheckReport(device, report));
   if (phase_ == Phase::kSecond) {
     const double share = report.processor_share < kWholeProcessor ? report.processor_share : 1;
-    second_.Add(device, report.layer_seconds.front() * share);
+    second_.Add(device, report.layer_seconds.front() * share, share);
     GoOnWithout(device, roster, effects);
     return true;
   }
@@ -264,7 +264,8 @@ std::vector<std::vector<int>> Measurement::AlikeLocals(const Roster& roster) con
     const auto found = conditions_.find(device);
     const bool has_answered = found != conditions_.end() && found->second.processor_share > 0 &&
                               !times_[static_cast<size_t>(device)].empty();
-    if (roster.device(device).local && has_answered) left.push_back(device);
+    const bool is_used = roster.device(device).local && !roster.device(device).barred;
+    if (is_used && has_answered) left.push_back(device);
   }
   std::vector<std::vector<int>> classes;
   while (!left.empty()) {
@@ -328,7 +329,7 @@ void Measurement::BeginSecond(const Roster& roster, RunEffects& effects) {
 
 void Measurement::TakeSecond(const Roster& roster) {
   for (const std::vector<int>& alike : AlikeLocals(roster)) {
-    const double scale = second_.ScaleOf(alike);
+    const double scale = second_.ScaleOf(alike, options_.local_at_once);
     for (const int device : alike) {
       DeviceTimes& times = times_[static_cast<size_t>(device)];
       times = times.Scaled(scale);

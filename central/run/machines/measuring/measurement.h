@@ -145,7 +145,8 @@ class Measurement {
   absl::Status UpdateTimes(int device, const std::vector<double>& seconds, const Roster& roster,
                            RunEffects& effects);
   void GoOnWithout(int device, const Roster& roster, RunEffects& effects);
-  // New devices of central's host that have times, those together that are alike.
+  // New devices of central's host that have times and are not barred, those together that are
+  // alike.
   std::vector<std::vector<int>> AlikeLocals(const Roster& roster) const;
   // Gives them the mean of their times.
   void AverageAlike(const Roster& roster);

@@ -26,7 +26,10 @@ std::vector<LayerRange> RunsAlikeInTime(const std::vector<double>& layer_seconds
   return ranges;
 }
 
-double SecondTimes::ScaleOf(const std::vector<int>& devices) const {
+double SecondTimes::ScaleOf(const std::vector<int>& devices, int64_t processors) const {
+  double shares = 0;
+  for (const auto& [device, asked] : asked_) shares += asked.share;
+  const bool at_once = processors == 0 || shares <= kAtOnce * static_cast<double>(processors);
   std::vector<double> ratios;
   for (const int device : devices) {
     const auto found = asked_.find(device);
@@ -38,7 +41,7 @@ double SecondTimes::ScaleOf(const std::vector<int>& devices) const {
   if (ratios.empty()) return 1;
   std::sort(ratios.begin(), ratios.end());
   const double median = (ratios[(ratios.size() - 1) / 2] + ratios[ratios.size() / 2]) / 2;
-  const bool agree = ratios.size() > 1 && ratios.back() <= kAgree * ratios.front();
+  const bool agree = at_once && ratios.size() > 1 && ratios.back() <= kAgree * ratios.front();
   return agree ? median : (1 + median) / 2;
 }
 

@@ -454,6 +454,23 @@ TEST_F(SecondTest, WhatTheyAgreeOnScalesAllOfTheirTimes) {
   EXPECT_EQ(measurement_->times()[2], first[2]);
 }
 
+// It has answered for its layers, and fails in its parts.
+TEST_F(SecondTest, WhoIsBarredIsNotMeasuredAgain) {
+  MeasurementOptions options = Options("vgg11");
+  options.second_burst_ms = 25;
+  const auto layers = static_cast<size_t>(options.request.model.layer_count());
+  Begin(std::move(options), {0, 1, 2});
+  for (const int device : {0, 1, 2}) EXPECT_TRUE(Answer(device, layers));
+  const size_t parts = PartsOf(static_cast<int>(layers), 3).size();
+  EXPECT_TRUE(Answer(1, parts));
+  EXPECT_TRUE(Answer(2, parts));
+  Requests();
+  ASSERT_TRUE(roster_.Bar(0));
+  EXPECT_TRUE(measurement_->SkipDevice(0, roster_, effects_));
+  EXPECT_TRUE(measurement_->is_second());
+  EXPECT_THAT(ReceiversOf<ProfileRequest>(effects_), ElementsAre(1));
+}
+
 TEST_F(SecondTest, WhoIsLostIsNotWaitedFor) {
   BeginAndAnswer();
   const auto requests = Requests();
