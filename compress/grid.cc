@@ -49,14 +49,15 @@ Range RangeOf(const float* x, size_t n) {
           *std::max_element(high, high + kLanes) + 0.0f};
 }
 
-// The levels low + scale * code of a range; T: float, or double where FP32 has no such difference.
+// The levels low + scale * code of a range; T: float, or double where FP32 has no such difference or
+// only subnormal ones.
 template <typename T>
 class RangeGrid {
  public:
   RangeGrid(const Range& range, int bits)
       : low_(range.low), high_(range.high), top_(static_cast<T>(TopOf(bits))) {
     const T scale = (T{range.high} - low_) / top_;
-    // Of a range without width, or with less than FP32's least number for a level: one code.
+    // Of a range without width: one code.
     scale_ = scale > 0 ? scale : T{1};
     last_ = CodeOf(range.high, 0);
   }
@@ -82,10 +83,17 @@ class RangeGrid {
   int32_t last_ = 0;  // of the largest value
 };
 
+// Whether levels of the range have an exact width in FP32, or there is but one.
+bool FitsFloat(const Range& range, int bits) {
+  const float width = range.high - range.low;
+  const float scale = width / static_cast<float>(TopOf(bits));
+  return std::isfinite(width) && (width == 0 || scale >= std::numeric_limits<float>::min());
+}
+
 // Calls `use` with the grid of a range.
 template <typename UseFn>
 void WithGrid(const Range& range, int bits, UseFn use) {
-  if (std::isfinite(range.high - range.low)) {
+  if (FitsFloat(range, bits)) {
     use(RangeGrid<float>(range, bits));
   } else {
     use(RangeGrid<double>(range, bits));
@@ -266,6 +274,10 @@ class GridCodec final : public Codec {
       return absl::InvalidArgumentError(absl::StrCat(name_, ": the range from ", range.low, " to ",
                                                      range.high, " is impossible"));
     }
+    if (kind == kOfUnit && (LoadInt32(payload.data() + 4) != 0 || range.high != 1)) {
+      return absl::InvalidArgumentError(absl::StrCat(name_, ": the range from ", range.low, " to ",
+                                                     range.high, " is not that of 0 to 1"));
+    }
     if (!places.IsClean(codes))
       return absl::InvalidArgumentError(absl::StrCat(name_, ": bits of no element are not 0"));
     if (kind == kOfUnit) {
@@ -288,6 +300,10 @@ class GridCodec final : public Codec {
 };
 
 }  // namespace
+
+int BitsInPayload(absl::Span<const std::byte> payload) {
+  return payload.empty() ? 0 : std::to_integer<int>(payload.front());
+}
 
 std::unique_ptr<const Codec> MakeGridCodec(int bits, const CodecKernels& kernels) {
   return std::make_unique<GridCodec>(absl::StrCat("grid:", bits), bits, kernels);

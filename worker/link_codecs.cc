@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compress/grid.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/quantize.h"
 #include "proto/base/training/epoch_order.h"
@@ -119,26 +120,37 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
   return codecs;
 }
 
-const Codec* LinkCodecs::SentCodec(Direction direction, const MicroBatch& place) const {
+absl::StatusOr<const Codec*> LinkCodecs::SentCodec(Direction direction,
+                                                   const MicroBatch& place) const {
   const Codecs& sends = at(direction).sends;
   if (!sends.HasLevels(place.epoch)) return sends.InEpoch(place.epoch);
   const GridBits bits = run_.levels.At(run_.changes, place.epoch, place.step);
   const std::string name = LevelCodec(direction, bits).text();
-  const auto found = std::find_if(sends.of_levels.begin(), sends.of_levels.end(),
-                                  [&name](const auto& codec) { return codec->name() == name; });
-  return found == sends.of_levels.end() ? sends.of_levels.back().get() : found->get();
+  for (const auto& codec : sends.of_levels) {
+    if (codec->name() == name) return codec.get();
+  }
+  return absl::InternalError(absl::StrCat("codec recipe: step ", place.step, " has ", name,
+                                          ", which no level of the run has"));
 }
 
 absl::StatusOr<const Codec*> LinkCodecs::ReceivedCodec(Direction direction, const MicroBatch& place,
-                                                       const Shape& shape, size_t bytes) const {
+                                                       const Shape& shape,
+                                                       absl::Span<const std::byte> payload) const {
   const Codecs& receives = at(direction).receives;
   if (!receives.HasLevels(place.epoch)) return receives.InEpoch(place.epoch);
+  const int bits = BitsInPayload(payload);
+  const std::string said = LevelCodec(direction, {bits, bits}).text();
+  const Codec* of_size = nullptr;
   for (const auto& codec : receives.of_levels) {
-    if (PayloadBytes(*codec, format_, direction, shape).value() == static_cast<int64_t>(bytes))
-      return codec.get();
+    const int64_t bytes = PayloadBytes(*codec, format_, direction, shape).value();
+    if (bytes != static_cast<int64_t>(payload.size())) continue;
+    of_size = codec.get();
+    if (codec->name() == said) break;
   }
+  // One that says other bits is refused by the codec that has its size.
+  if (of_size != nullptr) return of_size;
   return absl::InvalidArgumentError(absl::StrCat("payload of codec recipe for shape ",
-                                                 shape.ToString(), " has ", bytes,
+                                                 shape.ToString(), " has ", payload.size(),
                                                  " bytes, as at no level of the run"));
 }
 
@@ -187,7 +199,8 @@ absl::Status LinkCodecs::CheckPayload(Direction direction, const Codec& codec, c
 absl::StatusOr<size_t> LinkCodecs::Encode(Direction direction, const MicroBatch& place,
                                           const Shape& shape, absl::Span<const std::byte> tensor,
                                           absl::Span<std::byte> payload) {
-  const Codec& codec = *SentCodec(direction, place);
+  RUNNEL_ASSIGN_OR_RETURN(const Codec* sent, SentCodec(direction, place));
+  const Codec& codec = *sent;
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
   const auto beside = static_cast<size_t>(SidePayloadBytes(format_, shape, direction));
@@ -265,8 +278,7 @@ absl::Status LinkCodecs::DecodeElements(const Codec& codec, Direction direction,
 absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
                                 absl::Span<const std::byte> payload, const Shape& shape,
                                 absl::Span<std::byte> tensor) {
-  RUNNEL_ASSIGN_OR_RETURN(const Codec* received,
-                          ReceivedCodec(direction, place, shape, payload.size()));
+  RUNNEL_ASSIGN_OR_RETURN(const Codec* received, ReceivedCodec(direction, place, shape, payload));
   const Codec& codec = *received;
   RUNNEL_RETURN_IF_ERROR(CheckTensor(direction, shape, tensor.size()));
   RUNNEL_RETURN_IF_ERROR(CheckPayload(direction, codec, shape, payload.size()));
@@ -352,7 +364,7 @@ int64_t LinkCodecs::EvaluationBytes(const Shape& shape) const {
 
 int64_t LinkCodecs::EncodedBytes(Direction direction, const MicroBatch& place,
                                  const Shape& shape) const {
-  const Codec* codec = SentCodec(direction, place);
+  const Codec* codec = SentCodec(direction, place).value_or(nullptr);
   return codec == nullptr ? 0 : PayloadBytes(*codec, format_, direction, shape).value();
 }
 

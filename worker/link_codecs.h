@@ -11,8 +11,9 @@
 // tensor (SidePlaces) follow the codec's bytes in its payload; each is checked on both ends.
 //
 // Codec `recipe` sends a micro-batch's bits (proto/base/training/link_levels.h): the sender by the
-// level of the micro-batch's step, the receiver by the payload's size, since a frame may come before
-// the grant that brings the level's change. The payload says its bits, too.
+// level of the micro-batch's step, the receiver by the payload's size and, of the levels that have it,
+// by the bits that the payload says, since a frame may come before the grant that brings the level's
+// change.
 //
 // Of a codec that keeps samples both ends have a state. They are the same bytes at a barrier, so that
 // both are saved as the encoder's, and the encoder's is for both.
@@ -66,13 +67,6 @@ class LinkCodecs {
   static absl::StatusOr<std::unique_ptr<LinkCodecs>> Create(const Plan& plan, int stage,
                                                             LinkRun run,
                                                             const NumberFormat& format = {});
-  // Of a run with this seed alone.
-  static absl::StatusOr<std::unique_ptr<LinkCodecs>> Create(const Plan& plan, int stage,
-                                                            uint64_t run_seed,
-                                                            const NumberFormat& format = {},
-                                                            int64_t dataset_samples = 0) {
-    return Create(plan, stage, LinkRun{run_seed, dataset_samples}, format);
-  }
 
   // A decision that holds from a barrier on, while nothing is encoded.
   void ChangeTraining(const TrainingChange& change) { AddTrainingChange(change, run_.changes); }
@@ -106,7 +100,7 @@ class LinkCodecs {
     return BoundaryBytes(format_, shape, direction);
   }
   // Payload bytes sent in this direction of a micro-batch, at most if they vary; 0 where nothing is
-  // sent.
+  // sent, and where Encode has an error for its bits.
   int64_t EncodedBytes(Direction direction, const MicroBatch& place, const Shape& shape) const;
   // The most that is received, in that direction in any epoch; 0 where nothing is.
   int64_t MaxReceivedBytes(Direction direction, const Shape& shape) const;
@@ -169,11 +163,12 @@ class LinkCodecs {
   absl::Status DecodeFloats(const Codec& codec, Direction direction, const MicroBatch& place,
                             absl::Span<const std::byte> payload, const MutableTensorView& out);
   absl::StatusOr<Codecs> Make(const CodecSchedule& schedule, Direction direction) const;
-  // Null: nothing goes this way.
-  const Codec* SentCodec(Direction direction, const MicroBatch& place) const;
+  // Null: nothing goes this way. Internal: the micro-batch's bits are those of no level.
+  absl::StatusOr<const Codec*> SentCodec(Direction direction, const MicroBatch& place) const;
   // InvalidArgument: no level has payloads of so many bytes.
   absl::StatusOr<const Codec*> ReceivedCodec(Direction direction, const MicroBatch& place,
-                                             const Shape& shape, size_t bytes) const;
+                                             const Shape& shape,
+                                             absl::Span<const std::byte> payload) const;
   // Makes `used` a coder of this codec, which goes on from what another one kept if it can.
   template <typename Coder, typename MakeFn>
   static void MakeCoder(const Codec& codec, Used<Coder>& used, MakeFn make);

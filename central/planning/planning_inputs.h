@@ -45,6 +45,8 @@ struct CodecInputs {
   bool follow_links = false;
   BandwidthBits bits;      // how they follow; bits.epochs counts in any case
   LinkLevels levels = {};  // of codec `recipe`; none where no link has it
+  int64_t steps_per_epoch = 1;
+  GridBits first_bits = {};  // of `recipe` at the run's first step; 0/0: those of step 0
 };
 
 // Plans after the first one.

@@ -132,7 +132,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
                                            const std::vector<DeviceTimes>& times) {
   std::vector<int> numbers;
   const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
-  cluster_ = {.noise_ratio = cluster_.noise_ratio};
+  cluster_ = {.noise_ratio = cluster_.noise_ratio, .link_bits = cluster_.link_bits};
   std::vector<bool> usable;
   for (size_t i = 0; i < devices.size(); ++i) {
     // One that was lost again, or came when the others had been measured.
@@ -282,12 +282,10 @@ BarrierDecision RunPlanner::PlanForMembers(const BarrierReport& usable) {
 }
 
 GridBits RunPlanner::LinkBitsAt(const BarrierReport& report) const {
-  const PlanningInputs& run = inputs();
-  const int64_t steps_per_epoch =
-      std::max<int64_t>(1, (run.dataset_samples + run.batch_size - 1) / run.batch_size);
+  const CodecInputs& codecs = inputs().codecs;
   static const std::vector<TrainingChange> kNone;
-  return run.codecs.levels.Planned(report.changes == nullptr ? kNone : *report.changes,
-                                   report.step / steps_per_epoch, report.step);
+  return codecs.levels.Planned(report.changes == nullptr ? kNone : *report.changes,
+                               report.step / codecs.steps_per_epoch, report.step);
 }
 
 BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {
@@ -406,6 +404,7 @@ absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& given) {
   const BarrierReport report = UsableOf(given);
   FollowMembers(report);
   members_.Planned();
+  cluster_.link_bits = LinkBitsAt(report);
   std::vector<int> numbers;
   MeasuredCluster cluster = cluster_;
   for (size_t i = 0; i < report.devices.size(); ++i) {

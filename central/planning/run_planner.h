@@ -57,7 +57,9 @@ class RunPlanner final : public Planner {
   double predicted_samples_per_s() const override { return forecast_.samples_per_s; }
 
  private:
-  explicit RunPlanner(PlanningInputs inputs) : maker_(std::move(inputs)), watch_(&maker_) {}
+  explicit RunPlanner(PlanningInputs inputs) : maker_(std::move(inputs)), watch_(&maker_) {
+    cluster_.link_bits = this->inputs().codecs.first_bits;
+  }
   // The first plan's promise, for people.
   struct Forecast {
     double samples_per_s = 0;              // 0: not known

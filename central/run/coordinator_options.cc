@@ -9,6 +9,7 @@
 #include "central/run/workers/local_workers.h"
 #include "central/settings/codec_settings.h"
 #include "proto/base/model/model_state.h"
+#include "proto/base/training/link_levels.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {
@@ -97,6 +98,9 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   const bool compares = !setup.plain_loop && !job.evaluate_only && !job.plan_only &&
                         !setup.format.integer_parameters() && !setup.format.integer_boundaries();
   if (compares) options.dry_runs.from_step = setup.settings.measure_noise;
+  // The settings were checked when the run was set up.
+  options.dry_runs.levels =
+      LinkLevels::Of(setup.settings.recipe, setup.training, setup.model).value();
   options.dry_runs_state = job.dry_runs_state;
   options.layer_bytes = StateBytes(setup.model, setup.format).value();
   options.changes = job.changes;

@@ -57,7 +57,7 @@ absl::StatusOr<LinkInputs> LinksOf(const RunSettings& settings) {
   return links;
 }
 
-CodecInputs CodecsOfRun(const RunSetup& setup) {
+absl::StatusOr<CodecInputs> CodecsOfRun(const RunSetup& setup) {
   const RunSettings& settings = setup.settings;
   CodecInputs codecs;
   codecs.forward = settings.codec_forward;
@@ -74,8 +74,10 @@ CodecInputs CodecsOfRun(const RunSetup& setup) {
     return std::any_of(steps.begin(), steps.end(),
                        [](const CodecStep& step) { return step.codec == RecipeCodec(); });
   };
-  if (has_recipe(codecs.forward) || has_recipe(codecs.backward))
-    codecs.levels = LinkLevels::Of(settings.recipe, setup.training, setup.model);
+  if (has_recipe(codecs.forward) || has_recipe(codecs.backward)) {
+    RUNNEL_ASSIGN_OR_RETURN(codecs.levels,
+                            LinkLevels::Of(settings.recipe, setup.training, setup.model));
+  }
   return codecs;
 }
 
@@ -96,7 +98,9 @@ absl::Status AddGateCounts(const RunSetup& setup, TrainingRules& rules) {
 
 }  // namespace
 
-absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step) {
+absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
+                                                  int64_t first_step,
+                                                  const std::vector<TrainingChange>& changes) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
   PlanningInputs inputs;
   inputs.model = setup.model;
@@ -121,7 +125,10 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.looks_ahead = setup.training.look_ahead > 0;
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;
   RUNNEL_ASSIGN_OR_RETURN(inputs.links, LinksOf(setup.settings));
-  inputs.codecs = CodecsOfRun(setup);
+  RUNNEL_ASSIGN_OR_RETURN(inputs.codecs, CodecsOfRun(setup));
+  inputs.codecs.steps_per_epoch = batching.steps_per_epoch();
+  inputs.codecs.first_bits =
+      inputs.codecs.levels.Planned(changes, first_step / batching.steps_per_epoch(), first_step);
   inputs.replan = {MovesLayers(setup), ChangesCodecs(setup), stop_step, {}};
   RUNNEL_ASSIGN_OR_RETURN(inputs.replan.layer_state_bytes, StateBytes(setup.model, setup.format));
   inputs.replan.follows_members = setup.settings.replan != "off" && !setup.plain_loop;
@@ -185,9 +192,11 @@ absl::StatusOr<TrainingRules> MakeCountingRules(const RunSetup& setup, const Rul
   return rules;
 }
 
-absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,
-                                                           int64_t stop_step) {
-  RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs, MakePlanningInputs(setup, stop_step));
+absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(
+    const RunSetup& setup, int64_t stop_step, int64_t first_step,
+    const std::vector<TrainingChange>& changes) {
+  RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs,
+                          MakePlanningInputs(setup, stop_step, first_step, changes));
   inputs.host_processors = UsableProcessors() / static_cast<double>(setup.settings.worker_threads);
   return RunPlanner::Create(std::move(inputs));
 }

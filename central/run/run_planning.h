@@ -15,8 +15,11 @@
 
 namespace runnel {
 
-// Inputs of the plans of `setup`, up to stop_step. Call after SetTrainingSamples.
-absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step);
+// Inputs of the plans of `setup`, from first_step up to stop_step. `changes`: decided before
+// first_step. Call after SetTrainingSamples.
+absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
+                                                  int64_t first_step = 0,
+                                                  const std::vector<TrainingChange>& changes = {});
 
 // The rules that turn dials in this run, such as that of --gradient-bits RULE:...
 // `changes`: decided before first_step. `states`: of a check-point. InvalidArgument: they are not of
@@ -30,7 +33,8 @@ absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t f
 absl::StatusOr<TrainingRules> MakeCountingRules(const RunSetup& setup, const RuleStates& states);
 
 // A planner with these inputs. Errors as MakePlanningInputs and RunPlanner::Create.
-absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,
-                                                           int64_t stop_step);
+absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(
+    const RunSetup& setup, int64_t stop_step, int64_t first_step = 0,
+    const std::vector<TrainingChange>& changes = {});
 
 }  // namespace runnel

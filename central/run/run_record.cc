@@ -254,4 +254,21 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   return summary;
 }
 
+void ShowLevelBits(const LinkLevels& levels, const std::vector<TrainingChange>& changes,
+                   RunView& view) {
+  const ProgressState& progress = view.progress;
+  if (!levels.any() || progress.steps_per_epoch == 0) return;
+  const int64_t step = std::min(progress.step, std::max<int64_t>(0, progress.steps - 1));
+  // Not progress.epoch, which is the one before at an epoch's first step.
+  const GridBits bits = levels.At(changes, step / progress.steps_per_epoch, step);
+  const auto is_recipe = [&progress](const CodecSchedule& codecs) {
+    return codecs.steps()[codecs.StepIn(progress.epoch)].codec == RecipeCodec();
+  };
+  for (size_t i = 0; i < view.links.size() && i < view.plan.links.size(); ++i) {
+    const LinkPlan& link = view.plan.links[i];
+    if (is_recipe(link.codec_forward)) view.links[i].bits_forward = bits.forward;
+    if (is_recipe(link.codec_backward)) view.links[i].bits_backward = bits.backward;
+  }
+}
+
 }  // namespace runnel

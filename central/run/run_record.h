@@ -21,6 +21,7 @@
 #include "central/run/training_clock.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/link_levels.h"
 
 namespace runnel {
 
@@ -93,5 +94,9 @@ class RunRecord {
   RecoveryTimes recoveries_;
   std::optional<Log> log_;
 };
+
+// Links whose codec is `recipe` have the bits of the step under way, at the end those of the last one.
+void ShowLevelBits(const LinkLevels& levels, const std::vector<TrainingChange>& changes,
+                   RunView& view);
 
 }  // namespace runnel

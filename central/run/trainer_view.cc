@@ -10,29 +10,8 @@
 #include "central/planning/rules/gate_counts.h"
 #include "central/run/gate_figures.h"
 #include "central/run/trainer_impl.h"
-#include "proto/base/training/link_levels.h"
 
 namespace runnel {
-namespace {
-
-// Codec `recipe` has the bits of the step's level.
-void ShowLevelBits(const RunSetup& setup, const std::vector<TrainingChange>& changes,
-                   RunView& view) {
-  const LinkLevels levels = LinkLevels::Of(setup.settings.recipe, setup.training, setup.model);
-  if (!levels.any()) return;
-  const int64_t epoch = view.progress.epoch;
-  const GridBits bits = levels.At(changes, epoch, view.progress.step);
-  const auto is_recipe = [epoch](const CodecSchedule& codecs) {
-    return codecs.steps()[codecs.StepIn(epoch)].codec == RecipeCodec();
-  };
-  for (size_t i = 0; i < view.links.size() && i < view.plan.links.size(); ++i) {
-    const LinkPlan& link = view.plan.links[i];
-    if (is_recipe(link.codec_forward)) view.links[i].bits_forward = bits.forward;
-    if (is_recipe(link.codec_backward)) view.links[i].bits_backward = bits.backward;
-  }
-}
-
-}  // namespace
 
 RunFacts Trainer::Impl::Facts() const {
   const RunSettings& settings = setup().settings;
@@ -71,7 +50,9 @@ std::vector<WorkerView> Trainer::Impl::Workers(const MemberList& list) const {
 RunView Trainer::Impl::View() {
   RunView view = record_->View(coordinator_->plan(), Stages(), coordinator_->step());
   view.period = job_.planner->period();
-  ShowLevelBits(setup(), coordinator_->ChangesAt(coordinator_->step()), view);
+  // The settings were checked when the run was set up.
+  ShowLevelBits(LinkLevels::Of(setup().settings.recipe, setup().training, setup().model).value(),
+                coordinator_->ChangesAt(coordinator_->step()), view);
   if (const int64_t trained = coordinator_->step() - job_.first_step; trained > 0) {
     const double each = 1 / static_cast<double>(trained * setup().training.micro_batches);
     AddEvaluations(static_cast<double>(record_->clock().evaluated_ns()) * 1e-9 * each,

@@ -94,6 +94,14 @@ std::string CodecFamilyOf(const CodecSchedule& codecs, absl::string_view fallbac
 
 absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switches,
                            RunSettings& settings) {
+  for (const CodecFlag& flag : kFlags) {
+    const CodecSchedule& codecs = settings.*flag.codecs;
+    if (settings.bits.empty() || !Has(codecs, RecipeCodec())) continue;
+    return BadFlag(flag.name, codecs.text(),
+                   absl::InvalidArgumentError(
+                       absl::StrCat("the recipe's level gives the bits, and --bits ", settings.bits,
+                                    " would give others; leave out --bits or codec recipe")));
+  }
   if (!settings.bits.empty()) RUNNEL_RETURN_IF_ERROR(ApplyBits(format, switches, settings));
   for (const CodecFlag& flag : kFlags) {
     CodecSchedule& codecs = settings.*flag.codecs;

@@ -26,7 +26,8 @@ std::string CodecFamilyOf(const CodecSchedule& codecs, absl::string_view fallbac
 // codec that was given counts; without one it is AccEPT's (AcceptFamily). With --bits bandwidth
 // plans name the codecs; the settings' are the fewest bits that accuracy allows, of the family that
 // was given or of kBandwidthFamily. On links between integer stages identity and recipe become int8:
-// here and nowhere else. `recipe` needs a recipe with grids. `switches`: the model's. InvalidArgument names the flag and what would be right.
+// here and nowhere else. `recipe` needs a recipe with grids, and no --bits.
+// `switches`: the model's. InvalidArgument names the flag and what would be right.
 absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switches,
                            RunSettings& settings);
 

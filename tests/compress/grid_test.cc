@@ -97,7 +97,46 @@ TEST(Grid, ARangeBeyondFloatsAndOneBelowThemComeBack) {
   const std::vector<float> out = Cross(8, wide, shape);
   for (size_t e = 0; e < wide.size(); ++e) EXPECT_NEAR(out[e] / 1e38, wide[e] / 1e38, 0.02) << e;
   const std::vector<float> least = {0, 0x1p-149f, 0x1p-149f, 0};
-  for (float value : Cross(8, least, shape)) EXPECT_LE(value, 0x1p-149f);
+  EXPECT_EQ(Cross(8, least, shape), least);
+  // Levels of less than FP32's least number, and of little more than one of them.
+  for (const float unit : {0x1p-149f, 0x1p-148f, 0x1p-140f}) {
+    const std::vector<float> narrow = {-7 * unit, 0, 100 * unit, 376 * unit};
+    const std::vector<float> back = Cross(8, narrow, shape);
+    EXPECT_EQ(back.front(), narrow.front());
+    EXPECT_EQ(back.back(), narrow.back());
+    for (size_t e = 0; e < narrow.size(); ++e)
+      EXPECT_LE(std::abs(back[e] - narrow[e]), 2 * unit) << unit << ", " << e;
+  }
+}
+
+// No grid gives -0: it is the code 0 and takes no other value's exactness.
+TEST(Grid, AMinusZeroIsZero) {
+  const float unit = 1.0f / 7;
+  const std::vector<float> out = Cross(3, {-0.0f, 2 * unit, 5 * unit, 0}, {4});
+  EXPECT_EQ(out, std::vector<float>({0, 2 * unit, 5 * unit, 0}));
+  EXPECT_FALSE(std::signbit(out[0]));
+}
+
+TEST(Grid, CodesOfZeroToOneHaveNoOtherRange) {
+  const Shape shape = {8};
+  const std::vector<float> x = {0, 1, 0, 1, 1, 0, 0, 1};
+  const auto codec = MakeGridCodec(1, BestCodecKernels());
+  std::vector<std::byte> payload(static_cast<size_t>(codec->EncodedBytes(shape).value()));
+  ASSERT_TRUE(codec->NewEncoder({kSeed, RandomPurpose::kCodecForward, 1})
+                  ->Encode(ViewOf(x, shape), Sequence(0), false, absl::MakeSpan(payload))
+                  .ok());
+  std::vector<float> out(x.size());
+  ASSERT_EQ(payload[1], std::byte{1}) << "its kind";
+  EXPECT_TRUE(codec->Decode(payload, MutableViewOf(absl::MakeSpan(out), shape)).ok());
+  const auto refused = [&](size_t at, float value) {
+    std::vector<std::byte> other = payload;
+    std::memcpy(other.data() + at, &value, sizeof(value));
+    return !codec->Decode(other, MutableViewOf(absl::MakeSpan(out), shape)).ok();
+  };
+  EXPECT_TRUE(refused(4, -1));
+  EXPECT_TRUE(refused(4, -0.0f));
+  EXPECT_TRUE(refused(8, 2));
+  EXPECT_TRUE(refused(8, 0.5f));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/sim/simulated_pipeline.h"
+#include "tests/worker/seeded_links.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
 
@@ -106,8 +107,7 @@ class Trainer {
       const StagePlan& stage = options.plan.stages[i];
       executors.push_back(
           MakeExecutor(stage.first_layer, stage.last_layer, orders[i] == StageOrder(), orders[i]));
-      codecs.push_back(
-          LinkCodecs::Create(options.plan, i, training_.seed, recipe_->numbers).value());
+      codecs.push_back(SeededLinks(options.plan, i, training_.seed, recipe_->numbers).value());
       options.compute.push_back(executors.back().get());
       options.codecs.push_back(codecs.back().get());
     }

@@ -11,6 +11,7 @@
 #include "proto/base/model/initial_state.h"
 #include "tests/base/codecs.h"
 #include "tests/sim/simulated_pipeline.h"
+#include "tests/worker/seeded_links.h"
 #include "tests/worker/stage/staleness_replay.h"
 #include "worker/stage/stage_executor.h"
 
@@ -56,9 +57,9 @@ class Stages {
       executors_.push_back(StageExecutor::Create(stage, backend_, pool_).value());
       const ModelState state = Slice(cut_, stage.first_layer, stage.last_layer);
       EXPECT_TRUE(executors_.back()->ImportState(state).ok());
-      codecs_.push_back(LinkCodecs::Create(replay_.plan, i, replay_.training.seed, {},
-                                           replay_.training.dataset_samples)
-                            .value());
+      codecs_.push_back(
+          SeededLinks(replay_.plan, i, replay_.training.seed, {}, replay_.training.dataset_samples)
+              .value());
       EXPECT_TRUE(codecs_.back()->RestoreStates(state.encoders).ok());
       options_->compute.push_back(executors_.back().get());
       options_->codecs.push_back(codecs_.back().get());

@@ -138,7 +138,7 @@ ARROWS = (
 # What another room may include of a room: its face. Everything else is the room's own. Mains and
 # tests may look inside; proto/base is public as a whole.
 PUBLIC_HEADERS = {
-    "compress": ("codec.h", "bit_schedule.h", "link_bits.h", "typical_errors.h"),
+    "compress": ("codec.h", "bit_schedule.h", "grid.h", "link_bits.h", "typical_errors.h"),
     "kernels": ("backends/backend.h", "backends/mixed/mixed_backend.h", "ir/compiler.h", "ir/optimizers/momentum_lead.h", "ir/range_tally.h",
                 "ir/recipe.h", "ir/work_tally.h",
                 "models/graph/int8_graph.h", "models/graph_runner.h", "models/node_profile.h",

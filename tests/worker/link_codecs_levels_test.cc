@@ -25,7 +25,7 @@ std::unique_ptr<LinkCodecs> End(int stage, const char* recipe, const char* preci
   plan.links = {{Codecs("recipe"), Codecs("recipe")}};
   TrainingSettings training;
   training.precision = precision;
-  LinkRun run = {kSeed, 0, LinkLevels::Of(recipe, training, {}), std::move(changes)};
+  LinkRun run = {kSeed, 0, LinkLevels::Of(recipe, training, {}).value(), std::move(changes)};
   return LinkCodecs::Create(plan, stage, std::move(run)).value();
 }
 
@@ -96,6 +96,53 @@ TEST(LinkCodecsLevels, AFrameThatComesBeforeItsLevelIsDecoded) {
       std::string(
           receiver->Decode(Direction::kForward, At(5), payload, kShape, bytes(out)).message()),
       HasSubstr("as at no level of the run"));
+}
+
+TEST(LinkCodecsLevels, APrecisionThatIsNoneIsAnError) {
+  TrainingSettings training;
+  training.precision = "fixed:99/8";
+  EXPECT_EQ(LinkLevels::Of("sbm:8,8,8", training, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(LinkLevels::Of("fp32", training, {}).ok()) << "has no levels";
+}
+
+// Of few elements payloads of two levels have the same size.
+TEST(LinkCodecsLevels, FramesOfOneSizeAreDecodedByTheBitsThatTheySay) {
+  struct Case {
+    int64_t elements;
+    const char* precision;
+    Direction direction;
+  };
+  for (const Case& one :
+       {Case{7, "pfq:7,8/8,8", Direction::kForward}, Case{14, "pfq:7,8/8,8", Direction::kForward},
+        Case{6, "pfq:6,8/8,8", Direction::kForward}, Case{14, "pfq:8,8/7,8", Direction::kBackward},
+        Case{5, "pfq:8,8/9,16", Direction::kBackward}}) {
+    const bool forward = one.direction == Direction::kForward;
+    const Shape shape = {1, one.elements};
+    for (const int64_t step : {4, 5}) {
+      const auto sender =
+          End(forward ? 0 : 1, "sbm:8,8,8", one.precision, {ChangeOfPrecision(5, 1)});
+      const auto receiver = End(forward ? 1 : 0, "sbm:8,8,8", one.precision);
+      std::vector<float> x, out(static_cast<size_t>(one.elements));
+      for (int64_t e = 0; e < one.elements; ++e) x.push_back(static_cast<float>(e * e));
+      std::vector<std::byte> payload(
+          static_cast<size_t>(sender->EncodedBytes(one.direction, At(step), shape)));
+      const auto bytes = [](auto& floats) {
+        return absl::MakeSpan(reinterpret_cast<std::byte*>(floats.data()), 4 * floats.size());
+      };
+      ASSERT_TRUE(
+          sender->Encode(one.direction, At(step), shape, bytes(x), absl::MakeSpan(payload)).ok());
+      const absl::Status decoded =
+          receiver->Decode(one.direction, At(step), payload, shape, bytes(out));
+      ASSERT_TRUE(decoded.ok()) << one.precision << ", " << one.elements << ": " << decoded;
+      for (size_t e = 0; e < x.size(); ++e) EXPECT_NEAR(out[e], x[e], x.back() / 63) << e;
+      payload[0] = std::byte{77};
+      EXPECT_THAT(
+          std::string(
+              receiver->Decode(one.direction, At(step), payload, shape, bytes(out)).message()),
+          HasSubstr("the payload is of another codec"));
+    }
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
 #include "tests/base/codecs.h"
+#include "tests/worker/seeded_links.h"
 #include "worker/link_codecs.h"
 
 namespace runnel::link_codecs_move_test {
@@ -26,7 +27,7 @@ Plan PlanWith(const std::vector<LinkPlan>& links) {
 }
 
 std::unique_ptr<LinkCodecs> Make(const Plan& plan, int stage) {
-  return LinkCodecs::Create(plan, stage, kSeed).value();
+  return SeededLinks(plan, stage, kSeed).value();
 }
 
 // What micro-batch `sequence` is encoded to.

@@ -8,6 +8,7 @@
 #include "proto/base/training/epoch_order.h"
 #include "proto/base/training/training.h"
 #include "tests/base/codecs.h"
+#include "tests/worker/seeded_links.h"
 #include "worker/link_codecs.h"
 
 namespace runnel::link_codecs_samples_test {
@@ -28,7 +29,7 @@ Plan PlanWith(absl::string_view forward) {
 }
 
 std::unique_ptr<LinkCodecs> Make(const Plan& plan, int stage, const NumberFormat& format = {}) {
-  return LinkCodecs::Create(plan, stage, kSeed, format, kSamples).value();
+  return SeededLinks(plan, stage, kSeed, format, kSamples).value();
 }
 
 // Of this micro-batch: each sample's settle as epochs pass.

@@ -10,6 +10,7 @@
 #include "proto/base/tensor/quantize.h"
 #include "proto/base/training/recipe_family.h"
 #include "tests/base/codecs.h"
+#include "tests/worker/seeded_links.h"
 
 namespace runnel::link_codecs_test {
 namespace {
@@ -28,7 +29,7 @@ Plan TwoStages(const std::string& forward, const std::string& backward) {
 }
 
 std::unique_ptr<LinkCodecs> Make(const std::string& codec, int stage) {
-  auto codecs = LinkCodecs::Create(TwoStages(codec, codec), stage, kSeed, kInt8);
+  auto codecs = SeededLinks(TwoStages(codec, codec), stage, kSeed, kInt8);
   EXPECT_TRUE(codecs.ok()) << codecs.status();
   return *std::move(codecs);
 }
@@ -136,8 +137,8 @@ TEST(LinkCodecs, FloatsOfOtherTypesCross) {
   for (const std::string name : {"identity", "stochastic:8"}) {
     SCOPED_TRACE(name);
     const Plan plan = TwoStages(name, name);
-    const auto sender = *LinkCodecs::Create(plan, 0, kSeed, format);
-    const auto receiver = *LinkCodecs::Create(plan, 1, kSeed, format);
+    const auto sender = *SeededLinks(plan, 0, kSeed, format);
+    const auto receiver = *SeededLinks(plan, 1, kSeed, format);
     EXPECT_EQ(sender->TensorBytes(Direction::kForward, kShape), 2 * n);
     EXPECT_EQ(sender->TensorBytes(Direction::kBackward, kShape), 4 * n);
     const auto codec = MakeCodec(name).value();
@@ -183,7 +184,7 @@ TEST(LinkCodecs, WhatFp32CannotHoldIsRefused) {
 }
 
 TEST(LinkCodecs, IdentityIsNoCodecOfIntegers) {
-  const auto codecs = LinkCodecs::Create(TwoStages("identity", "int8"), 0, kSeed, kInt8);
+  const auto codecs = SeededLinks(TwoStages("identity", "int8"), 0, kSeed, kInt8);
   EXPECT_EQ(codecs.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(codecs.status().message()), HasSubstr("codec int8"));
 }
@@ -262,8 +263,8 @@ std::vector<std::byte> Sent(LinkCodecs& codecs, Direction direction, int64_t seq
 
 TEST(LinkCodecs, ASchedulesCodecsBeginAnewWhereTheyChange) {
   const Plan plan = TwoStages(kForward, kBackward);
-  const auto sender = LinkCodecs::Create(plan, 0, kSeed).value();
-  const auto receiver = LinkCodecs::Create(plan, 1, kSeed).value();
+  const auto sender = SeededLinks(plan, 0, kSeed).value();
+  const auto receiver = SeededLinks(plan, 1, kSeed).value();
   const auto two = MakeCodec("mbq:2").value();
   const auto three = MakeCodec("mbq:3").value();
   EXPECT_EQ(receiver->MaxReceivedBytes(Direction::kForward, kShape),
@@ -297,9 +298,9 @@ TEST(LinkCodecs, ADryRunLeavesNoTrace) {
     for (const Direction direction : kDirections) {
       const Plan plan = TwoStages(codec, codec);
       const int sender = direction == Direction::kForward ? 0 : 1;
-      const auto with = LinkCodecs::Create(plan, sender, kSeed);
+      const auto with = SeededLinks(plan, sender, kSeed);
       if (!with.ok()) continue;  // of the other direction
-      const auto without = LinkCodecs::Create(plan, sender, kSeed).value();
+      const auto without = SeededLinks(plan, sender, kSeed).value();
       for (int64_t sequence = 0; sequence < 4; ++sequence) {
         ASSERT_TRUE((*with)->BeginDryRun().ok());
         Sent(**with, direction, sequence);
@@ -318,8 +319,8 @@ TEST(LinkCodecs, ASchedulesStateMovesAtAnyBarrier) {
   for (Direction direction : kDirections) {
     const int sender = direction == Direction::kForward ? 0 : 1;
     for (int64_t barrier = 0; barrier < 14; ++barrier) {
-      const auto first = LinkCodecs::Create(plan, sender, kSeed).value();
-      const auto second = LinkCodecs::Create(plan, sender, kSeed).value();
+      const auto first = SeededLinks(plan, sender, kSeed).value();
+      const auto second = SeededLinks(plan, sender, kSeed).value();
       for (int64_t sequence = 0; sequence < barrier; ++sequence) Sent(*first, direction, sequence);
       const std::vector<EncoderState> states = first->SaveStates();
       ASSERT_EQ(states.size(), 1u);
@@ -335,7 +336,7 @@ TEST(LinkCodecs, ASchedulesStateMovesAtAnyBarrier) {
 
 TEST(LinkCodecs, UnknownCodecsAreRefused) {
   for (const char* text : {"zip", "mbq:9", "0:mbq:2,5:zip"}) {
-    EXPECT_EQ(LinkCodecs::Create(TwoStages(text, "identity"), 0, kSeed).status().code(),
+    EXPECT_EQ(SeededLinks(TwoStages(text, "identity"), 0, kSeed).status().code(),
               absl::StatusCode::kInvalidArgument)
         << text;
   }
@@ -343,7 +344,7 @@ TEST(LinkCodecs, UnknownCodecsAreRefused) {
 
 // The sender's encoder masks what comes back of a micro-batch that it clipped.
 TEST(LinkCodecs, ClippedActivationsTakeNoPushFurtherOut) {
-  auto sender = LinkCodecs::Create(TwoStages("mbq_c:2", "identity"), 0, kSeed);
+  auto sender = SeededLinks(TwoStages("mbq_c:2", "identity"), 0, kSeed);
   ASSERT_TRUE(sender.ok()) << sender.status();
   std::vector<float> x(static_cast<size_t>(kShape.elements()), 0.0f);
   for (size_t e = 0; e < x.size(); ++e) x[e] = static_cast<float>(e % 7);

@@ -13,6 +13,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/recipe_family.h"
 #include "tests/base/codecs.h"
+#include "tests/worker/seeded_links.h"
 #include "worker/link_codecs.h"
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
@@ -63,8 +64,7 @@ class Link {
     Plan plan;
     plan.stages = {{{Seat{DeviceId(0)}}, 0, 0, 2}, {{Seat{DeviceId(1)}}, 1, 1, 1}};
     plan.links = {{Codecs(one.codec), Codecs(one.codec)}};
-    for (int stage = 0; stage < 2; ++stage)
-      ends_.push_back(*LinkCodecs::Create(plan, stage, 77, format_));
+    for (int stage = 0; stage < 2; ++stage) ends_.push_back(*SeededLinks(plan, stage, 77, format_));
   }
 
   // A tensor with values beside it, where the format has rows for them.

@@ -61,8 +61,10 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
     return std::make_unique<PlainHost>(stage, environment, batching, std::move(engine),
                                        std::move(events));
   }
-  LinkRun run = {stage.training.seed, stage.training.dataset_samples,
-                 LinkLevels::Of(stage.recipe, stage.training, stage.model), stage.changes};
+  RUNNEL_ASSIGN_OR_RETURN(LinkLevels levels,
+                          LinkLevels::Of(stage.recipe, stage.training, stage.model));
+  LinkRun run = {stage.training.seed, stage.training.dataset_samples, std::move(levels),
+                 stage.changes};
   RUNNEL_ASSIGN_OR_RETURN(
       std::unique_ptr<LinkCodecs> codecs,
       LinkCodecs::Create(stage.plan, stage.stage, std::move(run), engine->numbers()));

@@ -206,7 +206,8 @@ absl::Status CheckFolderIsFree(const std::string& directory) {
 // know.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob& job,
                                                               const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(auto planner, MakeRunPlanner(*job.setup, job.stop_step));
+  RUNNEL_ASSIGN_OR_RETURN(auto planner,
+                          MakeRunPlanner(*job.setup, job.stop_step, job.first_step, job.changes));
   if (const std::string warning = planner->Warning(); !warning.empty())
     context.logger->Log(Severity::kInfo, warning);
   return planner;

@@ -52,14 +52,19 @@ CodecId LevelCodec(Direction direction, const GridBits& bits) {
   return {"grid", of_direction};
 }
 
-LinkLevels LinkLevels::Of(absl::string_view recipe, const TrainingSettings& training,
-                          const ModelSpec& model) {
+CodecSchedule CodecsAtLevel(const CodecSchedule& codecs, Direction direction,
+                            const GridBits& bits) {
+  return codecs.Replaced(RecipeCodec(), LevelCodec(direction, bits));
+}
+
+absl::StatusOr<LinkLevels> LinkLevels::Of(absl::string_view recipe,
+                                          const TrainingSettings& training,
+                                          const ModelSpec& model) {
   LinkLevels levels;
   levels.named_ = NamedBits(recipe);
   if (!levels.any()) return levels;
   CoverOptions(model, levels.named_);
-  // Who made the settings has checked them.
-  levels.precision_ = ParsePrecision(training.precision).value_or(PrecisionSetting());
+  RUNNEL_ASSIGN_OR_RETURN(levels.precision_, ParsePrecision(training.precision));
   levels.run_steps_ = training.run_steps;
   return levels;
 }
@@ -78,8 +83,7 @@ GridBits LinkLevels::At(const std::vector<TrainingChange>& changes, int64_t epoc
 
 GridBits LinkLevels::Planned(const std::vector<TrainingChange>& changes, int64_t epoch,
                              int64_t step) const {
-  const bool cycles = precision_.kind == PrecisionSetting::Kind::kCycle;
-  return cycles ? Largest() : At(changes, epoch, step);
+  return cycles() ? Largest() : At(changes, epoch, step);
 }
 
 GridBits LinkLevels::Largest() const {
@@ -97,7 +101,7 @@ std::vector<CodecId> LinkLevels::Codecs(Direction direction) const {
   std::vector<GridBits> levels = precision_.levels;
   if (levels.empty()) levels.push_back({});
   // A cycle has all bits from its least to its largest.
-  if (precision_.kind == PrecisionSetting::Kind::kCycle) {
+  if (cycles()) {
     for (int bits = levels.front().forward; bits < precision_.levels.back().forward; ++bits)
       levels.push_back({bits, levels.front().backward});
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
@@ -30,11 +31,14 @@ class LinkLevels {
  public:
   // Of a run whose recipe has no grids.
   LinkLevels() = default;
-  // Levels of a run; none where the recipe has no grids, or where recipe and settings are none.
-  static LinkLevels Of(absl::string_view recipe, const TrainingSettings& training,
-                       const ModelSpec& model);
+  // Levels of a run; none where the recipe has no grids, or is none. InvalidArgument: the settings'
+  // precision is none.
+  static absl::StatusOr<LinkLevels> Of(absl::string_view recipe, const TrainingSettings& training,
+                                       const ModelSpec& model);
 
   bool any() const { return named_.forward > 0; }
+  // Whether bits go up and down by the step, and not by turns.
+  bool cycles() const { return precision_.kind == PrecisionSetting::Kind::kCycle; }
   // The bits of links in a micro-batch of this epoch and step; 32: values stay as they are.
   GridBits At(const std::vector<TrainingChange>& changes, int64_t epoch, int64_t step) const;
   // The bits that plans count time by: those of the step, and of a cycle, whose bits come back
@@ -56,6 +60,9 @@ class LinkLevels {
 
 // The codec that takes the place of `recipe` with these bits.
 CodecId LevelCodec(Direction direction, const GridBits& bits);
+
+// The codecs with that one in the place of `recipe`.
+CodecSchedule CodecsAtLevel(const CodecSchedule& codecs, Direction direction, const GridBits& bits);
 
 // InvalidArgument: the recipe of this name has no grids; nothing is said of recipes in integers, whose
 // lossless codec sends their codes.

@@ -353,6 +353,22 @@ TEST(BandwidthBits, SettingsAreTheFloor) {
   settings.codec_backward = Codecs("amsgrad_mbq:2");
   EXPECT_FALSE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
 
+  for (const char* bits : {"bandwidth", "accept"}) {
+    RunSettings both = once;
+    both.recipe = "sbm:8,8,8";
+    both.bits = bits;
+    both.codec_backward = Codecs("recipe");
+    const absl::Status refused = ResolveCodecs({}, BitSwitchesOf("har_cnn"), both);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(
+        refused.message(),
+        absl::StrCat("--codec-backward recipe: the recipe's level gives the bits, and --bits ",
+                     bits, " would give others; leave out --bits or codec recipe"));
+    both.bits.clear();
+    EXPECT_TRUE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), both).ok());
+    EXPECT_EQ(both.codec_backward.text(), "recipe");
+  }
+
   // Between integer stages int8 loses nothing.
   RunSettings integers = once;
   integers.recipe = "niti";

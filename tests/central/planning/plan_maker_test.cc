@@ -113,7 +113,7 @@ TEST(PlanMaker, LinksAtTheLevelsBitsCostWhatTheLevelSends) {
   PlanningInputs inputs = TwoWorkers();
   TrainingSettings training;
   training.precision = "pfq:2,8/4,16";
-  inputs.codecs.levels = LinkLevels::Of("sbm:8,8,8", training, inputs.model);
+  inputs.codecs.levels = LinkLevels::Of("sbm:8,8,8", training, inputs.model).value();
   inputs.codecs.forward = inputs.codecs.backward = CodecSchedule(RecipeCodec());
   inputs.links.given.rate = LinkRate::Mbps(5);
   const Rows seconds = Layers(inputs, kLayerSeconds / 100, kLayerSeconds / 100);
@@ -129,7 +129,7 @@ TEST(PlanMaker, LinksAtTheLevelsBitsCostWhatTheLevelSends) {
   EXPECT_EQ(plan.links[0].codec_forward.text(), "recipe");
   const auto fits = [&](const char* precision, int64_t bytes) {
     training.precision = precision;
-    inputs.codecs.levels = LinkLevels::Of("sbm:8,8,8", training, inputs.model);
+    inputs.codecs.levels = LinkLevels::Of("sbm:8,8,8", training, inputs.model).value();
     MeasuredCluster cluster = {.times = seconds};
     cluster.memory = {{.name = "a", .may_take_bytes = bytes}, {.name = "b"}};
     return PlanMaker(inputs).MakePlan({0, 1}, cluster).ok();

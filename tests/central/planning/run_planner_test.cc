@@ -135,6 +135,47 @@ TEST_F(ThreeHosts, LayersMoveAtATurnThatMakesTheLinkSlow) {
   EXPECT_EQ(std::get<ChangePlan>(decision).plan.stages[0].last_layer, 3);
 }
 
+// It is planned at the level that it goes on with, and so it is when others are there again.
+TEST_F(ThreeHosts, AResumedRunIsPlannedAtItsLevel) {
+  setup_.settings.recipe = "sbm:8,8,8";
+  setup_.settings.bits.clear();
+  setup_.settings.codec_forward = setup_.settings.codec_backward = CodecSchedule(RecipeCodec());
+  times_[0] = DeviceTimes::ByLayer({0.1, 0.001, 0.05, 0.001, 0.5, 0.5});
+  for (const int device : {1, 2}) devices_[device].path = PathOf(16);
+  const auto first_cut = [this](const char* precision, int64_t first_step) {
+    setup_.training.precision = precision;
+    planner_ = MakeRunPlanner(setup_, 100'000, first_step, changes_).value();
+    planner_->FirstPlan(devices_, times_).value();
+    return planner_->FirstPlan(devices_, times_).value().stages[0].last_layer;
+  };
+  EXPECT_EQ(first_cut("pfq:3,8/6,16", 0), 1);
+  changes_ = {ChangeOfPrecision(200, 1)};
+  EXPECT_EQ(first_cut("pfq:3,8/6,16", 200), 3);
+  // By epochs of as many steps as are trained.
+  const int64_t epoch = MakeBatching(setup_.training)->steps_per_epoch();
+  changes_.clear();
+  EXPECT_EQ(first_cut("at:0:3/6,1:8/16", epoch - 1), 1);
+  EXPECT_EQ(first_cut("at:0:3/6,1:8/16", epoch), 3);
+}
+
+// A last mini-batch of one sample is no step with batch norm.
+TEST(RunPlanner, EpochsOfLevelsHaveTheStepsThatAreTrained) {
+  RunSettings settings;
+  settings.model = "resnet20";
+  settings.recipe = "sbm:8,8,8";
+  settings.codec_forward = settings.codec_backward = CodecSchedule(RecipeCodec());
+  settings.training.precision = "at:0:3/6,1:8/16";
+  settings.training.batch_size = 10;
+  RunSetup setup = SetUpRun(settings).value();
+  ASSERT_TRUE(SetTrainingSamples(101, setup).ok());
+  const auto bits_at = [&setup](int64_t step) {
+    return MakePlanningInputs(setup, 1000, step).value().codecs.first_bits;
+  };
+  EXPECT_EQ(MakePlanningInputs(setup, 1000).value().codecs.steps_per_epoch, 10);
+  EXPECT_EQ(bits_at(9), (GridBits{3, 6}));
+  EXPECT_EQ(bits_at(10), (GridBits{8, 16}));
+}
+
 // With barriers after each step, what a plan promises has the way to central and back in it.
 TEST_F(ThreeHosts, BarriersCostARoundTrip) {
   const auto promised = [this](double delay_seconds) {

@@ -6,8 +6,10 @@
 
 #include "central/run/rule_checks.h"
 #include "central/run/run_planning.h"
+#include "central/run/run_record.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/training/link_levels.h"
 
 namespace runnel::run_setup_test {
 namespace {
@@ -87,6 +89,29 @@ TEST(RunSetup, EvaluationMeasuresNothingAndNeedsNoProfile) {
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ(plan->stages.size(), 1u);
   }
+}
+
+// An epoch's first step already has the bits of its level, and the end those of the last step.
+TEST(RunSetup, LinksAreShownWithTheBitsOfTheStepUnderWay) {
+  TrainingSettings training;
+  training.precision = "at:0:3/6,1:8/16,2:9/16";
+  const LinkLevels levels = LinkLevels::Of("sbm:8,8,8", training, {}).value();
+  const auto shown = [&levels](int64_t step) {
+    RunView view;
+    view.plan.links = {{CodecSchedule(RecipeCodec()), CodecSchedule(CodecId::Identity())}};
+    view.links = {{8, 32}};
+    view.progress.steps_per_epoch = 10;
+    view.progress.steps = 20;
+    view.progress.step = step;
+    view.progress.epoch = step == 0 ? 0 : (step - 1) / 10;
+    ShowLevelBits(levels, {}, view);
+    EXPECT_EQ(view.links[0].bits_backward, 32);
+    return view.links[0].bits_forward;
+  };
+  EXPECT_EQ(shown(0), 3);
+  EXPECT_EQ(shown(9), 3);
+  EXPECT_EQ(shown(10), 8);
+  EXPECT_EQ(shown(20), 8);
 }
 
 // The folder is not there: whoever loads notices.

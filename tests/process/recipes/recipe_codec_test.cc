@@ -120,6 +120,9 @@ TEST(RecipeCodec, WhatHasNoGridsIsRefusedInOneLine) {
                 "--codec-backward 0:identity,1:recipe: recipe octo has no grids");
   ExpectRefused(With(kTrain, {"--recipe", "bf16", "--codec-forward", "recipe"}), "has no grids");
   ExpectRefused(With(kSbm, {"--codec-forward", "recipe:4"}), "recipe:4");
+  ExpectRefused(With(kSbm, {"--codec-forward", "recipe", "--bits", "bandwidth"}),
+                "--codec-forward recipe: the recipe's level gives the bits, and --bits bandwidth "
+                "would give others; leave out --bits or codec recipe");
 }
 
 }  // namespace

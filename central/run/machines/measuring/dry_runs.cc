@@ -34,6 +34,19 @@ double LinkSeconds(const std::vector<StageStatus>& stages) {
 
 }  // namespace
 
+Plan DryRuns::CodecsAt(const BarrierReport& report, int64_t epoch) const {
+  Plan plan = PlanInEpoch(report.plan, epoch);
+  if (!options_.levels.any()) return plan;
+  static const std::vector<TrainingChange> kNone;
+  const GridBits bits =
+      options_.levels.At(report.changes == nullptr ? kNone : *report.changes, epoch, report.step);
+  for (LinkPlan& link : plan.links) {
+    link.codec_forward = CodecsAtLevel(link.codec_forward, Direction::kForward, bits);
+    link.codec_backward = CodecsAtLevel(link.codec_backward, Direction::kBackward, bits);
+  }
+  return plan;
+}
+
 bool DryRuns::Begin(const BarrierReport& report, int64_t now_ns, const ActivePlan& active,
                     RunEffects& effects) {
   if (options_.from_step < 0 || report.stages.empty()) return false;
@@ -44,11 +57,14 @@ bool DryRuns::Begin(const BarrierReport& report, int64_t now_ns, const ActivePla
   const double loss = loss_.Mean(report.stages.back().telemetry);
   const Sequence place = batching_.FirstSequence(report.step);
   const int64_t epoch = batching_.Locate(place).epoch;
-  const std::string codecs = LossyCodecsText(PlanInEpoch(report.plan, epoch));
+  const Plan at_level = CodecsAt(report, epoch);
+  // In a cycle bits change from barrier to barrier, which calls for no other measurement.
+  const std::string codecs =
+      LossyCodecsText(options_.levels.cycles() ? PlanInEpoch(report.plan, epoch) : at_level);
   if (codecs.empty() || !IsDue(report, loss, codecs, now_ns)) return false;
   tried_step_ = report.step;
   measuring_ = {.step = report.step,
-                .by_table = NoiseByTable(report.plan, epoch),
+                .by_table = NoiseByTable(at_level, epoch),
                 .micro_batches = options_.micro_batches,
                 .loss = loss,
                 .codecs = codecs};

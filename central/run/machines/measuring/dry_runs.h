@@ -19,6 +19,7 @@
 #include "central/records/loss_since.h"
 #include "central/run/machines/active_plan.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/link_levels.h"
 
 namespace runnel {
 
@@ -30,6 +31,7 @@ struct DryRunOptions {
   double most_share = 0.005;  // of the run's time, for all of them
   int64_t micro_batches = 4;  // of one
   int64_t least_step = 200;   // before the first one, with from_step 0
+  LinkLevels levels = {};     // of codec `recipe`
 };
 
 class DryRuns {
@@ -67,6 +69,8 @@ class DryRuns {
     int64_t step = 0;
     int64_t ns = 0;
   };
+  // The plan's codecs in this epoch, those of the level in the place of `recipe`.
+  Plan CodecsAt(const BarrierReport& report, int64_t epoch) const;
   bool IsDue(const BarrierReport& report, double loss, const std::string& codecs, int64_t now_ns);
   bool IsAffordable(const BarrierReport& report, int64_t now_ns) const;
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "central/planning/bandwidth_bits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/base/codecs.h"
@@ -37,8 +38,9 @@ class DryRunsTest : public ::testing::Test {
     at_ = step;
     now_ns_ = (step + seconds_off) * kSecond;
     effects_.clear();
-    return runs_->Begin({step, active_.plan, Sequence(0), active_.stages, {}, {}}, now_ns_, active_,
-                        effects_);
+    BarrierReport report = {step, active_.plan, Sequence(0), active_.stages, {}, no_times_};
+    report.changes = &changes_;
+    return runs_->Begin(report, now_ns_, active_, effects_);
   }
   // All stages report: `error` of a variance of 1.
   std::optional<NoiseMeasured> Ends(double error, int64_t seconds = 0) {
@@ -56,6 +58,8 @@ class DryRunsTest : public ::testing::Test {
   std::optional<DryRuns> runs_;
   ActivePlan active_;
   RunEffects effects_;
+  const std::vector<DeviceTimes> no_times_;
+  std::vector<TrainingChange> changes_;
   int64_t at_ = 0;
   int64_t now_ns_ = 0;
 };
@@ -92,6 +96,43 @@ TEST_F(DryRunsTest, AgainWithOtherCodecsAndNeverWithoutALoss) {
   EXPECT_FALSE(Begins(60));
   active_.plan = WithCodec(active_.plan, "eden:5");
   EXPECT_TRUE(Begins(80));
+}
+
+// Codec recipe is the level's: by the table, in words, and at a turn another one.
+TEST_F(DryRunsTest, TheRecipesCodecIsThatOfTheLevel) {
+  TrainingSettings training;
+  training.precision = "pfq:3,6/6,8";
+  const auto with_levels = [&] {
+    DryRunOptions options = {.from_step = 1, .stop_step = 900};
+    options.levels = LinkLevels::Of("sbm:8,8,8", training, {}).value();
+    Make(options);
+    active_.plan = WithCodec(active_.plan, "recipe");
+  };
+  with_levels();
+  ASSERT_TRUE(Begins(20));
+  const std::optional<NoiseMeasured> noise = Ends(0.02);
+  ASSERT_TRUE(noise.has_value());
+  EXPECT_EQ(noise->codecs, "3 bits forward");
+  EXPECT_EQ(noise->by_table, NoiseByTable(WithCodec(active_.plan, "grid:3"), 0));
+  EXPECT_GT(noise->by_table, 100 * NoiseByTable(WithCodec(active_.plan, "grid:8"), 0));
+  EXPECT_FALSE(Begins(40));
+  changes_ = {ChangeOfPrecision(60, 1)};
+  ASSERT_TRUE(Begins(60));
+  const std::optional<NoiseMeasured> turned = Ends(0.02);
+  EXPECT_EQ(turned->codecs, "6 bits forward");
+  EXPECT_EQ(turned->by_table, NoiseByTable(WithCodec(active_.plan, "grid:6"), 0));
+
+  // A cycle is measured once, by the bits of its step.
+  changes_.clear();
+  training.precision = "cpt:3,8/8";
+  training.run_steps = 900;
+  at_ = 0;
+  with_levels();
+  ASSERT_TRUE(Begins(14));
+  const std::optional<NoiseMeasured> cycle = Ends(0.02);
+  EXPECT_EQ(cycle->codecs, "recipe forward");
+  EXPECT_NE(cycle->by_table, NoiseByTable(active_.plan, 0));
+  EXPECT_FALSE(Begins(20));
 }
 
 // 3 stages, 8 passes, half a second a micro-batch: 12 s of 0.5 % of the run.
