@@ -149,7 +149,9 @@ class CodeMaker {
     rule_.zero_a = Int(-127, 127);
     rule_.zero_b = Int(-127, 127);
     rule_.shift = is_end_ ? Int(1, 62) : Int(18, 24);
-    const int64_t most = is_end_ ? 1 << 23 : std::min<int64_t>(1 << 23, 2 << rule_.shift);
+    const int64_t most =
+        is_end_ ? 1 << 23
+                : std::min<int64_t>(1 << 23, int64_t{2} << std::min<int64_t>(rule_.shift, 40));
     rule_.factor_a = Int(0, most);
     rule_.factor_b = Int(0, most);
     In(Codes(shape_));
@@ -204,7 +206,8 @@ class CodeMaker {
       rule_.zero_a = Int(-127, 127);
       rule_.zero_b = Int(-127, 127);
       rule_.shift = is_end_ ? Int(1, 62) : Int(10, 24);
-      const int64_t most = std::min<int64_t>(is_end_ ? 1 << 23 : 1 << 15, 2 << rule_.shift);
+      const int64_t most = std::min<int64_t>(is_end_ ? 1 << 23 : 1 << 15,
+                                             int64_t{2} << std::min<int64_t>(rule_.shift, 40));
       rule_.factor_a = Int(0, most);
       rule_.factor_b = Int(0, most);
       In(Codes(y));
