@@ -22,6 +22,7 @@ struct DoubleStatistics {
   int64_t lists = 0, bytes_in = 0, bytes_out = 0;
   uint32_t vtcm_bytes = 0, powered = 0, mapped = 0, threads = 0;
   uint32_t vtcm_taken = 0, vtcm_returned = 0;
+  uint32_t vtcm_waits = 0, vtcm_asks = 0, vtcm_shared = 0;
 };
 DoubleStatistics StatisticsOfDouble(const std::string& variant = "");
 

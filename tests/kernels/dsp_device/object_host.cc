@@ -88,8 +88,8 @@ int WritePacket(void*, uint32_t, uint32_t buffers, PacketBuffer* buffer, uint32_
 constexpr uint32_t kThreads = 8;
 EmulatedThread threads[kThreads];
 int CreateThread(uint32_t* number, const void* attributes, void (*body)(void*), void* with) {
-  if (message.ask_vtcm != 0) AskForVtcm();
-  resource.gone = message.ask_vtcm == 2;
+  if (message.ask_vtcm == 1 || message.ask_vtcm == 2) AskForVtcm();
+  other_keeps_it = message.ask_vtcm == 2;
   uint32_t words[2];  // stack_size, stack_addr
   Copy(words, static_cast<const uint8_t*>(attributes) + 24, sizeof(words));
   for (uint32_t i = 0; i < kThreads; ++i) {
@@ -330,7 +330,7 @@ void __hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void* to, const void*
   const auto entry =
       reinterpret_cast<Entry>(static_cast<uintptr_t>(loader.Load(RUNNEL_TEXT(RUNNEL_DSP_ENTRY))));
   while (ReadAll(kIn, &message, sizeof(message))) {
-    if (message.refuse_vtcm != 0) AskForVtcm();
+    LetOtherTake();
     if (message.kind == ObjectMessage::kInvoke) {
       Invoke(entry);
     } else if (packets != nullptr) {

@@ -20,15 +20,31 @@ inline void MapVtcm(unsigned bytes) {
   vtcm = Map(bytes, -1);
   mapped_vtcm = bytes;
 }
+// The program beside this one.
+inline bool other_has_it = false;
+inline bool other_keeps_it = false;  // from when it is given back
+inline void LetOtherTake() {
+  if (message.share_vtcm == 0 || answer.vtcm_bytes != 0 || other_has_it) return;
+  other_has_it = true;
+  ++answer.vtcm_shared;
+}
+inline void Wait(unsigned timeout_us) {
+  if (timeout_us == 0) return;
+  ++answer.vtcm_waits;
+  other_has_it = false;
+}
+
 inline void* RequestVtcm(unsigned bytes, unsigned) {
-  if (message.refuse_vtcm != 0 || bytes > message.most_vtcm || answer.vtcm_bytes != 0)
+  if (message.refuse_vtcm != 0 || bytes > message.most_vtcm || answer.vtcm_bytes != 0 ||
+      other_has_it || other_keeps_it)
     return nullptr;
   MapVtcm(bytes);
   answer.vtcm_bytes = bytes;
   ++answer.vtcm_taken;
   return vtcm;
 }
-inline void* AwaitVtcm(unsigned bytes, unsigned single_page, unsigned) {
+inline void* AwaitVtcm(unsigned bytes, unsigned single_page, unsigned timeout_us) {
+  Wait(timeout_us);
   return RequestVtcm(bytes, single_page);
 }
 // What was there is the next one's.
@@ -53,7 +69,6 @@ struct Resource {
   int (*callback)(unsigned, void*) = nullptr;
   void* context = nullptr;
   bool asked = false;  // the callback was called
-  bool gone = false;   // it is not given again
 };
 inline Resource resource;
 
@@ -76,11 +91,13 @@ inline int SetCallback(ResourceAttributes* attributes, int (*callback)(unsigned,
   attributes->words[kContext] = reinterpret_cast<uintptr_t>(with);
   return 0;
 }
-inline unsigned AcquireResource(ResourceAttributes* attributes, unsigned) {
+inline unsigned AcquireResource(ResourceAttributes* attributes, unsigned timeout_us) {
+  ++answer.vtcm_asks;
+  Wait(timeout_us);
   const auto wanted = static_cast<uint32_t>(attributes->words[kWanted]);
   const uint32_t bytes = wanted < message.most_vtcm ? wanted : message.most_vtcm;
-  if (message.refuse_vtcm != 0 || bytes < attributes->words[kLeast] || resource.bytes != 0 ||
-      attributes->words[kIsCached] != 1)
+  if (message.refuse_vtcm != 0 || message.mute_manager != 0 || other_has_it ||
+      bytes < attributes->words[kLeast] || resource.bytes != 0 || attributes->words[kIsCached] != 1)
     return 0;
   MapVtcm(bytes);
   resource = {};
@@ -95,11 +112,14 @@ inline int ReadVtcm(ResourceAttributes*, void** at, unsigned* bytes) {
   *bytes = resource.bytes;
   return 0;
 }
-inline int AcquireCached(unsigned number, unsigned) {
+inline void AskForVtcm();
+inline int AcquireCached(unsigned number, unsigned timeout_us) {
+  Wait(timeout_us);
   if (number != 1 || resource.bytes == 0 || answer.vtcm_bytes != 0) return 1;
-  if (message.refuse_vtcm != 0 || resource.gone) return 1;
+  if (message.refuse_vtcm != 0 || other_has_it || other_keeps_it) return 1;
   answer.vtcm_bytes = resource.bytes;
   ++answer.vtcm_taken;
+  if (message.ask_vtcm == 3) AskForVtcm();
   return 0;
 }
 inline int ReleaseCached(unsigned number) {

@@ -233,7 +233,12 @@ ToObject MessageOf(ObjectMessage kind, const void* payload, uint32_t bytes) {
   message.kind = kind;
   message.shared_bytes = static_cast<uint32_t>(dsp.bytes);
   message.refuse_vtcm = Fails("vtcm") || Fails("vtcm_once") ? 1 : 0;
-  message.ask_vtcm = Fails("vtcm_gone") ? 2 : Fails("vtcm_asked") ? 1 : 0;
+  message.ask_vtcm = Fails("vtcm_gone")          ? 2
+                     : Fails("vtcm_asked_early") ? 3
+                     : Fails("vtcm_asked")       ? 1
+                                                 : 0;
+  message.share_vtcm = Fails("vtcm_shared") ? 1 : 0;
+  message.mute_manager = Fails("manager_mute") ? 1 : 0;
   message.most_vtcm = Fails("vtcm_short_once") ? kShortVtcmBytes : kVtcmBytes;
   message.bytes = bytes;
   if (bytes > 0 && bytes <= kMaxPayload) std::memcpy(message.payload, payload, bytes);
@@ -420,11 +425,13 @@ int dspqueue_read(void*, uint32_t*, uint32_t max_count, uint32_t* count, QueueBu
 struct DoubleStatistics {
   int64_t lists, bytes_in, bytes_out;
   uint32_t vtcm_bytes, powered, mapped, threads, vtcm_taken, vtcm_returned;
+  uint32_t vtcm_waits, vtcm_asks, vtcm_shared;
 };
 void runnel_double_statistics(DoubleStatistics* statistics) {
   const FromObject& last = dsp.last;
-  *statistics = {dsp.lists,   dsp.bytes_in, dsp.bytes_out,   last.vtcm_bytes,   last.powered,
-                 last.mapped, last.threads, last.vtcm_taken, last.vtcm_returned};
+  *statistics = {dsp.lists,          dsp.bytes_in,    dsp.bytes_out,  last.vtcm_bytes,
+                 last.powered,       last.mapped,     last.threads,   last.vtcm_taken,
+                 last.vtcm_returned, last.vtcm_waits, last.vtcm_asks, last.vtcm_shared};
 }
 
 }  // extern "C"

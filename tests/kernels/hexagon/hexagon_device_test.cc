@@ -163,9 +163,9 @@ TEST_F(DeviceTest, OpensWhatTheDspIsAndGivesAllBack) {
   EXPECT_EQ(session->counts()[0].packets, 0u) << "a device counts nothing";
   EXPECT_EQ(StatisticsOfDouble().powered, 1u);
   EXPECT_EQ(StatisticsOfDouble().mapped, 1u);
-  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 256u << 10) << "it is kept, nobody asks for it";
+  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 1u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 0u) << "others may have it between lists";
   session.reset();
-  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 0u);
   EXPECT_EQ(StatisticsOfDouble().powered, 0u);
   EXPECT_EQ(StatisticsOfDouble().mapped, 0u);
 }
@@ -311,8 +311,47 @@ TEST_F(DeviceTest, VtcmIsAskedForOnce) {
   std::unique_ptr<Memory> area;
   const DspOp op = CopyOp(*session, area, 7);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(Run(*session, {&op, 1}).ok());
-  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 1u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_asks, 1u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 5u) << "for a list";
+  EXPECT_EQ(StatisticsOfDouble().vtcm_waits, 0u);
   EXPECT_EQ(StatisticsOfDouble().vtcm_returned, 0u);
+}
+
+TEST_F(DeviceTest, AnotherProgramOfEqualPriorityHasVtcmBetweenLists) {
+  const Variable fault = Fault("vtcm_shared:2");
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  const DspOp op = CopyOp(*session, area, 7);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  EXPECT_EQ(StatisticsOfDouble().vtcm_shared, 4u) << "before each list but the first";
+  EXPECT_EQ(StatisticsOfDouble().vtcm_waits, 4u) << "once a list";
+  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 5u);
+}
+
+// As where the manager takes no unsigned programs.
+TEST_F(DeviceTest, AManagerThatLendsNothingIsNotWaitedForAndSoonNotAsked) {
+  const Variable fault = Fault("manager_mute");
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  const DspOp op = CopyOp(*session, area, 7);
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  EXPECT_EQ(StatisticsOfDouble().vtcm_asks, 3u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_waits, 0u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 6u);
+}
+
+// The system's thread may be the faster one.
+TEST_F(DeviceTest, VtcmThatIsWantedAsSoonAsItIsLentIsGivenBack) {
+  const Variable fault = Fault("vtcm_asked_early");
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  const DspOp op = CopyOp(*session, area, 7);
+  ASSERT_TRUE(Run(*session, {op, op, op}).ok());
+  EXPECT_EQ(StatisticsOfDouble().vtcm_taken, 3u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_returned, 3u);
 }
 
 TEST_F(DeviceTest, VtcmThatAnotherProgramWantsIsGivenBackBetweenOperations) {
@@ -363,6 +402,7 @@ constexpr Way kWays[] = {
     {"vtcm_short", "", "vtcm_short_once:1", "by packet queue with"},
     {"vtcm_short_and_asked_back", "", "vtcm_short_once:1+vtcm_once:3", "by packet queue with"},
     {"vtcm_asked_back", "", "vtcm_asked", "by packet queue with"},
+    {"vtcm_shared", "", "vtcm_shared", "by packet queue with"},
     {"vtcm_unmanaged", "", "unmanaged", "by packet queue with"},
     {"vtcm_unmanaged_refused_once", "", "unmanaged+vtcm_once:2", "by packet queue with"},
     {"vtcm_unmanaged_short_once", "", "unmanaged+vtcm_short_once:3", "by packet queue with"},

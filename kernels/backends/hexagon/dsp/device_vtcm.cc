@@ -1,6 +1,6 @@
-// The tightly coupled memory of a device, by the manager of its compute resources: asked for once, in
-// part where others have the rest, and kept until a program of higher priority asks for it; its
-// address and size stay the same when it comes back. Systems without the manager give it for a list.
+// The tightly coupled memory of a device. The manager of compute resources reserves its place once and
+// lends it for a list; a program of higher priority may ask for it meanwhile. Where the manager has
+// none to lend, and on systems without one, older functions give a part for a list.
 // Not verified on hardware.
 
 #include "kernels/backends/hexagon/dsp/platform.h"
@@ -44,18 +44,43 @@ namespace {
 
 constexpr int kOk = 0;
 constexpr uint32_t kTimeoutUs = 1000000;
-
-// The system's own thread says that it is asked for, so each change is of one who may make it.
-enum State : uint32_t {
-  kAway,     // others may have it
-  kIdle,     // held, and not in use
-  kInUse,    // by a list
-  kAsked,    // in use, and somebody waits for it
-  kLeaving,  // idle, it is being given back
-};
+// Lists for which a manager lent nothing while the older functions gave everything: it is not asked
+// again.
+constexpr int kMostRefusals = 3;
 
 class ManagedVtcm {
  public:
+  // Null: it has none to lend within the time.
+  Vtcm Hold(uint32_t most, uint32_t least, uint32_t timeout_us) {
+    if (!IsThere() || refusals_ == kMostRefusals) return {};
+    // In place of a part there may be more by now.
+    if (vtcm_.bytes < most) Drop();
+    if (resource_ == 0 && !Reserve(most, least, timeout_us)) return {};
+    // Before: the system may ask before it has even returned from lending.
+    SetAsked(0);
+    if (compute_resource_acquire_cached(resource_, timeout_us) != kOk) return {};
+    has_lent_ = true;
+    return vtcm_;
+  }
+
+  bool has_lent() const { return has_lent_; }
+  // Others gave everything although it lent nothing.
+  void CountRefusal() {
+    if (!has_lent_ && refusals_ < kMostRefusals) ++refusals_;
+  }
+
+  bool IsAsked() const { return __atomic_load_n(&asked_, __ATOMIC_ACQUIRE) != 0; }
+
+  // After each list: programs of equal priority do not ask, they wait.
+  void GiveBack() { compute_resource_release_cached(resource_); }
+
+  // It is lent to nobody here.
+  void Drop() {
+    if (resource_ != 0) compute_resource_release(resource_);
+    resource_ = 0;
+  }
+
+ private:
   static bool IsThere() {
     return compute_resource_attr_init != nullptr &&
            compute_resource_attr_set_vtcm_param_v2 != nullptr &&
@@ -66,11 +91,7 @@ class ManagedVtcm {
            compute_resource_acquire_cached != nullptr && compute_resource_release_cached != nullptr;
   }
 
-  // False: the manager has no part of it to give.
-  bool Begin(uint32_t most, uint32_t least) {
-    // Of a part that was given back there may be more by now.
-    if (vtcm_.bytes < most && state() == kAway) Drop();
-    if (resource_ != 0) return true;
+  bool Reserve(uint32_t most, uint32_t least, uint32_t timeout_us) {
     ResourceAttributes attributes = {};
     if (compute_resource_attr_init(&attributes) != kOk ||
         compute_resource_attr_set_cache_mode(&attributes, 1) != kOk ||
@@ -78,7 +99,7 @@ class ManagedVtcm {
         compute_resource_attr_set_release_callback(&attributes, OnAsked, this) != kOk) {
       return false;
     }
-    const unsigned resource = compute_resource_acquire(&attributes, kTimeoutUs);
+    const unsigned resource = compute_resource_acquire(&attributes, timeout_us);
     if (resource == 0) return false;
     void* base = nullptr;
     unsigned bytes = 0;
@@ -92,59 +113,18 @@ class ManagedVtcm {
     return true;
   }
 
-  Vtcm Hold() {
-    while (state() == kLeaving) {
-    }
-    if (Change(kIdle, kInUse)) return vtcm_;
-    while (state() == kLeaving) {
-    }
-    if (compute_resource_acquire_cached(resource_, kTimeoutUs) != kOk) return {};
-    Set(kInUse);
-    return vtcm_;
-  }
-
-  bool IsAsked() const { return state() == kAsked; }
-
-  void Rest() {
-    if (!Change(kInUse, kIdle) && state() == kAsked) GiveBack();
-  }
-
-  void Drop() {
-    if (resource_ == 0) return;
-    if (Change(kIdle, kLeaving)) GiveBack();
-    while (state() == kLeaving) {
-    }
-    compute_resource_release(resource_);
-    resource_ = 0;
-  }
-
- private:
   // On a thread of the system, which must not wait.
   static int OnAsked(unsigned, void* context) {
-    auto& its = *static_cast<ManagedVtcm*>(context);
-    if (its.Change(kIdle, kLeaving)) {
-      its.GiveBack();
-    } else {
-      its.Change(kInUse, kAsked);
-    }
+    static_cast<ManagedVtcm*>(context)->SetAsked(1);
     return kOk;
   }
-
-  void GiveBack() {
-    compute_resource_release_cached(resource_);
-    Set(kAway);
-  }
-
-  uint32_t state() const { return __atomic_load_n(&state_, __ATOMIC_ACQUIRE); }
-  void Set(uint32_t state) { __atomic_store_n(&state_, state, __ATOMIC_RELEASE); }
-  bool Change(uint32_t from, uint32_t to) {
-    return __atomic_compare_exchange_n(&state_, &from, to, false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_ACQUIRE);
-  }
+  void SetAsked(uint32_t asked) { __atomic_store_n(&asked_, asked, __ATOMIC_RELEASE); }
 
   unsigned resource_ = 0;
   Vtcm vtcm_;
-  uint32_t state_ = kAway;
+  bool has_lent_ = false;
+  int refusals_ = 0;
+  uint32_t asked_ = 0;
 };
 
 ManagedVtcm managed;
@@ -152,28 +132,45 @@ ManagedVtcm managed;
 uint8_t* requested = nullptr;
 bool is_managed = false;
 
+// What the older functions have at once.
 Vtcm Request(uint32_t most, uint32_t least) {
-  // A part at once is worth more than the whole after a wait.
   for (uint32_t bytes = most; bytes >= least; bytes = bytes / 2 & ~uint32_t{127}) {
     requested = static_cast<uint8_t*>(HAP_request_VTCM(bytes, 0));
     if (requested != nullptr) return {requested, bytes};
   }
-  if (HAP_request_async_VTCM == nullptr) return {};
+  return {};
+}
+
+Vtcm RequestLater(uint32_t most) {
   requested = static_cast<uint8_t*>(HAP_request_async_VTCM(most, 0, kTimeoutUs));
   return {requested, most};
 }
 
+Vtcm HoldManaged(uint32_t most, uint32_t least, uint32_t timeout_us) {
+  const Vtcm vtcm = managed.Hold(most, least, timeout_us);
+  is_managed = vtcm.base != nullptr;
+  return vtcm;
+}
+
 }  // namespace
 
+// A part at once is worth more than the whole after a wait.
 Vtcm HoldVtcm(uint32_t most, uint32_t least) {
-  is_managed = ManagedVtcm::IsThere() && managed.Begin(most, least);
-  return is_managed ? managed.Hold() : Request(most, least);
+  Vtcm vtcm = HoldManaged(most, least, 0);
+  if (vtcm.base != nullptr) return vtcm;
+  vtcm = Request(most, least);
+  if (vtcm.bytes == most) managed.CountRefusal();
+  if (vtcm.base != nullptr) return vtcm;
+  if (managed.has_lent() || HAP_request_async_VTCM == nullptr)
+    return HoldManaged(most, least, kTimeoutUs);
+  return RequestLater(most);
 }
 
 bool IsVtcmAsked() { return is_managed && managed.IsAsked(); }
 
 void RestVtcm() {
-  if (is_managed) return managed.Rest();
+  if (is_managed) managed.GiveBack();
+  is_managed = false;
   if (requested != nullptr) HAP_release_VTCM(requested);
   requested = nullptr;
 }

@@ -10,8 +10,7 @@ namespace runnel::hexagon {
 // The memory that the host shares, and the program's own; null: refused.
 uint8_t* MapShared(const DspRequest& open);
 uint8_t* MapPrivate(const DspRequest& open, uint8_t* shared);
-// The tightly coupled memory. It is asked for once and kept over lists, until others on the DSP ask
-// for it. Where they could not ask, it is given back after each list.
+// The tightly coupled memory. It is others' between two lists; its place is kept for a session.
 struct Vtcm {
   uint8_t* base = nullptr;  // null: others have it, and had it for a while
   uint32_t bytes = 0;
@@ -21,9 +20,9 @@ struct Vtcm {
 Vtcm HoldVtcm(uint32_t most, uint32_t least);
 // Others asked for what is held. They wait for RestVtcm.
 bool IsVtcmAsked();
-// Nothing in it is needed any more, up to HoldVtcm.
+// Gives it back, up to HoldVtcm.
 void RestVtcm();
-// A session closes.
+// A session closes, and holds none.
 void DropVtcm();
 // Asks for clocks and power of the vectors while a session is open.
 void VotePower(bool up);
