@@ -119,12 +119,19 @@ bool IsOfGates(OpCode code) {
          code == OpCode::kChoiceGradient;
 }
 
+// Stages of halves keep no masks (passes/mask_stash.h).
+bool IsOfMasks(OpCode code) {
+  return code == OpCode::kReluMask || code == OpCode::kRelu6Mask ||
+         code == OpCode::kMaskedInputGradient;
+}
+
 std::vector<OpCode> CodesOfHalves() {
   std::vector<OpCode> codes;
   for (int i = 0; i < OpCodeCount(); ++i) {
     const auto code = static_cast<OpCode>(i);
     const Numbers numbers = TraitsOf(code).numbers;
-    if ((numbers == Numbers::kFloats || numbers == Numbers::kAnyNumbers) && !IsOfGates(code))
+    if ((numbers == Numbers::kFloats || numbers == Numbers::kAnyNumbers) && !IsOfGates(code) &&
+        !IsOfMasks(code))
       codes.push_back(code);
   }
   return codes;
