@@ -54,6 +54,16 @@ TEST(Grid, ActivationsOfDorefaComeBackToTheBit) {
   }
 }
 
+TEST(Grid, TheEndsOfAnyRangeComeBackExactly) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const std::vector<float> x = NormalTensor(97, seed);
+    const int bits = 1 + static_cast<int>(seed % 16);
+    const ValueRange before = RangeOf(x), after = RangeOf(Cross(bits, x, {97}));
+    EXPECT_EQ(before.low, after.low) << "seed " << seed << ", " << bits << " bits";
+    EXPECT_EQ(before.high, after.high) << "seed " << seed << ", " << bits << " bits";
+  }
+}
+
 TEST(Grid, AnOperatorWithGridsOfItsInputsRangeComputesTheSame) {
   for (int bits = 2; bits <= 8; ++bits) {
     for (const std::vector<float>& x : {Activations(kShape, 3), NormalTensor(546, kSeed + 1)}) {

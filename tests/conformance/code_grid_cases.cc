@@ -177,6 +177,12 @@ void Maker::Masks() {
   const Shape shape = Pick(0, 1) == 0 ? Shape({Pick(1, 9), Channels()})
                                       : Shape({Pick(1, 5), 1, Pick(1, 11), Pick(1, 40)});
   CaseOperand values = Floats(Storage::kScratch, shape, 3);
+  // What a ReLU gives where it holds.
+  auto* floats = reinterpret_cast<float*>(values.bytes.data());
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    const int64_t kind = Pick(0, 4);
+    if (kind < 2) floats[i] = kind == 0 ? 0.0f : 6.0f;
+  }
   CaseOperand mask = Integers(Storage::kScratch, DType::kUInt8, {(shape.elements() + 7) / 8});
   for (std::byte& bits : mask.bytes) bits = static_cast<std::byte>(Pick(0, 255));
   In(std::move(values));
