@@ -124,6 +124,7 @@ class KeptValues {
         return;
       case OpKind::kGelu:
       case OpKind::kMultiply:
+      case OpKind::kLstmCell:
         return KeepInputs(spec);
       case OpKind::kAvgPool:
       case OpKind::kGlobalAvgPool:
@@ -134,6 +135,7 @@ class KeptValues {
       case OpKind::kSlice:
       case OpKind::kShuffle:
       case OpKind::kEmbedding:
+      case OpKind::kCarriedState:
         return;
       case OpKind::kAttention:
         bytes_ += Aligned(DType::kFloat32, {y[0] * spec.heads * y[1]});

@@ -287,7 +287,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
   setup.settings = WithDefaults(
       std::move(settings), setup.row->defaults, setup.row->default_dataset,
       {setup.schedule->default_micro_batches, setup.schedule->default_optimizer}, setup.format);
-  RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(setup.settings));
+  RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(setup.settings, setup.model));
   AddNote(SmallBatchNote(setup.model, setup.settings.training), setup.note);
   RUNNEL_RETURN_IF_ERROR(ResolveCodecs(setup.format, setup.row->bit_switches, setup.settings));
   RUNNEL_RETURN_IF_ERROR(CheckCodecParameters(setup.model, setup.settings));

@@ -188,7 +188,8 @@ constexpr RunField kFields[] = {
       "ff:FW,.../BW,...[@beta:PRICE], the bits of weights and activations and those of gradients "
       "of "
       "each option, 0 to skip, 32 for the recipe's own. The gate learns, by the loss and by the "
-      "price of a sample that computes a block in FP32; with @hold:SHARE a drawn share skips; off",
+      "price of a sample that computes a block in FP32; lstm in place of ff: it also knows what "
+      "the gates in front have seen; with @hold:SHARE a drawn share skips; off",
       "ff:0,32/32,32", "off"},
      &S::gates,
      kAnyText},

@@ -9,6 +9,7 @@
 #include "central/settings/run_fields.h"
 #include "central/settings/setting_json.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/recipe_family.h"
@@ -170,6 +171,12 @@ absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings) {
   // All that may be the default keep the same beside a weight.
   if (training.optimizer.empty()) training.optimizer = TrainingSettings().optimizer;
   return FormatOf(*name->family, training);
+}
+
+absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings, const ModelSpec& model) {
+  RUNNEL_ASSIGN_OR_RETURN(NumberFormat format, FormatOf(settings));
+  format.beside = SideValuesOf(HasCostTarget(settings.training), CarriesState(model));
+  return format;
 }
 
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format) {

@@ -91,6 +91,8 @@ struct RunSettings {
 // The format of the run's numbers; InvalidArgument for a recipe that is not known. Which
 // profiles a family has, the workers tell.
 absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings);
+// And with what the model, as it is trained, has beside its boundaries.
+absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings, const ModelSpec& model);
 
 // What the user gave that the recipe or optimizer does not look at, a line for people; empty if all is used.
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format);

@@ -68,10 +68,34 @@ std::optional<ByProduct> ByProductOf(const OpNode& node) {
     case Saved::kNothing:
     case Saved::kInput:
     case Saved::kOtherInput:
+    case Saved::kAllInputs:
     case Saved::kOutput:
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+std::vector<BufferIndex> SavedOperands(const OpNode& node, size_t place) {
+  const BufferIndex input = node.inputs[place];
+  switch (node.rule->saved) {
+    case Saved::kNothing:
+      return {};
+    case Saved::kInput:
+      return {input};
+    case Saved::kOtherInput:
+      return {node.inputs[1 - place]};
+    case Saved::kAllInputs:
+      return node.inputs;
+    case Saved::kOutput:
+      return {node.output};
+    case Saved::kInputAndStats:
+      return {input, node.parameters[0], node.by_product};
+    case Saved::kIndices:
+      return {node.by_product};
+    case Saved::kInputOutputAndSums:
+      return {input, node.output, node.by_product};
+  }
+  return {};
 }
 
 GridRule StepGridOf(const Recipe& recipe, const OpNode& node, size_t i) {

@@ -63,6 +63,9 @@ struct ByProduct {
 };
 std::optional<ByProduct> ByProductOf(const OpNode& node);
 
+// What the node's input-gradient at `place` reads beside the output's gradient and weights.
+std::vector<BufferIndex> SavedOperands(const OpNode& node, size_t place);
+
 // The grid of the step of the node's i-th parameter, of a recipe with Recipe::step_grid.
 GridRule StepGridOf(const Recipe& recipe, const OpNode& node, size_t i);
 

@@ -27,7 +27,8 @@ enum class Saved : uint8_t {
   kOutput,
   kInputAndStats,
   kIndices,
-  kInputOutputAndSums
+  kInputOutputAndSums,
+  kAllInputs,
 };
 
 // One operator's translation and back-propagation.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/ir/arithmetic/integer_math.h"
+#include "kernels/ir/carried_state.h"
 #include "kernels/ir/op_nodes.h"
 #include "proto/base/model/width_state.h"
 #include "proto/base/status_macros.h"
@@ -35,7 +36,8 @@ class StageBuilder {
                  ? AddPlaced(Storage::kInput, model_.input_type(), program_.input)
                  : AddBoundary(Storage::kInput, program_.input);
     output_ = AddBoundary(Storage::kOutput, nodes_.back().shape);
-    const NumberFormat& numbers = recipe_.numbers;
+    const NumberFormat numbers = WithCarriedState(recipe_.numbers, model_);
+    state_ = PlaceCarriedState(model_, numbers, program_, placed_);
     program_.input_bytes = program_.first_layer == 0 ? program_.buffers[input_].bytes()
                                                      : BoundaryBytes(numbers, program_.input);
     program_.output_bytes = BoundaryBytes(numbers, program_.output);
@@ -145,6 +147,12 @@ class StageBuilder {
     instruction.grid = recipe_.operator_grid;
     if (code == recipe_.loss) instruction.integer.rounding = recipe_.loss_rounding;
     if (code == recipe_.update) instruction.integer.rounding = recipe_.gradient_rounding;
+  }
+
+  // At an end of the stage.
+  void EmitCopy(Part part, OpNode node, BufferIndex from, BufferIndex to) {
+    node.gate = kNoGate;
+    Emit(part, OpCode::kCopy, node, {from}, {to});
   }
 
   // With the accumulator and its rescaling in between if `rescale`.
@@ -258,10 +266,13 @@ class StageBuilder {
     }
     std::vector<BufferIndex> values;  // of the layer, by value id
     int layer = kNoBuffer;
+    BufferIndex state = state_.input;  // of the last cell so far
     for (OpNode& node : nodes_) {
       if (std::exchange(layer, node.layer) != node.layer) values = {entering};
       std::vector<BufferIndex> inputs = {entering};
-      if (!node.reads_last) {
+      if (node.spec->kind == OpKind::kCarriedState) {
+        inputs = {state};
+      } else if (!node.reads_last) {
         inputs.clear();
         for (int32_t id : node.spec->inputs) inputs.push_back(values[id]);
       }
@@ -287,8 +298,12 @@ class StageBuilder {
       }
       if (training && node.spec->kind == OpKind::kUnpack) EmitExploration(node);
       if (node.gives_value) values.push_back(output);
+      if (node.spec->kind == OpKind::kLstmCell) state = output;
       entering = output;
     }
+    if (training) last_state_ = state;
+    if (state_.output != kNoBuffer)
+      EmitCopy(training ? Part::kForward : Part::kForwardEval, nodes_.back(), state, state_.output);
     if (program_.has_loss) EmitLoss(training);
   }
 
@@ -373,6 +388,7 @@ class StageBuilder {
   std::vector<bool> WantedGradients() const {
     std::vector<bool> wanted(program_.buffers.size());
     wanted[input_] = program_.needs_input_gradient;
+    if (state_.input != kNoBuffer) wanted[state_.input] = program_.needs_input_gradient;
     for (const OpNode& node : nodes_) {
       bool any = node.trains;
       const bool is_drawn = node.spec->kind == OpKind::kGate && !node.learns_choice;
@@ -391,6 +407,7 @@ class StageBuilder {
     }
     gradient_.assign(program_.buffers.size(), kNoBuffer);
     gradient_[output_] = output_gradient_;
+    if (state_.output != kNoBuffer) gradient_[last_state_] = state_.output_gradient;
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!wanted[node->output]) continue;
       node->gate = GateOf(*node, node->inputs[0]);
@@ -401,11 +418,12 @@ class StageBuilder {
       for (size_t i = 0; i < count; ++i)
         if (always || wanted[node->inputs[i]]) AddContribution(*node, i);
     }
-    if (program_.needs_input_gradient) {
-      nodes_.front().gate = kNoGate;
-      const BufferIndex leaving = AddBoundary(Storage::kInputGradient, program_.input);
-      Emit(Part::kInputGradient, OpCode::kCopy, nodes_.front(), {gradient_[input_]}, {leaving});
-    }
+    if (!program_.needs_input_gradient) return;
+    const BufferIndex leaving = AddBoundary(Storage::kInputGradient, program_.input);
+    EmitCopy(Part::kInputGradient, nodes_.front(), gradient_[input_], leaving);
+    if (state_.input_gradient != kNoBuffer)
+      EmitCopy(Part::kInputGradient, nodes_.front(), gradient_[state_.input],
+               state_.input_gradient);
   }
 
   // What `node` adds to the gradient of its input at `place`.
@@ -414,29 +432,9 @@ class StageBuilder {
     const OpCode code = place == 0 ? node.rule->input_gradient
                                    : node.rule->second_gradient.value_or(node.rule->input_gradient);
     std::vector<BufferIndex> operands = {gradient_[node.output]};
-    switch (node.rule->saved) {
-      case Saved::kNothing:
-        if (!node.parameters.empty()) operands.push_back(WeightFor(Part::kInputGradient, node));
-        break;
-      case Saved::kInput:
-        operands.push_back(input);
-        break;
-      case Saved::kOtherInput:
-        operands.push_back(node.inputs[1 - place]);
-        break;
-      case Saved::kOutput:
-        operands.push_back(node.output);
-        break;
-      case Saved::kInputAndStats:
-        operands.insert(operands.end(), {input, node.parameters[0], node.by_product});
-        break;
-      case Saved::kIndices:
-        operands.push_back(node.by_product);
-        break;
-      case Saved::kInputOutputAndSums:
-        operands.insert(operands.end(), {input, node.output, node.by_product});
-        break;
-    }
+    Append(SavedOperands(node, place), &operands);
+    if (node.rule->saved == Saved::kNothing && !node.parameters.empty())
+      operands.push_back(WeightFor(Part::kInputGradient, node));
     if (code == OpCode::kMaskGradient)
       operands.insert(operands.end(), {node.inputs[1], node.explored, node.exploration});
     BufferIndex dx = AddGradientOf(input);
@@ -581,7 +579,9 @@ class StageBuilder {
   BufferIndex labels_ = kNoBuffer;
   BufferIndex metrics_ = kNoBuffer;
   BufferIndex output_gradient_ = kNoBuffer;
-  std::vector<BufferIndex> gradient_;  // by value of the forward
+  CarriedState state_;
+  BufferIndex last_state_ = kNoBuffer;  // of the stage's last cell, or what entered; in training
+  std::vector<BufferIndex> gradient_;   // by value of the forward
 };
 
 }  // namespace

@@ -46,7 +46,8 @@ class GraphWriter {
         inputs.push_back(values[static_cast<size_t>(id)]);
       const auto read = static_cast<size_t>(layer.ops[i].inputs.front());
       const Shape& shape = read == 0 ? info.input : info.op_outputs[read - 1];
-      if (layer.ops[i].kind == OpKind::kGate && !layer.ops[i].held)
+      const bool learns = layer.ops[i].kind == OpKind::kGate && !layer.ops[i].held;
+      if (learns || layer.ops[i].kind == OpKind::kLstmCell)
         return absl::InvalidArgumentError(
             absl::StrCat("layer ", layer.name,
                          ": a gate that learns chooses in evaluation too, for which ONNX "

@@ -1,5 +1,10 @@
 #include "proto/base/training/dials/cost_target.h"
 
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/training/gate_cost.h"
@@ -60,6 +65,41 @@ TEST(CostTarget, ItsRunsHaveTwoValuesBesideBoundaries) {
   const NumberFormat format = FormatOf(family, training);
   EXPECT_EQ(SidePayloadBytes(format, {4, 3}, Direction::kForward), 4);
   EXPECT_EQ(SidePayloadBytes(format, {4, 3}, Direction::kBackward), 4);
+}
+
+// A target's values first, so that a run without a state has the bytes that it always had.
+TEST(CostTarget, AStateThatLayersHandOnStandsBehindItsValues) {
+  const RecipeFamily& family = *ParseRecipeName("fp32")->family;
+  TrainingSettings training;
+  OpSpec linear = {.kind = OpKind::kLinear, .inputs = {0}, .out_channels = 4 * kLstmUnits};
+  const OpSpec cell = {.kind = OpKind::kLstmCell, .inputs = {1}};
+  OpSpec end = {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 3};
+  const OpSpec carried = {.kind = OpKind::kCarriedState, .inputs = {0}};
+  const ModelSpec model{"state", {4}, 3, {{"first", {linear, cell}}, {"second", {carried, end}}}};
+  ASSERT_TRUE(InferShapes(model, 2).ok());
+  EXPECT_TRUE(CarriesState(model) && StateEnters(model, 1));
+  EXPECT_FALSE(StateEnters(model, 0) || StateEnters(model, 2));
+  constexpr int64_t kBytes = 5 * kLstmState * 4;
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    training.cost_target = "off";
+    EXPECT_EQ(SidePayloadBytes(FormatOf(family, training, model), {5, 3}, direction), kBytes);
+    training.cost_target = "2";
+    const NumberFormat format = FormatOf(family, training, model);
+    EXPECT_EQ(SidePayloadBytes(format, {5, 3}, direction), 4 + kBytes);
+    const SidePlace place = SidePlaces(format, {5, 3}, direction).at(1);
+    EXPECT_EQ(place.payload_offset, 4u);
+    EXPECT_EQ(place.memory_offset % 64, 0u);
+    std::vector<float> values(5 * kLstmState);
+    const absl::Span<std::byte> bytes(reinterpret_cast<std::byte*>(values.data()),
+                                      values.size() * sizeof(float));
+    EXPECT_TRUE(place.value->Check(bytes).ok());
+    values[7] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_FALSE(place.value->Check(bytes).ok());
+    values[7] = std::numeric_limits<float>::infinity();
+    EXPECT_FALSE(place.value->Check(bytes).ok());
+    values[7] = 1e6f;
+    EXPECT_EQ(place.value->Check(bytes).ok(), direction == Direction::kBackward);
+  }
 }
 
 // Two blocks with gates, the second of three times the multiply-adds.

@@ -92,6 +92,22 @@ TEST(InferLayer, PartsOfChannels) {
               HasSubstr("mixes 3 groups of 2x5x4"));
 }
 
+TEST(InferLayer, AnLstmCellTakesSumsAndAState) {
+  OpSpec state = {.kind = OpKind::kCarriedState, .inputs = {0}};
+  OpSpec cell = {.kind = OpKind::kLstmCell, .inputs = {0, 1}};
+  EXPECT_EQ(InferLayer({"a", {state, cell}}, {5, 64})->output, Shape({5, 32}));
+  cell.inputs = {0};
+  EXPECT_EQ(InferLayer({"a", {cell}}, {5, 64})->output, Shape({5, 32}));
+  EXPECT_THAT(std::string(InferLayer({"a", {cell}}, {5, 48}).status().message()),
+              HasSubstr("needs sums 5x64, got 5x48"));
+  cell.inputs = {0, 0};
+  EXPECT_THAT(std::string(InferLayer({"a", {cell}}, {5, 64}).status().message()),
+              HasSubstr("needs a state 5x32, got 5x64"));
+  cell.inputs = {0, 1, 1};
+  EXPECT_THAT(std::string(InferLayer({"a", {state, cell}}, {5, 64}).status().message()),
+              HasSubstr("has 3 inputs, needs 2"));
+}
+
 TEST(InferLayer, ErrorsNameLayerAndOp) {
   const auto error = [](OpSpec op, Shape in) {
     return std::string(InferLayer({"stem", {op}}, in).status().message());

@@ -142,7 +142,8 @@ bool MayBeMissing(const BackendRow& row, OpCode code) {
   const bool is_of_gates = code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
                            code == OpCode::kGatherSamples || code == OpCode::kScatterSamples ||
                            code == OpCode::kChooseSamples || code == OpCode::kMaskGradient ||
-                           code == OpCode::kChoiceGradient;
+                           code == OpCode::kChoiceGradient || code == OpCode::kLstmForward ||
+                           code == OpCode::kLstmInputGradient || code == OpCode::kLstmStateGradient;
   const bool is_of_masks = code == OpCode::kReluMask || code == OpCode::kRelu6Mask ||
                            code == OpCode::kMaskedInputGradient;
   if (is_of_gates || is_of_masks) return row.name != "cpu";

@@ -120,6 +120,19 @@ void Maker::Samples() {
   Out(Result(Storage::kOutput, x, {}));
 }
 
+// The same bytes on every backend. A cell without a state begins at zeros.
+void Maker::LstmCell() {
+  const int64_t samples = AnyShape()[0], units = Pick(1, 19);
+  const Shape sums = {samples, 4 * units}, state = {samples, 2 * units};
+  const bool forward = case_.code == OpCode::kLstmForward;
+  if (!forward) In(Floats(Storage::kOutputGradient, state));
+  In(Floats(Storage::kInput, sums));
+  const bool of_state = case_.code == OpCode::kLstmStateGradient;
+  if (of_state || Pick(0, 1) == 1) In(Floats(Storage::kInput, state));
+  Out(Result(forward ? Storage::kOutput : Storage::kInputGradient,
+             forward || of_state ? state : sums, {}));
+}
+
 bool Maker::MakeOfBranches() {
   switch (case_.code) {
     case OpCode::kSigmoidForward:
@@ -158,6 +171,11 @@ bool Maker::MakeOfBranches() {
     case OpCode::kMaskGradient:
     case OpCode::kChoiceGradient:
       Samples();
+      return true;
+    case OpCode::kLstmForward:
+    case OpCode::kLstmInputGradient:
+    case OpCode::kLstmStateGradient:
+      LstmCell();
       return true;
     default:
       return false;

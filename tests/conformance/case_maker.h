@@ -94,6 +94,7 @@ class Maker {
   void Slice();
   void Shuffle();
   void Samples();
+  void LstmCell();
   void SamplesThatLearn(const Shape& x);
   void LayerNorm();
   void Attention();

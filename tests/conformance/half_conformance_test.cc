@@ -116,7 +116,8 @@ bool IsOfGates(OpCode code) {
   return code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
          code == OpCode::kGatherSamples || code == OpCode::kScatterSamples ||
          code == OpCode::kChooseSamples || code == OpCode::kMaskGradient ||
-         code == OpCode::kChoiceGradient;
+         code == OpCode::kChoiceGradient || code == OpCode::kLstmForward ||
+         code == OpCode::kLstmInputGradient || code == OpCode::kLstmStateGradient;
 }
 
 // Stages of halves keep no masks (passes/mask_stash.h).

@@ -472,5 +472,67 @@ TEST(Gates, CutsChangeNoByte) {
   }
 }
 
+// Blocks with a layer without a gate between them, which hands the first one's state on.
+ModelSpec WithLstm(const std::string& options) {
+  ModelSpec model = Blocks();
+  model.layers.insert(model.layers.begin() + 2, {"plain", {Conv(0), Op(OpKind::kRelu, {1})}});
+  return *AddGates(std::move(model), absl::StrCat("lstm:", options, "@beta:0.01"));
+}
+
+TEST(GatesWithAnLstm, CutsChangeNoByte) {
+  const std::pair<const char*, const char*> cases[] = {{"fp32", "0,32/32,32"},
+                                                       {"sbm:8,8,8", "0,3,8/6,6,8"}};
+  for (const auto& [recipe, options] : cases) {
+    Training training = {.model = WithLstm(options), .recipe = recipe, .count = 6};
+    training.levels = {{}};
+    for (const char* backend : kGridBackends) {
+      training.backend = backend;
+      training.cuts = {};
+      const Trained whole = TrainOnGrids(training);
+      for (const std::vector<int>& cuts : {std::vector<int>{2}, {3}, {2, 3}, {1, 2, 3, 4}}) {
+        training.cuts = cuts;
+        EXPECT_TRUE(TrainOnGrids(training).parameters == whole.parameters)
+            << backend << " " << recipe << " " << cuts.size();
+      }
+    }
+  }
+}
+
+// The sums of the second gate's LSTM read 16 features, then 16 of the first gate's.
+TEST(GatesWithAnLstm, TheStateChangesWhatTheNextGateLearns) {
+  const ModelSpec model = WithLstm("0,32/32,32");
+  const auto weights = [&model](float factor) {
+    auto backend = *MakeBackend("cpu", 1);
+    auto pipeline = *TestPipeline::Make(model, {2, 3}, kBatch, backend.get(), 3, Checks::kOn);
+    const std::vector<float> x(kBatch * kImage, 0.5f);
+    const std::vector<int32_t> labels(kBatch, 1);
+    std::vector<float> first = pipeline.stages[0]->Tensors(Storage::kParameters)[0];
+    float* parameters = pipeline.stages[0]->data(Storage::kParameters);
+    for (const StateTensor& tensor : pipeline.stages[0]->program.state.tensors) {
+      if (tensor.layer != 1 || tensor.spec.name != "gate.sums.weight") continue;
+      for (int64_t e = 0; e < tensor.spec.shape.elements(); ++e)
+        parameters[tensor.offset_bytes / 4 + e] *= factor;
+    }
+    EXPECT_TRUE(pipeline.ForwardBackward(x.data(), labels.data(), Context()).ok());
+    const TestStage& last = *pipeline.stages[2];
+    const float* state =
+        reinterpret_cast<const float*>(pipeline.stages[2]->bindings[Storage::kInput] +
+                                       SidePlaces(NumberFormat{.beside = kStateSideValues},
+                                                  last.program.input, Direction::kForward)[0]
+                                           .memory_offset);
+    return std::vector<float>(state, state + kBatch * kLstmState);
+  };
+  const std::vector<float> usual = weights(1), other = weights(2);
+  EXPECT_NE(usual, other) << "it crosses two cuts";
+  for (const float value : usual) EXPECT_LT(std::fabs(value), 1.0f);
+}
+
+TEST(GatesWithAnLstm, AStateWithoutOneInFrontIsRefused) {
+  ModelSpec model = WithLstm("0,32/32,32");
+  model.layers.erase(model.layers.begin() + 1);
+  EXPECT_THAT(std::string(InferShapes(model, 2).status().message()),
+              testing::HasSubstr("an operator carried_state has no lstm_cell in front of it"));
+}
+
 }  // namespace
 }  // namespace runnel::gates_test

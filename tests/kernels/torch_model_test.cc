@@ -13,10 +13,13 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/types/span.h"
 #include "kernels/backends/backend.h"
+#include "kernels/ir/work_tally.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
+#include "proto/base/training/gate_options.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/torch_oracle.h"
@@ -206,6 +209,86 @@ TEST_P(GradientTest, EqualsAutograd) {
   ASSERT_TRUE(pipeline->Update(context).ok());
   ExpectAsExactAsLibTorch(flips, "state", layout, Collect(stage, Storage::kParameters, true),
                           exact.State(), single.State());
+}
+
+// Samples by option of each gate.
+struct Choices final : ChoiceTally {
+  void AddChoice(const Instruction&, absl::Span<const int64_t> samples) override {
+    by_gate.emplace_back(samples.begin(), samples.end());
+  }
+  // Each gate lets some samples skip, and as many run as a batch norm needs.
+  bool AreMixed() const {
+    return !by_gate.empty() &&
+           std::all_of(by_gate.begin(), by_gate.end(), [](const std::vector<int64_t>& samples) {
+             return samples.front() > 0 && samples.back() > 1;
+           });
+  }
+  std::vector<std::vector<int64_t>> by_gate;
+};
+
+// A micro-batch in which no gate explores, which autograd knows nothing of.
+StepContext WithoutExploring(const ModelSpec& model, int64_t samples) {
+  for (int64_t sequence = 0;; ++sequence) {
+    const StepContext context = ContextOf(sequence, samples);
+    bool explores = false;
+    for (int layer = 0; layer < model.layer_count(); ++layer)
+      explores = explores || Explores(GateDraws(context.run_seed, layer, context.sequence));
+    if (!explores) return context;
+  }
+}
+
+// Beside LibTorch's gradients, in double, straight through a one-hot choice: those of each tensor of
+// a gate, and of each layer's others, within 1e-4 of their norm. `cuts`: of the pipeline.
+void ExpectGatesLikeAutograd(const std::string& gates, const char* backend_name,
+                             std::vector<int> cuts) {
+  SCOPED_TRACE(gates + " on " + backend_name);
+  constexpr int64_t kSamples = 16;
+  const ModelSpec model = *AddGates(*MakeModel("resnet8"), gates);
+  const auto backend = MakeBackend(backend_name, 1);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  StepContext context = WithoutExploring(model, kSamples);
+  for (uint64_t index = 0; index < 40; ++index) {
+    auto whole = TestPipeline::Make(model, {}, kSamples, backend->get(), kSeed + index);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    TestStage& stage = *whole->stages[0];
+    TorchOracle oracle(model, stage.program.state, {.float64 = true},
+                       stage.data(Storage::kParameters), stage.data(Storage::kStatistics));
+    auto pipeline = TestPipeline::Make(model, cuts, kSamples, backend->get(), kSeed + index);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    const Batch data = DrawBatch(model, kSamples, index);
+    Choices choices;
+    context.choices = &choices;
+    ASSERT_TRUE(pipeline->ForwardBackward(data.x.data(), data.labels.data(), context).ok());
+    if (!choices.AreMixed()) continue;
+    oracle.ForwardBackward(data.x.data(), data.labels.data(), kSamples, context);
+    const StateValues exact = oracle.Gradients();
+    StateValues ours;
+    for (auto& one : pipeline->stages) {
+      for (std::vector<double>& tensor : Collect(*one, Storage::kGradients, false))
+        ours.push_back(std::move(tensor));
+    }
+    const StateLayout& layout = stage.program.state;
+    const std::map<int, double> norms = LayerNorms(layout, exact);
+    ASSERT_EQ(ours.size(), exact.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const StateTensorSpec& spec = layout.tensors[i].spec;
+      const bool is_of_gate = absl::StartsWith(spec.name, "gate.");
+      const double norm = is_of_gate ? Norm(exact[i]) : norms.at(layout.tensors[i].layer);
+      EXPECT_LE(Distance(ours[i], exact[i]), 1e-4 * norm + 1e-9)
+          << "layer " << layout.tensors[i].layer << " " << spec.name << " of norm " << norm;
+      if (is_of_gate) EXPECT_GT(norm, 1e-7) << spec.name;
+    }
+    return;
+  }
+  FAIL() << "no seed under which all gates choose both options";
+}
+
+TEST(GatesThatLearn, EqualAutogradStraightThroughTheChoice) {
+  for (const char* backend : {"cpu", "ref"}) {
+    ExpectGatesLikeAutograd("ff:0,32/32,32@beta:0.01", backend, {});
+    ExpectGatesLikeAutograd("lstm:0,32/32,32@beta:0.01", backend, {});
+    ExpectGatesLikeAutograd("lstm:0,32/32,32@beta:0.01", backend, {2, 3});
+  }
 }
 
 constexpr GradientCase kGradientCases[] = {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "proto/base/random.h"
+#include "proto/base/training/gate_options.h"
 
 namespace runnel {
 
@@ -29,6 +30,18 @@ struct TorchOracle::Impl {
     return it == by_name.end() ? at::Tensor() : it->second;
   }
 
+  // Of the model's last lstm_cell so far, and what its gates pay for what they choose.
+  at::Tensor state_of_cell;
+  mutable at::Tensor price;
+
+  const OpSpec& Gate(int layer, const OpSpec& reader) const {
+    return model.layers[layer].ops[static_cast<size_t>(reader.inputs[1]) - 1];
+  }
+  at::Tensor Choice(const at::Tensor& logits, const OpSpec& gate, const StepContext& context) const;
+  static at::Tensor Running(const at::Tensor& choice, const OpSpec& gate);
+  static at::Tensor Unpacked(const at::Tensor& packed, const at::Tensor& choice,
+                             const OpSpec& gate);
+  static at::Tensor Cell(const at::Tensor& sums, const at::Tensor& state);
   at::Tensor Mask(const at::Tensor& x, int layer, int op, double rate,
                   const StepContext& context) const;
   at::Tensor Conv(const at::Tensor& x, const OpSpec& op, int layer, int index) const;
@@ -95,6 +108,49 @@ at::Tensor TorchOracle::Impl::Pool(const at::Tensor& x, const OpSpec& op) const 
              : at::avg_pool2d(x, op.kernel, op.stride);
 }
 
+// One-hot, with the gradient of the probabilities. Nothing is explored.
+at::Tensor TorchOracle::Impl::Choice(const at::Tensor& logits, const OpSpec& gate,
+                                     const StepContext& context) const {
+  const at::Tensor p = logits.softmax(1);
+  std::vector<double> costs;
+  for (int option = 0; option < OptionCount(gate); ++option)
+    costs.push_back(CostOfOption(gate, option) * gate.rate * context.price_sign);
+  const at::Tensor paid = (p * at::tensor(costs, p.options())).sum();
+  price = price.defined() ? price + paid : paid;
+  return at::one_hot(logits.argmax(1), OptionCount(gate)).to(p.dtype()) + (p - p.detach());
+}
+
+at::Tensor TorchOracle::Impl::Running(const at::Tensor& choice, const OpSpec& gate) {
+  const at::Tensor chosen = choice.detach().argmax(1);
+  std::vector<int64_t> running;
+  for (int64_t i = 0; i < chosen.size(0); ++i) {
+    if (!Skips(gate, static_cast<int>(chosen[i].item<int64_t>()))) running.push_back(i);
+  }
+  return at::tensor(running, at::kLong);
+}
+
+at::Tensor TorchOracle::Impl::Unpacked(const at::Tensor& packed, const at::Tensor& choice,
+                                       const OpSpec& gate) {
+  const at::Tensor running = Running(choice, gate);
+  at::Tensor mask = choice.gather(1, choice.detach().argmax(1, /*keepdim=*/true))
+                        .index_select(0, running)
+                        .reshape({-1, 1, 1, 1});
+  std::vector<int64_t> sizes = packed.sizes().vec();
+  sizes[0] = choice.size(0);
+  return at::zeros(sizes, packed.options()).index_copy(0, running, packed * mask);
+}
+
+// By LibTorch's own LSTM, whose sums are those that its input gives by a unit matrix.
+at::Tensor TorchOracle::Impl::Cell(const at::Tensor& sums, const at::Tensor& state) {
+  const int64_t width = sums.size(1), units = width / 4;
+  const at::Tensor before =
+      state.defined() ? state : at::zeros({sums.size(0), 2 * units}, sums.options());
+  const auto [h, c] = at::lstm_cell(
+      sums, {before.narrow(1, 0, units), before.narrow(1, units, units)},
+      at::eye(width, sums.options()), at::zeros({width, units}, sums.options()), {}, {});
+  return at::cat({h, c}, 1);
+}
+
 at::Tensor TorchOracle::Impl::Attention(const at::Tensor& x, const OpSpec& op) {
   const auto heads = [&](const at::Tensor& t) {
     return t.reshape({t.size(0), t.size(1), op.heads, -1}).transpose(1, 2);
@@ -156,9 +212,15 @@ at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
     case OpKind::kFlatten:
       return x.flatten(1);
     case OpKind::kGate:
+      return Choice(x, op, context);
     case OpKind::kPack:
+      return x.index_select(0, Running(values[op.inputs[1]], Gate(layer, op)));
     case OpKind::kUnpack:
-      break;
+      return Unpacked(x, values[op.inputs[1]], Gate(layer, op));
+    case OpKind::kLstmCell:
+      return Cell(x, op.inputs.size() > 1 ? values[op.inputs[1]] : at::Tensor());
+    case OpKind::kCarriedState:
+      return state_of_cell;
     case OpKind::kEmbedding:
       return op.positions
                  ? at::embedding(Of(layer, index, "weight"), x) + Of(layer, index, "positions")
@@ -209,6 +271,7 @@ double TorchOracle::ForwardBackward(const float* x, const int32_t* labels, int64
     const std::vector<OpSpec>& ops = impl_->model.layers[layer].ops;
     for (size_t i = 0; i < ops.size(); ++i) {
       values.push_back(impl_->Apply(ops[i], layer, static_cast<int>(i), values, context));
+      if (ops[i].kind == OpKind::kLstmCell) impl_->state_of_cell = values.back();
     }
     value = values.back();
   }
@@ -217,7 +280,10 @@ double TorchOracle::ForwardBackward(const float* x, const int32_t* labels, int64
       at::from_blob(const_cast<int32_t*>(labels), {value.size(0)}, at::kInt).to(at::kLong);
   const at::Tensor loss = at::cross_entropy_loss(value, target, {}, at::Reduction::Sum,
                                                  /*ignore_index=*/-100, context.label_smoothing);
-  (loss / static_cast<double>(context.step_labels)).backward();
+  at::Tensor total = loss / static_cast<double>(context.step_labels);
+  if (impl_->price.defined()) total = total + impl_->price;
+  total.backward();
+  impl_->price = impl_->state_of_cell = at::Tensor();
   return loss.item<double>();
 }
 

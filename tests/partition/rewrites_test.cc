@@ -266,6 +266,28 @@ TEST(Gates, ThoseThatLearnReadTheBlocksInputAndPayByItsSize) {
   EXPECT_NEAR(prices / gates, 0.01, 1e-12) << "the mean block pays the price";
 }
 
+// The first gate begins at a state of zeros, the others read that of the gate in front.
+TEST(Gates, AnLstmHandsItsStateOn) {
+  const ModelSpec gated = *AddGates(*MakeModel("resnet20"), "lstm:3,8/6,8@beta:0.01");
+  EXPECT_TRUE(CarriesState(gated));
+  EXPECT_FALSE(CarriesState(*AddGates(*MakeModel("resnet20"), "ff:3,8/6,8")));
+  int cells = 0;
+  for (int i = 0; i < gated.layer_count(); ++i) {
+    const LayerSpec& layer = gated.layers[static_cast<size_t>(i)];
+    for (size_t op = 0; op < layer.ops.size(); ++op) {
+      if (layer.ops[op].kind != OpKind::kLstmCell) continue;
+      EXPECT_EQ(layer.ops[op].inputs.size(), cells == 0 ? 1u : 2u);
+      EXPECT_EQ(StateEnters(gated, i), cells > 0) << i;
+      EXPECT_EQ(StateEnters(gated, i + 1), cells < 8) << i;
+      for (size_t before = 0; before < op; ++before) EXPECT_TRUE(LeadsToGate(layer, before));
+      ++cells;
+    }
+  }
+  EXPECT_EQ(cells, 9);
+  EXPECT_EQ(*AddGates(*MakeModel("resnet20"), "lstm:0,8/6,8@hold:0.5"),
+            *AddGates(*MakeModel("resnet20"), "ff:0,8/6,8@hold:0.5"));
+}
+
 TEST(Gates, WhatMakesNoSenseIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {"ff:0,32/32@hold:0.5", "2 options of weights and activations, 1 of gradients"},
@@ -273,7 +295,6 @@ TEST(Gates, WhatMakesNoSenseIsNamed) {
       {"ff:0,32/32,32@keep:1", "no @hold:SHARE"},
       {"ff:0,32/32,32@beta:2", "nor @beta:PRICE with a price from 0 to 1"},
       {"ff:32/32", "chooses among two options or more"},
-      {"lstm:0,32/32,32", "gates with an LSTM do not learn; take ff, or add @hold:SHARE"},
       {"ff:0,8,4/8,8,8@hold:0", "bits fall or stay from option 1 to 2"},
       {"ff:4,8/8,8@hold:0.5", "begin the first list with 0"},
       {"ff:0/8@hold:0.5", "all options skip"},

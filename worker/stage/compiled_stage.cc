@@ -8,7 +8,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/dials/cost_target.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/base/training/weight_average.h"
 #include "worker/stage/stage_executor.h"
 #include "worker/stage/work_energy.h"
@@ -20,7 +20,7 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
                                                     bool keeps_gradients) {
   const TrainingSettings& training = options.training;
   Recipe recipe = *options.recipe;
-  if (HasCostTarget(training)) recipe.numbers.beside = kCostSideValues;
+  recipe.numbers.beside = FormatOf(*recipe.family, training, options.model).beside;
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, training.eval_batch_size, options.eval_samples);

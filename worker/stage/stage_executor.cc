@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
 StageExecutor::StageExecutor(StageExecutorOptions options, OptimizerChoice optimizer,
                              CompiledStage programs, BufferPool* pool)
     : options_(std::move(options)),
-      numbers_(FormatOf(*options_.recipe->family, options_.training)),
+      numbers_(FormatOf(*options_.recipe->family, options_.training, options_.model)),
       optimizer_(std::move(optimizer)),
       programs_(std::move(programs)),
       pool_(pool),
@@ -217,6 +217,12 @@ StageCompute::Output LossOutput(const double (&metrics)[2], int64_t labels_per_s
 
 }  // namespace
 
+// Values beside a tensor that nothing writes are what a link lets through.
+void StageExecutor::FillBeside(Direction direction, const Shape& shape, Payload& tensor) const {
+  for (const SidePlace& place : SidePlaces(numbers_, shape, direction))
+    place.value->FillNeutral(tensor.mutable_bytes().subspan(place.memory_offset, place.bytes));
+}
+
 // Each earlier mini-batch in flight will have stepped before this one's does.
 absl::StatusOr<Stash::Entry*> StageExecutor::BeginForward(const MicroBatch& place) {
   StepContext context = ContextOf(place);
@@ -309,6 +315,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   bindings[Storage::kStash] = entry.activations->address();
+  if (gates_ != nullptr && !programs_.has_loss())
+    FillBeside(Direction::kForward, program.output, output);
   StepContext context = ContextOf(place);
   trained_grid_bits_ = context.grid_bits;
   CountMacs(program, context.grid_bits);
@@ -364,8 +372,10 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   if (gates_ != nullptr && !programs_.has_loss())
     entry.price_sign = gates_->ReadSign(entry.output_gradient.bytes(), program.output);
   context.price_sign = entry.price_sign;
-  if (gates_ != nullptr && program.needs_input_gradient)
+  if (gates_ != nullptr && program.needs_input_gradient) {
+    FillBeside(Direction::kBackward, program.input, result.tensor);
     gates_->WriteSign(entry.price_sign, result.tensor.mutable_bytes(), program.input);
+  }
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kInputGradient, context, bindings));
   CountGradients(program, Part::kInputGradient);
   return result;
@@ -482,10 +492,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   RUNNEL_RETURN_IF_ERROR(programs_.CheckLabels(labels, samples));
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
-  for (const SidePlace& place : SidePlaces(numbers_, program.output, Direction::kForward)) {
-    if (!programs_.has_loss())
-      place.value->FillNeutral(output.mutable_bytes().subspan(place.memory_offset, place.bytes));
-  }
+  if (!programs_.has_loss()) FillBeside(Direction::kForward, program.output, output);
   StepContext context;
   context.run_seed = options_.training.seed;
   context.step_labels = samples * programs_.labels_per_sample();

@@ -58,6 +58,11 @@ absl::Status SliceInputGradient(const Call& call);
 absl::Status ShuffleForward(const Call& call);
 absl::Status ShuffleInputGradient(const Call& call);
 
+// lstm_kernels.cc.
+absl::Status LstmForward(const Call& call);
+absl::Status LstmInputGradient(const Call& call);
+absl::Status LstmStateGradient(const Call& call);
+
 // sample_kernels.cc. A sample has `size` elements, in whatever order: all operands in one.
 void HoldSamples(const Instruction& gate, const StepContext& context, int64_t samples,
                  float* choice);

@@ -71,8 +71,8 @@ class RoundedStorage {
       const bool saves_input = rule->weight_gradient.has_value() || rule->saved == Saved::kInput ||
                                rule->saved == Saved::kInputAndStats || saves_both;
       if (saves_input) ClassOf(instruction.inputs[0]).is_rounded = true;
-      if (rule->saved == Saved::kOtherInput) {
-        for (size_t i = 0; i < 2; ++i) ClassOf(instruction.inputs[i]).is_rounded = true;
+      if (rule->saved == Saved::kOtherInput || rule->saved == Saved::kAllInputs) {
+        for (BufferIndex input : instruction.inputs) ClassOf(input).is_rounded = true;
       }
       if (rule->saved == Saved::kOutput || saves_both)
         ClassOf(instruction.outputs[0]).is_rounded = true;

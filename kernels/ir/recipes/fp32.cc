@@ -72,6 +72,15 @@ constexpr OpRule kRules[] = {
      .input_gradient = OpCode::kGatherSamples,
      .saved = Saved::kOtherInput,
      .second_gradient = OpCode::kMaskGradient},
+    {.op = OpKind::kLstmCell,
+     .forward = OpCode::kLstmForward,
+     .forward_eval = OpCode::kLstmForward,
+     .input_gradient = OpCode::kLstmInputGradient,
+     .saved = Saved::kAllInputs,
+     .second_gradient = OpCode::kLstmStateGradient},
+    // What it reads is the state itself.
+    {OpKind::kCarriedState, OpCode::kCopy, OpCode::kCopy, OpCode::kCopy, std::nullopt,
+     Saved::kNothing},
     {OpKind::kAttention, OpCode::kAttentionForward, OpCode::kAttentionForward,
      OpCode::kAttentionInputGradient, std::nullopt, Saved::kInputOutputAndSums},
 };

@@ -235,20 +235,7 @@ class Folder {
         values_.push_back(Source(op));
         return absl::OkStatus();
       }
-      case OpKind::kEmbedding:
-      case OpKind::kLayerNorm:
-      case OpKind::kGelu:
-      case OpKind::kAttention:
-      case OpKind::kSigmoid:
-      case OpKind::kHardSigmoid:
-      case OpKind::kLeakyRelu:
-      case OpKind::kMultiply:
-      case OpKind::kConcat:
-      case OpKind::kSlice:
-      case OpKind::kShuffle:
-      case OpKind::kGate:
-      case OpKind::kPack:
-      case OpKind::kUnpack:
+      default:
         break;
     }
     return absl::InvalidArgumentError(

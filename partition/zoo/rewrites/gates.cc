@@ -14,8 +14,8 @@ constexpr int kFullBits = 32;
 constexpr int kMostBits = 16;
 constexpr size_t kMostOptions = 8;
 
-// Features of a gate that learns (FracTrain's two layers in front of what stands for its LSTM), and
-// the price of a whole block in FP32 for each sample that computes it.
+// Features of a gate that learns (FracTrain's two layers in front of its LSTM, or of what stands for
+// it), and the price of a whole block in FP32 for each sample that computes it.
 constexpr int64_t kHiddenFeatures = 32;
 constexpr int64_t kFeatures = 16;
 constexpr double kUsualPrice = 1e-4;
@@ -23,6 +23,7 @@ constexpr double kUsualPrice = 1e-4;
 struct Gates {
   std::vector<int32_t> options;  // OpSpec::options
   bool held = false;
+  bool has_lstm = false;
   double rate = kUsualPrice;  // the share that is held, or the price of a block of mean size
 };
 
@@ -97,9 +98,7 @@ absl::StatusOr<Gates> ParseGates(absl::string_view text) {
         "no option skips, so that none can be held; begin the first list with 0");
   if (!gates.held && gates.options.size() < 4)
     return absl::InvalidArgumentError("a gate that learns chooses among two options or more");
-  if (!gates.held && kind.first == "lstm")
-    return absl::InvalidArgumentError(
-        "gates with an LSTM do not learn; take ff, or add @hold:SHARE");
+  gates.has_lstm = !gates.held && kind.first == "lstm";
   return gates;
 }
 
@@ -145,46 +144,81 @@ std::vector<size_t> SkippedBy(const LayerSpec& layer) {
   return {};
 }
 
-// The layer with the block's operators, packed, in front of all others.
-LayerSpec WithGate(const LayerSpec& layer, const std::vector<size_t>& block, const Gates& gates) {
-  LayerSpec result = layer;
-  result.ops.clear();
-  const auto append = [&](OpSpec op, const std::string& name) {
+// A gate in front of a layer's operators.
+class GateOps {
+ public:
+  explicit GateOps(std::vector<OpSpec>& ops) : ops_(ops) {}
+
+  // Gives the value id.
+  int32_t Append(OpSpec op, const std::string& name) {
     op.name = name;
-    result.ops.push_back(std::move(op));
-    return static_cast<int32_t>(result.ops.size());
-  };
-  std::vector<int32_t> values(layer.ops.size() + 1);  // of old ids
-  int32_t read = 0;
-  const auto linear = [&](int64_t features, const char* name) {
+    ops_.push_back(std::move(op));
+    return static_cast<int32_t>(ops_.size());
+  }
+
+  // The logits of a gate that learns. is_first: no gate in front has a state.
+  int32_t AppendLogits(const Gates& gates, bool is_first) {
+    int32_t read = Append({.kind = OpKind::kGlobalAvgPool, .inputs = {0}}, "gate.pool");
+    read = Linear(read, kHiddenFeatures, "gate.hidden");
+    read = Append({.kind = OpKind::kRelu, .inputs = {read}}, "gate.relu");
+    read = Linear(read, kFeatures, "gate.features");
+    if (gates.has_lstm) read = Lstm(read, is_first);
+    return Linear(read, static_cast<int64_t>(gates.options.size()) / 2, "gate.logits");
+  }
+
+ private:
+  int32_t Linear(int32_t read, int64_t features, const char* name) {
     OpSpec op = {.kind = OpKind::kLinear, .inputs = {read}, .out_channels = features};
     op.bias = true;
-    read = append(std::move(op), name);
-  };
-  if (!gates.held) {
-    read = append({.kind = OpKind::kGlobalAvgPool, .inputs = {0}}, "gate.pool");
-    linear(kHiddenFeatures, "gate.hidden");
-    read = append({.kind = OpKind::kRelu, .inputs = {read}}, "gate.relu");
-    linear(kFeatures, "gate.features");
-    linear(static_cast<int64_t>(gates.options.size()) / 2, "gate.logits");
+    return Append(std::move(op), name);
   }
-  OpSpec gate = {.kind = OpKind::kGate, .inputs = {read}, .rate = gates.rate};
+  int32_t Output(int32_t state, const char* name) {
+    return Append({.kind = OpKind::kSlice, .inputs = {state}, .out_channels = kLstmUnits}, name);
+  }
+
+  // What an LSTM's units give of the features. The first one begins at a state of zeros.
+  int32_t Lstm(int32_t features, bool is_first) {
+    int32_t read = features;
+    std::vector<int32_t> states;
+    if (!is_first) {
+      states = {Append({.kind = OpKind::kCarriedState, .inputs = {0}}, "gate.state")};
+      const int32_t before = Output(states[0], "gate.before");
+      read = Append({.kind = OpKind::kConcat, .inputs = {features, before}}, "gate.joined");
+    }
+    OpSpec cell = {.kind = OpKind::kLstmCell,
+                   .inputs = {Linear(read, 4 * kLstmUnits, "gate.sums")}};
+    cell.inputs.insert(cell.inputs.end(), states.begin(), states.end());
+    return Output(Append(std::move(cell), "gate.cell"), "gate.output");
+  }
+
+  std::vector<OpSpec>& ops_;
+};
+
+// The layer with the block's operators, packed, in front of all others.
+LayerSpec WithGate(const LayerSpec& layer, const std::vector<size_t>& block, const Gates& gates,
+                   bool is_first) {
+  LayerSpec result = layer;
+  result.ops.clear();
+  GateOps ops(result.ops);
+  std::vector<int32_t> values(layer.ops.size() + 1);  // of old ids
+  OpSpec gate = {.kind = OpKind::kGate, .rate = gates.rate};
+  gate.inputs = {gates.held ? 0 : ops.AppendLogits(gates, is_first)};
   gate.options = gates.options;
   gate.held = gates.held;
-  const int32_t choice = append(gate, "gate");
-  int32_t last = append({.kind = OpKind::kPack, .inputs = {0, choice}}, "packed");
+  const int32_t choice = ops.Append(gate, "gate");
+  int32_t last = ops.Append({.kind = OpKind::kPack, .inputs = {0, choice}}, "packed");
   for (size_t op : block) {
     OpSpec copy = layer.ops[op];
     copy.inputs = {last};
-    last = append(std::move(copy), layer.OpName(op));
+    last = ops.Append(std::move(copy), layer.OpName(op));
   }
   values[block.back() + 1] =
-      append({.kind = OpKind::kUnpack, .inputs = {last, choice}}, "unpacked");
+      ops.Append({.kind = OpKind::kUnpack, .inputs = {last, choice}}, "unpacked");
   for (size_t op = 0; op < layer.ops.size(); ++op) {
     if (std::find(block.begin(), block.end(), op) != block.end()) continue;
     OpSpec copy = layer.ops[op];
     for (int32_t& input : copy.inputs) input = values[static_cast<size_t>(input)];
-    values[op + 1] = append(std::move(copy), layer.OpName(op));
+    values[op + 1] = ops.Append(std::move(copy), layer.OpName(op));
   }
   return result;
 }
@@ -226,7 +260,7 @@ absl::StatusOr<ModelSpec> AddGates(ModelSpec model, absl::string_view text) {
       return absl::InvalidArgumentError(absl::StrCat(
           "layer ", layer.name, " is made again in the backward; leave --recompute or gates out"));
     const double macs = BlockMacs(layer, infos[i], block);
-    layer = WithGate(layer, block, gates);
+    layer = WithGate(layer, block, gates, macs_by_gate.empty());
     const auto gate = std::find_if(layer.ops.begin(), layer.ops.end(),
                                    [](const OpSpec& op) { return op.kind == OpKind::kGate; });
     macs_by_gate.emplace_back(&*gate, macs);

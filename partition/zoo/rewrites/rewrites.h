@@ -55,12 +55,15 @@ absl::StatusOr<ModelSpec> WithStash(ModelSpec model, absl::string_view type);
 
 // ---- --gates
 
-// "ff:0,3,4,6/6,6,8,12[@beta:PRICE]", "ff|lstm:...@hold:SHARE": the bits of weights and activations of
-// each option, then those of gradients. A gate before each residual block: a sum of a layer's input, or
+// "ff|lstm:0,3,4,6/6,6,8,12[@beta:PRICE|@hold:SHARE]": the bits of weights and activations of each
+// option, then those of gradients. A gate before each residual block: a sum of a layer's input, or
 // of one convolution of it, with a chain of at least two convolutions, norms and ReLUs, which the
-// gate's choice packs. Without hold it learns, from the block's pooled input. Operators keep the names
-// of their tensors; new ones are "gate", "packed", "unpacked", and in front of a gate that learns
-// "gate.pool", "gate.hidden", "gate.relu", "gate.features", "gate.logits".
+// gate's choice packs. Without hold it learns, from the block's pooled input, with lstm
+// also from the state of the gate in front (OpKind::kCarriedState). Operators keep the names of their
+// tensors; new ones are "gate", "packed", "unpacked", and in front of a gate that learns "gate.pool",
+// "gate.hidden", "gate.relu", "gate.features", "gate.logits"; with lstm in front of the logits
+// "gate.sums", "gate.cell" and "gate.output", and but for the first gate "gate.state", "gate.before"
+// and "gate.joined".
 // InvalidArgument: the text does not fit, or the model has no such block.
 absl::StatusOr<ModelSpec> AddGates(ModelSpec model, absl::string_view text);
 

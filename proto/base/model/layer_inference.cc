@@ -17,6 +17,7 @@ size_t InputCount(OpKind kind) {
     case OpKind::kConcat:
     case OpKind::kPack:
     case OpKind::kUnpack:
+    case OpKind::kLstmCell:
       return 2;
     default:
       return 1;
@@ -78,7 +79,8 @@ class LayerInference {
 
   absl::Status CheckInputs() const {
     const size_t expected = InputCount(spec().kind);
-    if (spec().inputs.size() != expected) {
+    const bool begins_at_zero = spec().kind == OpKind::kLstmCell && spec().inputs.size() == 1;
+    if (spec().inputs.size() != expected && !begins_at_zero) {
       return Error(absl::StrCat("has ", spec().inputs.size(), " inputs, needs ", expected));
     }
     for (int32_t id : spec().inputs) {
@@ -265,6 +267,17 @@ class LayerInference {
     return Error(absl::StrCat("mixes ", spec().groups, " groups of ", in.ToString()));
   }
 
+  absl::StatusOr<Shape> InferLstmCell(const Shape& in) const {
+    const Shape sums = {in[0], 4 * kLstmUnits}, state = {in[0], kLstmState};
+    if (!(in == sums))
+      return Error(absl::StrCat("needs sums ", sums.ToString(), ", got ", in.ToString()));
+    if (spec().inputs.size() > 1 && !(Value(spec().inputs[1]) == state)) {
+      return Error(absl::StrCat("needs a state ", state.ToString(), ", got ",
+                                Value(spec().inputs[1]).ToString()));
+    }
+    return state;
+  }
+
   absl::StatusOr<Shape> InferGate(const Shape& in) const {
     const std::vector<int32_t>& options = spec().options;
     if (options.size() < 2 || options.size() % 2 != 0) return Error("needs pairs of bits");
@@ -364,6 +377,10 @@ class LayerInference {
         return InferPool(in);
       case OpKind::kGate:
         return InferGate(in);
+      case OpKind::kLstmCell:
+        return InferLstmCell(in);
+      case OpKind::kCarriedState:
+        return Shape({in[0], kLstmState});
       case OpKind::kPack:
       case OpKind::kUnpack:
         return in;

@@ -38,6 +38,8 @@ constexpr struct {
     {OpKind::kGate, "gate"},
     {OpKind::kPack, "pack_samples"},
     {OpKind::kUnpack, "unpack_samples"},
+    {OpKind::kLstmCell, "lstm_cell"},
+    {OpKind::kCarriedState, "carried_state"},
 };
 
 // Tokens are read by embeddings alone, and embeddings read nothing else.
@@ -58,6 +60,13 @@ absl::Status CheckTokens(const ModelSpec& model) {
     }
   }
   return absl::OkStatus();
+}
+
+// A state that is read has been made.
+absl::Status CheckState(const ModelSpec& model) {
+  if (!StateEnters(model, 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model ", model.name, ": an operator carried_state has no lstm_cell in front of it"));
 }
 
 }  // namespace
@@ -110,6 +119,23 @@ bool HasGates(const ModelSpec& model) {
   return false;
 }
 
+bool CarriesState(const ModelSpec& model) {
+  for (int layer = 1; layer < model.layer_count(); ++layer) {
+    if (StateEnters(model, layer)) return true;
+  }
+  return false;
+}
+
+bool StateEnters(const ModelSpec& model, int layer) {
+  for (; layer < model.layer_count(); ++layer) {
+    for (const OpSpec& op : model.layers[static_cast<size_t>(layer)].ops) {
+      if (op.kind == OpKind::kCarriedState) return true;
+      if (op.kind == OpKind::kLstmCell) return false;
+    }
+  }
+  return false;
+}
+
 int64_t ModelSpec::tokens() const {
   int64_t tokens = 0;
   if (layers.empty()) return tokens;
@@ -152,6 +178,7 @@ absl::StatusOr<std::vector<LayerInfo>> InferShapes(const ModelSpec& model, int64
     infos.push_back(std::move(info));
   }
   RUNNEL_RETURN_IF_ERROR(CheckTokens(model));
+  RUNNEL_RETURN_IF_ERROR(CheckState(model));
   const bool has_positions = shape->rank() == 3;
   if ((shape->rank() != 2 && !has_positions) || (*shape)[shape->rank() - 1] != model.classes) {
     return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ": ends with ",

@@ -51,7 +51,16 @@ enum class OpKind : uint8_t {
   // what is behind them means nothing. Up to its kUnpack, products and norms compute these alone.
   kPack = 24,
   kUnpack = 25,  // two inputs, of kPack and its gate: each sample in its place, 0 where it skips
+  // z (N,64) and, unless it is 0, a state (N,32): the next state, of an LSTM of 16 units. z are the
+  // sums of input gate, forget gate, candidate and output gate, 16 each; a state is h, then c.
+  kLstmCell = 26,
+  // The state of the last kLstmCell in front of it in the model, whose layer may be another one:
+  // (N,32). Its input counts by the samples alone.
+  kCarriedState = 27,
 };
+// Units of kLstmCell, and the values of its state for each sample.
+inline constexpr int64_t kLstmUnits = 16;
+inline constexpr int64_t kLstmState = 2 * kLstmUnits;
 
 // "conv", "linear", ...: the wire's name of an operator.
 absl::string_view Name(OpKind kind);
@@ -142,6 +151,11 @@ struct LayerSpec {
 
 struct ModelSpec;
 bool HasGates(const ModelSpec& model);
+// Whether an operator reads the state of another layer (kCarriedState), which crosses cuts between
+// them beside the boundary tensor.
+bool CarriesState(const ModelSpec& model);
+// Whether layers from `layer` on, up to the end, read the state of one in front of it.
+bool StateEnters(const ModelSpec& model, int layer);
 
 struct ModelSpec {
   std::string name;

@@ -34,6 +34,13 @@ absl::Status SideValue::Check(absl::Span<const std::byte> values) const {
   return absl::OkStatus();
 }
 
+absl::Span<const SideValue> SideValuesOf(bool has_cost_target, bool carries_state) {
+  if (has_cost_target && carries_state) return kCostAndStateSideValues;
+  if (has_cost_target) return kCostSideValues;
+  if (carries_state) return kStateSideValues;
+  return kSideValues;
+}
+
 void SideValue::FillNeutral(absl::Span<std::byte> values) const {
   const double neutral = std::clamp(0.0, least, most);
   for (size_t at = 0; at + SizeOf(type) <= values.size(); at += SizeOf(type)) {

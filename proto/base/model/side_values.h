@@ -13,11 +13,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/base/ids.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/dtype.h"
 #include "proto/base/tensor/shape.h"
 
@@ -46,6 +48,7 @@ struct SideValue {
 };
 
 inline int64_t OneATensor(const Shape&) { return 1; }
+inline int64_t OneStateASample(const Shape& tensor) { return kLstmState * tensor[0]; }
 
 // Exponents that come from outside lie in -kMaxExponent..kMaxExponent: far beyond what training
 // comes to (a gradient of zeros loses some 8 a layer), so that sums of them never overflow.
@@ -72,9 +75,30 @@ inline constexpr SideValue kPriceSign = {.name = "price_sign",
                                          .least = -1,
                                          .most = 1};
 
+// Of a model whose layers hand a state on (OpKind::kCarriedState): a state of each sample, where
+// the layers behind the boundary read one from in front of it, else zeros; and its gradient. |h| < 1,
+// and each layer adds less than 1 to |c|.
+inline constexpr SideValue kCarriedStates = {.name = "carried_state",
+                                             .count = OneStateASample,
+                                             .forward = true,
+                                             .least = -kMaxLayers,
+                                             .most = kMaxLayers};
+inline constexpr SideValue kCarriedGradients = {.name = "carried_gradient",
+                                                .count = OneStateASample,
+                                                .backward = true,
+                                                .least = -std::numeric_limits<float>::max(),
+                                                .most = std::numeric_limits<float>::max()};
+
 // The table: what stands beside the boundaries of every recipe.
 inline constexpr SideValue kSideValues[] = {kScaleExponent};
 // And of every run with a target of cost.
 inline constexpr SideValue kCostSideValues[] = {kScaleExponent, kGateCost, kPriceSign};
+// And of every model that carries a state, without a target and with one.
+inline constexpr SideValue kStateSideValues[] = {kScaleExponent, kCarriedStates, kCarriedGradients};
+inline constexpr SideValue kCostAndStateSideValues[] = {kScaleExponent, kGateCost, kPriceSign,
+                                                        kCarriedStates, kCarriedGradients};
+
+// The rows of a run.
+absl::Span<const SideValue> SideValuesOf(bool has_cost_target, bool carries_state);
 
 }  // namespace runnel

@@ -3,6 +3,7 @@
 // The options of a gate (OpKind::kGate), what each costs, and what a gate draws: known to whoever
 // computes, and to central, which claims what held gates computed. Pure functions; any thread.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,13 +28,20 @@ inline GridBits BitsOfOption(const OpSpec& gate, int option) {
 
 // The operator computes logits of a gate that learns: neither on a grid nor by samples.
 inline bool LeadsToGate(const LayerSpec& layer, size_t op) {
+  const auto goes_on = [](OpKind kind) {
+    return kind == OpKind::kLinear || kind == OpKind::kRelu || kind == OpKind::kConcat ||
+           kind == OpKind::kLstmCell || kind == OpKind::kSlice;
+  };
   auto value = static_cast<int32_t>(op) + 1;
   for (size_t reader = op + 1; reader < layer.ops.size(); ++reader) {
     const OpSpec& spec = layer.ops[reader];
-    if (spec.inputs != std::vector<int32_t>{value}) continue;
+    if (std::find(spec.inputs.begin(), spec.inputs.end(), value) == spec.inputs.end()) continue;
     if (spec.kind == OpKind::kGate) return !spec.held;
-    if (spec.kind != OpKind::kLinear && spec.kind != OpKind::kRelu) return false;
-    value = static_cast<int32_t>(reader) + 1;
+    if (goes_on(spec.kind)) {
+      value = static_cast<int32_t>(reader) + 1;
+    } else if (spec.inputs.size() == 1) {
+      return false;
+    }
   }
   return false;
 }

@@ -72,7 +72,8 @@ bool HasGridOptions(const OpSpec& op) {
 
 constexpr absl::string_view kNoGatesReason =
     "gates train with --recipe fp32 or sbm alone; take one of these, or leave --gates out";
-constexpr OperatorLimit kNoGates[] = {{OpKind::kGate, Always, kNoGatesReason}};
+constexpr OperatorLimit kNoGates[] = {{OpKind::kGate, Always, kNoGatesReason},
+                                      {OpKind::kLstmCell, Always, kNoGatesReason}};
 constexpr OperatorLimit kFp32Limits[] = {
     {OpKind::kGate, HasGridOptions,
      "fp32 has no grids; take --recipe sbm:8,8,16, or options 0,32/32,32"}};
@@ -80,7 +81,8 @@ constexpr absl::string_view kBiasReason = "has a bias; integer weights have none
 constexpr absl::string_view kZeroReason =
     "its weight begins at zero, which has no scale; take --recipe fp32";
 constexpr OperatorLimit kGridLimits[] = {{OpKind::kLinear, BeginsAtZero, kZeroReason},
-                                         {OpKind::kGate, Always, kNoGatesReason}};
+                                         {OpKind::kGate, Always, kNoGatesReason},
+                                         {OpKind::kLstmCell, Always, kNoGatesReason}};
 constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kConv, HasBias, kBiasReason},
     {OpKind::kConv, IsDilated, "integers have no dilated products; take --recipe fp32"},
@@ -102,6 +104,7 @@ constexpr OperatorLimit kIntegerLimits[] = {
     {OpKind::kConcat, Always, "the parts have scales of their own; take --recipe fp32"},
     {OpKind::kSlice, Always, "channels are not parted in integers; take --recipe fp32"},
     {OpKind::kGate, Always, kNoGatesReason},
+    {OpKind::kLstmCell, Always, kNoGatesReason},
     {OpKind::kShuffle, Always, "channels are not shuffled in integers; take --recipe fp32"},
 };
 
@@ -226,7 +229,14 @@ NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& traini
     format.slots = AveragesWeights(training) ? optimizer->optimizer->slots_with_average()
                                              : optimizer->optimizer->slots();
   }
-  if (HasCostTarget(training)) format.beside = kCostSideValues;
+  format.beside = SideValuesOf(HasCostTarget(training), /*carries_state=*/false);
+  return format;
+}
+
+NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& training,
+                      const ModelSpec& model) {
+  NumberFormat format = FormatOf(family, training);
+  format.beside = SideValuesOf(HasCostTarget(training), CarriesState(model));
   return format;
 }
 

@@ -76,6 +76,9 @@ absl::StatusOr<RecipeName> ParseRecipeName(absl::string_view text);
 // The family's numbers as these settings have them: with kept scales, if --rescale keeps any, and
 // the slots of their optimizer.
 NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& training);
+// And with what this model, as it is trained, has beside its boundaries.
+NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& training,
+                      const ModelSpec& model);
 
 // "family", or "family:pattern": a worker's offer of the family.
 std::string OfferOf(const RecipeFamily& family);

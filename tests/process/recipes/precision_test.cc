@@ -279,6 +279,72 @@ TEST(CostTarget, AsyncRunsThatTurnReplay) {
   EXPECT_THAT(central.out(), HasSubstr(totals));
 }
 
+// Any five losses stand still: the target turns at steps 5 and 10.
+Words LstmRun(const ScratchDir& dir, const std::string& steps) {
+  Words run = With(GatedRun(dir), {"--policy", "uniform", "--recipe", "sbm:8,8,8", "--gates",
+                                   "lstm:0,3,8/6,6,8@beta:0.01"});
+  *(std::find(run.begin(), run.end(), "--max-batches") + 1) = steps;
+  return run;
+}
+
+// The second gate reads the first one's state over a cut.
+TEST(GatesWithAnLstm, StagesHaveTheWeightsOfThePlainLoopAndResume) {
+  ScratchDir dir;
+  const Words sync = {"--schedule", "sync_1f1b", "--micro-batches", "2"};
+  for (const Words& target : {Words{}, {"--cost-target", "0.5,2,4@1000,1,1"}}) {
+    const Words flags = With(sync, target);
+    Words whole = With(LstmRun(dir, "12"), flags);
+    *(std::find(whole.begin(), whole.end(), "--eval-every") + 1) = "0";
+    whole = With(whole, {"--eval-batch-size", "250"});
+    const json plain = RunCentral(With(whole, {"--local-workers", "0"}));
+    for (const char* workers : {"1", "2", "3"}) {
+      const json cut = RunCentral(With(whole, {"--local-workers", workers}));
+      EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]) << workers << " stages";
+      EXPECT_EQ(absl::StrCat(cut["plan"]["stages"].size()), workers);
+      EXPECT_EQ(cut["accuracy"], plain["accuracy"]) << workers << " stages";
+      EXPECT_EQ(cut["macs_done"], plain["macs_done"]);
+    }
+    ScratchDir begun;
+    RunCentral(With(LstmRun(dir, "7"),
+                    With(flags, {"--local-workers", "3", "--checkpoint-dir", begun / "c"})));
+    const json resumed =
+        RunCentral({"resume", "--checkpoint-dir", begun / "c", "--max-batches", "12"});
+    EXPECT_EQ(resumed["weights_sha256"], plain["weights_sha256"]);
+    EXPECT_NE(Weights(With(With(GatedRun(dir), flags),
+                           {"--recipe", "sbm:8,8,8", "--gates", "ff:0,3,8/6,6,8@beta:0.01",
+                            "--local-workers", "0"})),
+              plain["weights_sha256"]);
+  }
+}
+
+TEST(GatesWithAnLstm, AsyncRunsReplay) {
+  ScratchDir dir;
+  RunCentral(With(LstmRun(dir, "8"), {"--schedule", "async_1f1b", "--local-workers", "3",
+                                      "--cost-target", "0.5,4@1000,1,1", "--journal", dir / "j"}));
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+}
+
+TEST(GatesWithAnLstm, AWorkerThatIsLostChangesNothing) {
+  ScratchDir dir;
+  Words run =
+      With(LstmRun(dir, "400"), {"--schedule", "sync_1f1b", "--micro-batches", "2", "--cost-target",
+                                 "0.5,2,4@1000,1,5", "--local-workers", "3"});
+  *(std::find(run.begin(), run.end(), "--barrier-every") + 1) = "5";
+  const json whole = RunCentral(run);
+  const std::string journal = dir / "j";
+  Process central(
+      With({"runnel-central"}, With(run, {"--journal", journal, "--summary", dir / "s.json"})));
+  ASSERT_TRUE(WaitForRecords(journal, "training_change", 1)) << central.err();
+  ASSERT_TRUE(KillWorker(central, "local-001"));
+  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
+  const json summary = Summary(dir / "s.json");
+  ASSERT_TRUE(summary.is_object()) << central.err();
+  EXPECT_GE(summary["recoveries"].size(), 1u);
+  EXPECT_EQ(summary["weights_sha256"], whole["weights_sha256"]);
+}
+
 TEST(CostTarget, WhatDoesNotFitIsOneLine) {
   ScratchDir dir;
   const Words sbm = With(GatedRun(dir), {"--recipe", "sbm:8,8,8"});
@@ -308,7 +374,7 @@ TEST(Gates, WhatDoesNotFitIsOneLine) {
   ExpectRefused(With(kTrain, gates), "model lenet has no residual blocks; take one that has");
   refused({"--gates", "ff:0,32/32@hold:0.5"}, "give two lists of equal length");
   refused({"--gates", "ff:0,32/32,32@hold:2"}, "no @hold:SHARE with a share from 0 to 1");
-  refused({"--gates", "lstm:0,32/32,32"}, "gates with an LSTM do not learn; take ff");
+  refused({"--gates", "lstm:32/32"}, "a gate that learns chooses among two options or more");
   refused({"--gates", "ff:0,4/4,4@hold:0.5"}, "fp32 has no grids; take --recipe sbm:8,8,16");
   refused({"--recipe", "sbm:8,8,8", "--gates", "ff:0,4,12/4,4,12@hold:0.5"},
           "option 12/12 of a gate: sbm has FW 2 to 8 and BW 2 to 16");

@@ -62,7 +62,8 @@ int64_t ClaimedBytes(const StageExecutorOptions& options) {
   request.model = &options.model;
   request.schedule = FindSchedule("sync_1f1b").value();
   request.devices = {DeviceId(0)};
-  request.format = FormatOf(*ParseRecipeName("fp32").value().family, options.training);
+  request.format =
+      FormatOf(*ParseRecipeName("fp32").value().family, options.training, options.model);
   request.micro_batches = options.training.micro_batches;
   request.micro_batch_size = kSamples;
   const auto none = [](const Shape&) { return Bytes(0); };
@@ -130,7 +131,8 @@ TEST(ClaimedMemory, CoversClippingAndAverages) {
 }
 
 TEST(ClaimedMemory, CoversGates) {
-  for (const char* gates : {"ff:0,32/32,32@hold:0.5", "ff:0,32/32,32@beta:0.001"}) {
+  for (const char* gates :
+       {"ff:0,32/32,32@hold:0.5", "ff:0,32/32,32@beta:0.001", "lstm:0,32/32,32@beta:0.001"}) {
     ExpectCovered({.model = "resnet8", .gates = gates});
     ExpectCovered({.model = "resnet20", .gates = gates, .clip_norm = 1, .ema = 0.9});
   }

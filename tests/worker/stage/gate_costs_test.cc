@@ -3,6 +3,8 @@
 
 #include "worker/stage/gate_costs.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "gmock/gmock.h"
@@ -56,9 +58,9 @@ TrainingSettings Settings(const std::string& target) {
 // Layers of the model, as a stage trains them.
 class Stage {
  public:
-  Stage(int first, int last, const std::string& target) {
+  Stage(int first, int last, const std::string& target, const std::string& kind = "ff") {
     StageExecutorOptions options;
-    options.model = *AddGates(Blocks(), "ff:3,4,8/6,6,8@beta:0.5");
+    options.model = *AddGates(Blocks(), kind + ":3,4,8/6,6,8@beta:0.5");
     options.first_layer = first;
     options.last_layer = last;
     options.training = Settings(target);
@@ -78,7 +80,7 @@ class Stage {
       for (const TensorData& tensor : layer.tensors) weights.push_back(tensor.bytes);
     return weights;
   }
-  // The only value beside a boundary tensor.
+  // The first value beside a boundary tensor.
   template <typename T>
   T Beside(const Payload& tensor, Direction direction, const Shape& shape) {
     T value;
@@ -99,8 +101,8 @@ struct Seen {
 };
 
 // Eight steps on both; the weights are the same.
-Seen TrainBoth(const std::string& target) {
-  Stage whole(0, 5, target), front(0, kCut - 1, target), back(kCut, 5, target);
+Seen TrainBoth(const std::string& target, const std::string& kind = "ff") {
+  Stage whole(0, 5, target, kind), front(0, kCut - 1, target, kind), back(kCut, 5, target, kind);
   const Batching batching = *MakeBatching(Settings(target));
   Seen seen;
   for (int64_t s = 0; s < 8; ++s) {
@@ -150,6 +152,39 @@ TEST(GateCosts, OneStageAndTwoTrainAlike) {
   for (const float cost : seen.costs) {
     EXPECT_GE(cost, 0.7323F) << "two of four blocks, of 1.4648 % at least";
     EXPECT_LE(cost, 3.1251F) << "and 6.25 % at most";
+  }
+}
+
+// The LSTM's state and its gradient cross the cut behind cost and sign, of another layout without.
+TEST(GateCosts, WithAnLstmOneStageAndTwoTrainAlike) {
+  TrainBoth("off", "lstm");
+  const Seen seen = TrainBoth("2,3", "lstm");
+  for (const float cost : seen.costs) EXPECT_GE(cost, 0.7323F);
+  for (const int sign : seen.signs) EXPECT_LE(std::abs(sign), 1);
+  Stage front(0, kCut - 1, "2,3", "lstm");
+  const Shape shape = front->output_shape(kSamples);
+  EXPECT_EQ(SidePayloadBytes(front->numbers(), shape, Direction::kForward),
+            4 + 4 * kLstmState * kSamples);
+  EXPECT_EQ(SidePayloadBytes(front->numbers(), shape, Direction::kBackward),
+            4 + 4 * kLstmState * kSamples);
+}
+
+// Nobody behind the last gate reads a state: what stands there is zeros, in training and evaluation.
+TEST(GateCosts, AStateThatNobodyReadsIsZero) {
+  Stage front(0, 4, "off", "lstm");
+  const MicroBatch place = MakeBatching(Settings("off"))->Locate(Sequence(0));
+  const Shape shape = front->output_shape(kSamples);
+  const auto input = [&] { return RandomTensor(front.pool(), kSamples * 4 * 6 * 6, 1); };
+  for (const bool trains : {true, false}) {
+    const auto result = trains ? front->Forward(place, input(), Payload())
+                               : front->Evaluate(kSamples, input(), Payload());
+    ASSERT_TRUE(result.ok()) << result.status();
+    const SidePlace state = SidePlaces(front->numbers(), shape, Direction::kForward).at(0);
+    const absl::Span<const std::byte> bytes =
+        result->tensor.bytes().subspan(state.memory_offset, state.bytes);
+    EXPECT_EQ(bytes.size(), 4 * kLstmState * kSamples);
+    EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(),
+                            [](std::byte byte) { return byte == std::byte{0}; }));
   }
 }
 

@@ -1,0 +1,32 @@
+#pragma once
+
+// The state that layers hand on from one to the next beside their tensors (OpKind::kCarriedState),
+// where it crosses a stage's ends: behind the boundary tensors, in the rows of side_values.h. Pure
+// functions; any thread.
+
+#include <vector>
+
+#include "kernels/ir/op_nodes.h"
+#include "kernels/ir/program.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/number_format.h"
+
+namespace runnel {
+
+// Buffers of a program; kNoBuffer: nobody behind that end reads the state of one in front of it.
+struct CarriedState {
+  BufferIndex input = kNoBuffer;
+  BufferIndex input_gradient = kNoBuffer;  // none either where no gradient leaves
+  BufferIndex output = kNoBuffer;
+  BufferIndex output_gradient = kNoBuffer;
+};
+
+// With the rows that the model has beside its boundaries.
+NumberFormat WithCarriedState(NumberFormat numbers, const ModelSpec& model);
+
+// Adds the buffers to a program whose layers, shapes and needs_input_gradient are known. `placed`:
+// StageDraft::placed.
+CarriedState PlaceCarriedState(const ModelSpec& model, const NumberFormat& numbers,
+                               Program& program, std::vector<bool>& placed);
+
+}  // namespace runnel
