@@ -276,7 +276,9 @@ void ExpectGatesLikeAutograd(const std::string& gates, const char* backend_name,
       const double norm = is_of_gate ? Norm(exact[i]) : norms.at(layout.tensors[i].layer);
       EXPECT_LE(Distance(ours[i], exact[i]), 1e-4 * norm + 1e-9)
           << "layer " << layout.tensors[i].layer << " " << spec.name << " of norm " << norm;
-      if (is_of_gate) EXPECT_GT(norm, 1e-7) << spec.name;
+      if (is_of_gate) {
+        EXPECT_GT(norm, 1e-7) << spec.name;
+      }
     }
     return;
   }

@@ -134,6 +134,16 @@ Seen TrainBoth(const std::string& target, const std::string& kind = "ff") {
   std::vector<std::string> cut = front.Weights();
   for (std::string& tensor : back.Weights()) cut.push_back(std::move(tensor));
   EXPECT_EQ(cut, whole.Weights()) << target;
+  const auto samples = [](BufferPool& pool) {
+    return RandomTensor(pool, kSamples * 4 * 6 * 6, 50);
+  };
+  const auto classes = [](BufferPool& pool) { return RandomLabels(pool, kSamples, 3, 50); };
+  const auto alone = whole->Evaluate(kSamples, samples(whole.pool()), classes(whole.pool()));
+  auto between = front->Evaluate(kSamples, samples(front.pool()), Payload());
+  EXPECT_TRUE(alone.ok() && between.ok());
+  const auto behind = back->Evaluate(kSamples, std::move(between->tensor), classes(back.pool()));
+  EXPECT_TRUE(behind.ok()) << behind.status();
+  EXPECT_EQ(alone->loss_sum, behind->loss_sum) << "evaluations hand on what training does";
   Telemetry all, first, second;
   whole->FillRange(all);
   front->FillRange(first);
