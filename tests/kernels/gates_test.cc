@@ -506,7 +506,6 @@ TEST(GatesWithAnLstm, TheStateChangesWhatTheNextGateLearns) {
     auto pipeline = *TestPipeline::Make(model, {2, 3}, kBatch, backend.get(), 3, Checks::kOn);
     const std::vector<float> x(kBatch * kImage, 0.5f);
     const std::vector<int32_t> labels(kBatch, 1);
-    std::vector<float> first = pipeline.stages[0]->Tensors(Storage::kParameters)[0];
     float* parameters = pipeline.stages[0]->data(Storage::kParameters);
     for (const StateTensor& tensor : pipeline.stages[0]->program.state.tensors) {
       if (tensor.layer != 1 || tensor.spec.name != "gate.sums.weight") continue;
