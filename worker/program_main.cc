@@ -14,7 +14,6 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/code_products.h"
 #include "worker/measure/backend_verdicts.h"
 #include "worker/measure/list_program.h"
 
@@ -89,12 +88,9 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
 namespace {
 
 // What products compute with.
-std::string ProductsText(const Recipe& recipe, const ModelSpec& model) {
+std::string ProductsText(const Recipe& recipe) {
   if (recipe.family->is_emulated)
     return absl::StrCat("products: emulated (FP32 on values that ", recipe.name, " has rounded)");
-  if (GatesEmulate(*recipe.family, model))
-    return absl::StrCat("products: emulated (FP32 on values that ", recipe.name,
-                        " has rounded), since gates give each sample its bits");
   if (!recipe.grids.empty())
     return "products: of codes where they are int8 or int16 below, else of FP32 (emulated)";
   return absl::StrCat("products: ", Name(recipe.numbers.weight));
@@ -147,7 +143,7 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
     RUNNEL_RETURN_IF_ERROR(verdicts.Admit(*processor));
   }
   const int last = model.layer_count() - 1;
-  const std::string products = ProductsText(*recipe, model);
+  const std::string products = ProductsText(*recipe);
   // A whole model on one device: no micro-batch's forward comes before the backward of another.
   const StagePrograms programs = {
       .max_batch = flags.batch, .one_in_flight = true, .rescale = *rescale, .batch_split = *split};

@@ -209,7 +209,7 @@ std::string SummaryToJson(const RunSummary& summary) {
   if (summary.precision.has_value())
     json["precision"] = PrecisionToJson(summary.precision_setting, *summary.precision);
   if (summary.gates.has_value()) json["precision"]["gates"] = ToJson(*summary.gates);
-  if (IsEmulated(summary.recipe) || summary.gates_emulate) {
+  if (IsEmulated(summary.recipe)) {
     json["products"] = kEmulated;
     if (summary.precision.has_value()) json["precision"]["products"] = kEmulated;
   }

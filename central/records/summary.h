@@ -177,8 +177,6 @@ struct RunSummary {
   std::string predictor;          // of cost "predicted"; else left out
   int64_t seed = 0;
   std::string recipe = "fp32";
-  // Products of a recipe that has codes are those of rounded floats, since there are gates.
-  bool gates_emulate = false;
   std::string precision_setting = {};  // as --precision takes it; with `precision`
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
   int64_t loss_scale = 0;     // of recipe fp16, at the end; 0: left out

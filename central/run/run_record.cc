@@ -9,9 +9,7 @@
 #include "central/records/shown_figures.h"
 #include "central/records/weights_digest.h"
 #include "compress/codec.h"
-#include "proto/base/training/code_products.h"
 #include "proto/base/training/rates/rate.h"
-#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 
@@ -228,8 +226,6 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.predictor = settings.predictor;
   summary.seed = static_cast<int64_t>(settings.training.seed);
   summary.recipe = settings.recipe;
-  const absl::StatusOr<RecipeName> recipe = ParseRecipeName(settings.recipe);
-  summary.gates_emulate = recipe.ok() && GatesEmulate(*recipe->family, setup_->model);
   summary.gradient_bits = settings.gradient_bits;
   summary.codec_forward = settings.codec_forward.text();
   summary.codec_backward = settings.codec_backward.text();

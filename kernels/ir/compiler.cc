@@ -7,6 +7,7 @@
 #include "kernels/ir/passes/fold_relu.h"
 #include "kernels/ir/passes/fuse_rescale.h"
 #include "kernels/ir/passes/integer_products.h"
+#include "kernels/ir/passes/keep_by_option.h"
 #include "kernels/ir/passes/mark_winograd.h"
 #include "kernels/ir/passes/mask_stash.h"
 #include "kernels/ir/passes/narrow_stash.h"
@@ -68,7 +69,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(commuted, batch));
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
-  if (options.integer_products && !HasGates(model)) UseIntegerProducts(recipe, draft);
+  if (options.integer_products) UseIntegerProducts(recipe, draft);
   FoldRelu(draft);
   MarkWinograd(commuted, recipe, draft);
   ScatterIntoSums(draft);
@@ -86,6 +87,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   if (options.masks_stash && is_whole) MaskStash(draft);
   if (narrows) NarrowStash(commuted, draft);
   if (options.steps_in_backward) StepInBackward(draft);
+  if (HasGates(model)) KeepByOption(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);
   SplitBatches(options.batch_split, recipe.gradient_rounding, draft.program);
   return std::move(draft.program);

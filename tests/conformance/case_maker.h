@@ -124,7 +124,8 @@ class Maker {
   void ProductOfCodes();
   void Masks();
   CaseOperand Codes(const Shape& shape);
-  CaseOperand CodeGridsOf(int64_t count, int bits);
+  // samples: of codes that may lie packed by a gate, with a row for a grid at each; 0: of weights.
+  CaseOperand CodeGridsOf(int64_t count, int bits, int64_t samples = 0);
   // Those of fixed_cases.cc.
   bool MakeOfFixedPoints();
   void Widths();

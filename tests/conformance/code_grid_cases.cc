@@ -17,8 +17,11 @@ CaseOperand Maker::Codes(const Shape& shape) {
   return operand;
 }
 
-CaseOperand Maker::CodeGridsOf(int64_t count, int bits) {
-  CaseOperand operand = Floats(Storage::kScratch, {CodeGridFloats(count)});
+CaseOperand Maker::CodeGridsOf(int64_t count, int bits, int64_t samples) {
+  const bool is_packed = samples > 0 && Pick(0, 2) == 0;
+  CaseOperand operand =
+      Floats(Storage::kScratch,
+             is_packed ? Shape({samples, CodeGridFloats(count)}) : Shape({CodeGridFloats(count)}));
   float* grids = reinterpret_cast<float*>(operand.bytes.data());
   grids[0] = static_cast<float>(bits);
   for (int64_t i = 1; i <= count; ++i) grids[i] = std::abs(grids[i]) / 100 + 1e-6f;
@@ -149,22 +152,22 @@ void Maker::ProductOfCodes() {
   if (case_.part() == Part::kForward) {
     In(Codes(x));
     In(Codes(weight));
-    In(CodeGridsOf(1, bits));
+    In(CodeGridsOf(1, bits, x[0]));
     In(CodeGridsOf(y[1], static_cast<int>(Pick(2, 8))));
     if (has_bias) In(Floats(Storage::kParameters, {y[1]}));
     Out(Result(Storage::kOutput, y, {}));
   } else if (case_.part() == Part::kInputGradient) {
     In(Codes(y));
     In(Codes(weight));
-    In(CodeGridsOf(1, error_bits));
+    In(CodeGridsOf(1, error_bits, x[0]));
     In(CodeGridsOf(1, bits));
     low();
     Out(Result(Storage::kInputGradient, x, {}));
   } else {
     In(Codes(y));
     In(Codes(x));
-    In(CodeGridsOf(1, error_bits));
-    In(CodeGridsOf(1, bits));
+    In(CodeGridsOf(1, error_bits, x[0]));
+    In(CodeGridsOf(1, bits, x[0]));
     low();
     Out(Result(Storage::kGradients, weight, {}));
     if (has_bias) Out(Result(Storage::kGradients, {y[1]}, {}));

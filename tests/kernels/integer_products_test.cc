@@ -175,15 +175,13 @@ TEST(IntegerProducts, PlansCountWhatProgramsStash) {
   }
 }
 
-// Beside gates products are emulated, and plans count as before.
+// Beside gates plans count values in FP32.
 TEST(IntegerProducts, PlansCountNoCodesBesideGates) {
   const RecipeFamily& sbm = *(*ParseRecipeName("sbm:8,8,8")).family;
   const ModelSpec plain = *MakeModel("resnet8");
   const ModelSpec gated = *AddGates(plain, "ff:0,8/8,8@hold:0.5");
   EXPECT_EQ(KeptCodesOf(sbm, plain), KeptCodes::kAll);
-  EXPECT_FALSE(GatesEmulate(sbm, plain));
   EXPECT_EQ(KeptCodesOf(sbm, gated), KeptCodes::kNone);
-  EXPECT_TRUE(GatesEmulate(sbm, gated));
   // Octo rounds inputs anew in the backward, and keeps them as they are.
   for (const char* other : {"fp32", "dorefa:8,8,8", "octo"})
     EXPECT_EQ(KeptCodesOf(*(*ParseRecipeName(other)).family, plain), KeptCodes::kNone) << other;

@@ -18,7 +18,6 @@
 #include "central/run/run_planning.h"
 #include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/code_products.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/process/atomic_file.h"
 
@@ -231,11 +230,6 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
     context.logger->Log(Severity::kInfo, absl::StrCat("recipe ", recipe.text,
                                                       ": products are emulated, of floats that are "
                                                       "rounded to its grids"));
-  } else if (GatesEmulate(*recipe.family, setup.model)) {
-    context.logger->Log(Severity::kInfo,
-                        absl::StrCat("recipe ", recipe.text,
-                                     ": products are emulated, since gates give each sample its "
-                                     "bits; without gates they are those of codes"));
   }
   TrainingJob job;
   job.setup = &setup;

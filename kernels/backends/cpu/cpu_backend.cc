@@ -286,14 +286,12 @@ class CpuBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_RETURN_IF_ERROR(CheckWindows(traits(), program));
     const bool halves = IsHalf(program.values);
-    const bool has_levels = host::LiveSamples(program).has_levels();
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout,
                             cpu::PlanLayout(program, halves ? FindHalfKernel : FindKernel));
-    return std::make_unique<CpuExecutable>(program, layout.workspace_bytes,
-                                           fused_ && !halves && !has_levels
-                                               ? cpu::FuseSteps(program, layout)
-                                               : cpu::PlainSteps(layout),
-                                           machine_, pool_, PreparedFor(program), keeper_);
+    return std::make_unique<CpuExecutable>(
+        program, layout.workspace_bytes,
+        fused_ && !halves ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_,
+        pool_, PreparedFor(program), keeper_);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "kernels/backends/cpu/grids/grid_kernels.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
 #include "kernels/backends/cpu/planned_part.h"
+#include "kernels/ir/gate_options.h"
 
 namespace runnel::cpu {
 namespace {
@@ -31,7 +32,10 @@ bool IsNorm(OpCode code) {
 class Fuser : private PlannedPart {
  public:
   Fuser(const Program& program, const LayoutPlan& layout, Part part)
-      : PlannedPart(program, layout, part), program_(program), sums_done_(size()) {}
+      : PlannedPart(program, layout, part),
+        program_(program),
+        gates_(GatesByChoice(program)),
+        sums_done_(size()) {}
 
   std::vector<Step> Run() {
     for (size_t i = 0; i < size(); ++i) {
@@ -44,18 +48,14 @@ class Fuser : private PlannedPart {
         continue;
       }
       Step step;
-      size_t taken = TakeWeightStep(i, &step);
+      size_t taken = TakeByOption(i, &step);
+      if (taken == 0) taken = TakeWeightStep(i, &step);
       if (taken == 0) taken = TakeSumCodes(i, &step);
       if (taken == 0) taken = TakeCodes(i, &step);
       if (taken == 0) taken = TakeBackward(i, &step);
       if (taken == 0) taken = TakeFinished(i, &step);
       if (taken == 0) taken = TakeForward(i, &step);
-      if (taken == 0) {
-        step = Step();
-        Take(i, &step);
-        step.run = Planned(i).kernel->run;
-        taken = 1;
-      }
+      if (taken == 0) taken = TakeAlone(i, &step);
       steps_.push_back(std::move(step));
       i += taken;
     }
@@ -67,6 +67,19 @@ class Fuser : private PlannedPart {
     step->parts.push_back({.planned = Planned(i), .sums_done = sums_done_[i]});
     return step->parts.back();
   }
+  size_t TakeAlone(size_t i, Step* step) {
+    *step = Step();
+    Take(i, step);
+    step->run = Planned(i).kernel->run;
+    return 1;
+  }
+
+  // Runs once for each of several options, and so in no step with what runs once for all samples.
+  bool IsByOption(size_t i) const {
+    return i < size() && RunsByOption(At(i)) &&
+           LevelsOf(*gates_[static_cast<size_t>(At(i).gate)]) > 1;
+  }
+  size_t TakeByOption(size_t i, Step* step) { return IsByOption(i) ? TakeAlone(i, step) : 0; }
 
   // The instructions of a normalisation from i on: 2 with the activation behind it, 1, or 0.
   size_t StartsNorm(size_t i) const {
@@ -147,7 +160,8 @@ class Fuser : private PlannedPart {
     const size_t codes = i + std::max(forward, gradient);
     const bool fits =
         forward > 0 ? IsActivationCodes(Code(codes)) : Code(codes) == OpCode::kAffineErrorCodes;
-    if (codes == i || !fits || Turned(codes) || In(codes, 0) != Out(codes - 1)) return 0;
+    if (codes == i || !fits || IsByOption(codes) || Turned(codes) || In(codes, 0) != Out(codes - 1))
+      return 0;
     for (size_t k = i; k < codes; ++k)
       Code(k) == OpCode::kBatchNormInputGradient ? TakeNormGradient(k, step) : Take(k, step);
     // What is read block by block must not lie where codes are written.
@@ -208,7 +222,7 @@ class Fuser : private PlannedPart {
   size_t TakeForward(size_t i, Step* step) {
     const size_t norm = StartsNorm(i);
     const size_t conv = i + norm;
-    const bool joins = Code(conv) == OpCode::kConvForward &&
+    const bool joins = Code(conv) == OpCode::kConvForward && !IsByOption(conv) &&
                        (norm == 0 || Planned(conv).inputs[0].way == Turn::Way::kNone) &&
                        (norm == 0 || (In(conv, 0) == Out(conv - 1) && !Overwrites(conv, In(i, 0)) &&
                                       !IsMadeInPlace(i, conv)));
@@ -242,14 +256,14 @@ class Fuser : private PlannedPart {
     size_t at = i + gradient;
     const size_t again = Code(at) == OpCode::kBatchNormAgain ? StartsNorm(at) : 0;
     const size_t weight = at + again;
-    const bool has_weight = Code(weight) == OpCode::kConvWeightGradient &&
+    const bool has_weight = Code(weight) == OpCode::kConvWeightGradient && !IsByOption(weight) &&
                             InPlace(weight, gradient > 0, again > 0) &&
                             !OverwritesSources(i, gradient, at, again, weight) &&
                             (again == 0 || In(weight, 1) == Out(weight - 1)) &&
                             (gradient == 0 || In(weight, 0) == Out(i + gradient - 1));
     if (again > 0 && !has_weight) return TakeNormGradients(i, gradient, step);
     const size_t input = has_weight ? weight + 1 : at;
-    bool has_input = Code(input) == OpCode::kConvInputGradient &&
+    bool has_input = Code(input) == OpCode::kConvInputGradient && !IsByOption(input) &&
                      (gradient == 0 || Planned(input).inputs[0].way == Turn::Way::kNone);
     if (has_input && has_weight) has_input = In(input, 0) == In(weight, 0) && IsSmall(input);
     if (has_input && gradient > 0) has_input = In(input, 0) == Out(i + gradient - 1);
@@ -340,7 +354,8 @@ class Fuser : private PlannedPart {
   }
 
   const Program& program_;
-  std::vector<bool> sums_done_;  // by instruction
+  const std::vector<const OpSpec*> gates_;  // GatesByChoice
+  std::vector<bool> sums_done_;             // by instruction
   std::vector<Step> steps_;
 };
 

@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "kernels/ir/gate_options.h"
 #include "kernels/ir/work_tally.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::host {
 namespace {
-
-// All outputs are choices.
-bool Chooses(OpCode code) {
-  return code == OpCode::kHoldSamples || code == OpCode::kAllSamples ||
-         code == OpCode::kChooseSamples;
-}
 
 const float* ChoiceAt(const Program& program, BufferIndex gate, const Bindings& bindings) {
   const Buffer& buffer = program.buffers[static_cast<size_t>(gate)];
@@ -28,29 +22,14 @@ LiveSamples::LiveSamples(const Program& program) : program_(program) {
   if (!has_gates_) return;
   live_ = program;
   gates_.resize(program.buffers.size());
-  for (const std::vector<Instruction>& part : program.parts) {
-    for (const Instruction& instruction : part) {
-      if (!Chooses(instruction.code)) continue;
-      for (BufferIndex choice : instruction.outputs) {
-        Gate& gate = gates_[static_cast<size_t>(choice)];
-        gate.spec = instruction.attributes;
-        gate.levels = 0;
-        for (int option = 0; option < OptionCount(gate.spec); ++option)
-          gate.levels += Skips(gate.spec, option) ? 0 : 1;
-        has_levels_ = has_levels_ || gate.levels > 1;
-      }
-    }
-  }
+  const std::vector<const OpSpec*> gates = GatesByChoice(program);
+  for (size_t i = 0; i < gates.size(); ++i)
+    if (gates[i] != nullptr) gates_[i].spec = *gates[i];
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const int32_t by = program.buffers[i].packed_by;
     if (by != kNoGate)
       gates_[static_cast<size_t>(by)].packed.push_back(static_cast<BufferIndex>(i));
   }
-}
-
-bool LiveSamples::IsByOption(const Instruction& instruction) {
-  const OpTraits& traits = TraitsOf(instruction.code);
-  return traits.is_product() || traits.numbers == Numbers::kGridFloats;
 }
 
 absl::Status LiveSamples::Run(absl::Span<const Step> steps, const StepContext& context,
@@ -66,7 +45,7 @@ absl::Status LiveSamples::Run(absl::Span<const Step> steps, const StepContext& c
     }
     size_t end = at + 1;
     while (end < steps.size() && steps[end].front()->gate == head.gate &&
-           IsByOption(*steps[end].front()) == IsByOption(head))
+           RunsByOption(*steps[end].front()) == RunsByOption(head))
       ++end;
     RUNNEL_RETURN_IF_ERROR(RunGroup(steps.subspan(at, end - at), at, context, bindings, run));
     at = end;
@@ -93,7 +72,7 @@ absl::Status LiveSamples::RunGroup(absl::Span<const Step> steps, size_t first,
     return absl::OkStatus();
   }
   absl::Status status;
-  if (IsByOption(head)) {
+  if (RunsByOption(head)) {
     StepContext of_option = context;
     for (const OptionRows& one : rows) {
       if (status.ok()) status = RunOn(one, steps, first, of_option, run);
@@ -127,7 +106,9 @@ void LiveSamples::Focus(const Gate& gate, int64_t first, int64_t count) {
     std::vector<int64_t> dims(whole.shape.dims().begin(), whole.shape.dims().end());
     dims[0] = count;
     buffer.shape = *Shape::Create(dims);
-    buffer.offset_bytes = whole.offset_bytes + whole.bytes() / whole.shape[0] * first;
+    const int64_t row = whole.shape.elements() / whole.shape[0];
+    buffer.offset_bytes =
+        whole.offset_bytes + first * row * static_cast<int64_t>(SizeOf(whole.dtype));
   }
 }
 

@@ -2,7 +2,8 @@
 
 // Runs the instructions of programs with gates (Instruction::gate) on the samples that do not skip.
 // Buffers that lie packed get the count of these samples while such instructions run; products and
-// grids of gates with options of several bits run once for each option, on its rows.
+// grids of gates with options of several bits run once for each option, on its rows (RunsByOption). No
+// step mixes such instructions with others where a gate has several options that do not skip.
 
 #include <array>
 #include <vector>
@@ -26,8 +27,6 @@ class LiveSamples {
   explicit LiveSamples(const Program& program);
 
   bool has_gates() const { return has_gates_; }
-  // Some gate has more than one option that does not skip: no step mixes products and others.
-  bool has_levels() const { return has_levels_; }
   // The program as the step that runs has to see it: with the shapes and places of the samples that
   // it computes.
   const Program& program() const { return has_gates_ ? live_ : program_; }
@@ -37,14 +36,10 @@ class LiveSamples {
   absl::Status Run(absl::Span<const Step> steps, const StepContext& context,
                    const Bindings& bindings, RunStep run);
 
-  // The step computes on rows of one option at a time.
-  static bool IsByOption(const Instruction& instruction);
-
  private:
   struct Gate {
     OpSpec spec;
     std::vector<BufferIndex> packed;  // buffers
-    int levels = 0;                   // options that do not skip
   };
 
   // Runs a group of steps with one gate.
@@ -58,7 +53,6 @@ class LiveSamples {
 
   const Program& program_;
   bool has_gates_ = false;
-  bool has_levels_ = false;
   Program live_;
   std::vector<Gate> gates_;  // by buffer of the choice; without options: no choice
 };

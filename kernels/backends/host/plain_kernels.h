@@ -75,6 +75,12 @@ struct ChoiceRows {
   const float* values = nullptr;
   int64_t samples = 0;
   int64_t columns = 0;
+
+  // The sample of a packed row; -1: the row is empty, and so are those behind it.
+  int64_t SampleOf(int64_t row) const {
+    const auto sample = static_cast<int64_t>(values[row * columns + 1]);
+    return sample < samples ? sample : -1;
+  }
 };
 void GatherSamples(const float* x, const ChoiceRows& choice, int64_t size, float* packed);
 // base may be null, or y.

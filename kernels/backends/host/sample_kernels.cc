@@ -1,6 +1,7 @@
 // Samples by a gate's choice, in plain loops.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "kernels/backends/host/plain_kernels.h"
@@ -10,31 +11,60 @@
 namespace runnel::host {
 namespace {
 
-// The sample of a packed row; -1: the row is empty, and so are those behind it.
-int64_t SampleOf(const ChoiceRows& choice, int64_t row) {
-  const auto sample = static_cast<int64_t>(choice.values[row * choice.columns + 1]);
-  return sample < choice.samples ? sample : -1;
-}
-
 ChoiceRows RowsOf(const Call& call, size_t input) {
   return {call.in(input), call.in_shape(input)[0], call.in_shape(input)[1]};
+}
+
+// Samples whose sums are taken side by side, since each addition waits for the one before it.
+constexpr int64_t kSideBySide = 8;
+
+// sums[i] = the dot product of a[i] and b[i].
+template <int64_t kCount>
+void DotProducts(const std::array<const float*, kSideBySide>& a,
+                 const std::array<const float*, kSideBySide>& b, int64_t size,
+                 std::array<double, kSideBySide>& sums) {
+  std::array<double, kCount> own = {};
+  for (int64_t e = 0; e < size; ++e) {
+    for (size_t i = 0; i < kCount; ++i)
+      own[i] += static_cast<double>(a[i][e]) * static_cast<double>(b[i][e]);
+  }
+  std::copy(own.begin(), own.end(), sums.begin());
+}
+
+void AddProduct(double sum, const ChoiceRows& choice, int64_t sample, bool is_weighted,
+                int64_t columns, float* dchoice) {
+  const float* of_sample = choice.values + sample * choice.columns;
+  if (!(of_sample[0] >= 0 && of_sample[0] < static_cast<float>(columns - kOptionColumns))) return;
+  if (is_weighted) sum *= static_cast<double>(of_sample[kOptionColumns]);
+  dchoice[sample * columns + kOptionColumns + static_cast<int64_t>(of_sample[0])] +=
+      static_cast<float>(sum);
 }
 
 // Adds the dot product of each packed sample with its dy to the column of its option.
 void AddProducts(const float* dy, const float* packed, const ChoiceRows& choice, int64_t size,
                  bool is_weighted, int64_t columns, float* dchoice) {
-  for (int64_t row = 0; row < choice.samples; ++row) {
-    const int64_t sample = SampleOf(choice, row);
-    if (sample < 0) return;
-    const float *a = dy + sample * size, *b = packed + row * size;
-    double sum = 0;
-    for (int64_t e = 0; e < size; ++e) sum += static_cast<double>(a[e]) * static_cast<double>(b[e]);
-    const float* of_sample = choice.values + sample * choice.columns;
-    if (!(of_sample[0] >= 0 && of_sample[0] < static_cast<float>(columns - kOptionColumns)))
-      continue;
-    if (is_weighted) sum *= static_cast<double>(of_sample[kOptionColumns]);
-    dchoice[sample * columns + kOptionColumns + static_cast<int64_t>(of_sample[0])] +=
-        static_cast<float>(sum);
+  std::array<const float*, kSideBySide> a, b;
+  std::array<double, kSideBySide> sums;
+  int64_t rows = 0;
+  while (rows < choice.samples && choice.SampleOf(rows) >= 0) ++rows;
+  for (int64_t row = 0; row < rows; row += kSideBySide) {
+    const int64_t count = std::min(kSideBySide, rows - row);
+    for (int64_t i = 0; i < count; ++i) {
+      a[static_cast<size_t>(i)] = dy + choice.SampleOf(row + i) * size;
+      b[static_cast<size_t>(i)] = packed + (row + i) * size;
+    }
+    if (count == kSideBySide) {
+      DotProducts<kSideBySide>(a, b, size, sums);
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        std::array<double, kSideBySide> one;
+        DotProducts<1>({a[static_cast<size_t>(i)]}, {b[static_cast<size_t>(i)]}, size, one);
+        sums[static_cast<size_t>(i)] = one[0];
+      }
+    }
+    for (int64_t i = 0; i < count; ++i)
+      AddProduct(sums[static_cast<size_t>(i)], choice, choice.SampleOf(row + i), is_weighted,
+                 columns, dchoice);
   }
 }
 
@@ -91,7 +121,7 @@ void ChooseSamples(const Instruction& gate, const StepContext& context, const fl
 
 void GatherSamples(const float* x, const ChoiceRows& choice, int64_t size, float* packed) {
   for (int64_t row = 0; row < choice.samples; ++row) {
-    const int64_t sample = SampleOf(choice, row);
+    const int64_t sample = choice.SampleOf(row);
     if (sample < 0) return;
     std::memcpy(packed + row * size, x + sample * size, static_cast<size_t>(size) * sizeof(float));
   }
@@ -106,7 +136,7 @@ void ScatterSamples(const float* packed, const ChoiceRows& choice, const float* 
     std::memcpy(y, base, bytes);
   }
   for (int64_t row = 0; row < choice.samples; ++row) {
-    const int64_t sample = SampleOf(choice, row);
+    const int64_t sample = choice.SampleOf(row);
     if (sample < 0) return;
     float* to = y + sample * size;
     const float* from = packed + row * size;

@@ -21,7 +21,9 @@ struct CodeOperand {
 };
 
 CodeOperand OperandAt(const Call& call, size_t i) {
-  return {call.in<int8_t>(i), CodeGrids(call.in(i + 2), call.in_shape(i + 2).elements())};
+  // Of samples by choice the first row.
+  const Shape& grids = call.in_shape(i + 2);
+  return {call.in<int8_t>(i), CodeGrids(call.in(i + 2), grids[grids.rank() - 1])};
 }
 // The gradient of the output.
 CodeOperand ErrorOf(const Call& call) {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "kernels/ir/arithmetic/code_grid.h"
+#include "kernels/ir/gate_options.h"
+#include "proto/base/training/gate_options.h"
 
 namespace runnel {
 namespace {
@@ -59,6 +61,7 @@ class CodeMultiplier {
   CodeMultiplier(const Recipe& recipe, StageDraft& draft)
       : draft_(draft),
         program_(draft.program),
+        gates_(GatesByChoice(program_)),
         may_be_wide_(recipe.family != nullptr && IsWide(recipe.family->grids.backward_most)) {}
 
   void Run() {
@@ -139,7 +142,12 @@ class CodeMultiplier {
     const Buffer like = codes;
     const bool is_error = maker.code == OpCode::kAffineError;
     maker.code = *CodesOfQuantizer(maker.code);
-    grids_[value] = Add({.dtype = DType::kFloat32, .shape = {CodeGridFloats(grids)}});
+    Buffer grid = {.dtype = DType::kFloat32, .shape = {CodeGridFloats(grids)}};
+    if (like.packed_by != kNoGate) {
+      grid.shape = {like.shape[0], CodeGridFloats(grids)};
+      grid.packed_by = like.packed_by;
+    }
+    grids_[value] = Add(std::move(grid));
     maker.outputs.insert(maker.outputs.begin() + 1, grids_[value]);
     if (is_error && (may_be_wide_ || IsWide(maker.grid.bits)))
       maker.outputs.push_back(lows_[value] = Add(like));
@@ -152,10 +160,22 @@ class CodeMultiplier {
     if (const auto low = lows_.find(left); low != lows_.end())
       product.inputs.push_back(low->second);
     product.grid = makers_.at(left)->grid;
+    if (product.gate != kNoGate)
+      product.grid.bits = MostBits(*gates_[static_cast<size_t>(product.gate)], product.grid);
+  }
+
+  // Of the gate's options.
+  static int MostBits(const OpSpec& gate, const GridRule& grid) {
+    int most = 0;
+    for (int option = 0; option < OptionCount(gate); ++option) {
+      if (!Skips(gate, option)) most = std::max(most, grid.BitsAt(BitsOfOption(gate, option)));
+    }
+    return most;
   }
 
   StageDraft& draft_;
   Program& program_;
+  const std::vector<const OpSpec*> gates_;  // GatesByChoice
   const bool may_be_wide_;  // levels of the dial may have gradients of more than 8 bits
   std::map<BufferIndex, Instruction*> makers_;  // quantizers, by their value
   std::vector<Instruction*> products_;

@@ -11,7 +11,8 @@ namespace runnel {
 // Of every convolution and linear layer whose operands both come from affine or symmetric grids that
 // nobody else reads. Floats stay: sums of more than 2^17 - 1 products, input-gradients of weights with
 // a grid a channel, and recipes that are emulated (RecipeFamily), in evaluation too. Stands right
-// behind DraftStage; not for models with gates, whose samples have grids by their choice.
+// behind DraftStage. What lies packed by a gate has a row for a grid at each sample; samples of one
+// option share a grid, which lies in the row of the first of them.
 void UseIntegerProducts(const Recipe& recipe, StageDraft& draft);
 
 }  // namespace runnel

@@ -6,8 +6,4 @@ KeptCodes KeptCodesOf(const RecipeFamily& family, const ModelSpec& model) {
   return HasGates(model) ? KeptCodes::kNone : family.kept_codes;
 }
 
-bool GatesEmulate(const RecipeFamily& family, const ModelSpec& model) {
-  return family.grids.any() && !family.is_emulated && HasGates(model);
-}
-
 }  // namespace runnel

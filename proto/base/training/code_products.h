@@ -8,9 +8,8 @@
 
 namespace runnel {
 
-// What the family keeps for the backward: nothing of codes beside gates.
+// What plans count of what the family keeps for the backward. Beside gates they count values in FP32,
+// which is more than the codes that programs keep.
 KeptCodes KeptCodesOf(const RecipeFamily& family, const ModelSpec& model);
-// Whether the family's products are those of rounded floats because the model has gates.
-bool GatesEmulate(const RecipeFamily& family, const ModelSpec& model);
 
 }  // namespace runnel

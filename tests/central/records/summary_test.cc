@@ -162,9 +162,6 @@ TEST(Summary, TellsWhichProductsAreEmulated) {
   RunSummary summary;
   summary.recipe = "sbm:8,8,8";
   EXPECT_FALSE(nlohmann::json::parse(SummaryToJson(summary)).contains("products"));
-  summary.gates_emulate = true;
-  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["products"], "emulated");
-  summary.gates_emulate = false;
   summary.recipe = "dorefa:8,8,8";
   EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["products"], "emulated");
 }

@@ -152,7 +152,7 @@ TEST(Gates, StagesHaveTheWeightsOfThePlainLoopAndDoWhatIsClaimed) {
     const json plain = RunCentral(With(With(gated, sync), With(run, {"--local-workers", "0"})));
     const json& claimed = plain["precision"];
     EXPECT_EQ(plain["macs_done"], claimed["macs_done"]) << "counted by the kernels, and claimed";
-    EXPECT_EQ(plain.contains("products"), &run == &runs[0]) << "grids beside gates are emulated";
+    EXPECT_FALSE(plain.contains("products")) << "grids beside gates are multiplied as codes";
     EXPECT_LT(claimed["macs_done"], 0.75 * claimed["macs_in_full"].get<double>());
     EXPECT_NEAR(plain["effective_macs"].get<double>(),
                 claimed["effective_share"].get<double>() * claimed["macs_in_full"].get<double>(),
@@ -399,14 +399,18 @@ TEST(Recipes, ProgramsSayWhatTheyEmulate) {
     EXPECT_THAT(program(recipe), HasSubstr("products: of codes where they are int8 or int16"));
 }
 
-TEST(Recipes, ProgramsWithGatesSayThatTheyEmulate) {
+TEST(Recipes, ProgramsWithGatesHaveProductsOfCodes) {
   const Words program = {"runnel-worker", "program",   "resnet8",      "--recipe",
                          "sbm:8,8,8",     "--counted", "--batch-size", "2"};
   Process gated(With(program, {"--gates", "ff:0,8/8,8@hold:0.5"}));
   EXPECT_EQ(gated.Wait(), 0) << gated.err();
-  EXPECT_THAT(gated.out(), HasSubstr("since gates give each sample its bits"));
+  EXPECT_THAT(gated.out(), HasSubstr("products: of codes"));
   EXPECT_THAT(gated.out(), HasSubstr("hold_samples"));
-  EXPECT_THAT(gated.out(), testing::Not(HasSubstr("(int8)")));
+  EXPECT_THAT(gated.out(), HasSubstr("codes_weight_gradient (int8)"));
+  EXPECT_THAT(gated.out(), testing::Not(HasSubstr("gradient (emulated)")));
+  Process wide(With(program, {"--gates", "ff:0,8/8,12@hold:0.5"}));
+  EXPECT_EQ(wide.Wait(), 0) << wide.err();
+  EXPECT_THAT(wide.out(), HasSubstr("codes_input_gradient (int16)"));
   Process wrong(With(program, {"--gates", "ff:0,8/8"}));
   EXPECT_NE(wrong.Wait(), 0);
   EXPECT_THAT(wrong.err(), HasSubstr("--gates ff:0,8/8: "));

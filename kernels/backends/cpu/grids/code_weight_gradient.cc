@@ -59,30 +59,42 @@ class CodeWeightGradient {
     x_sums_ = SumSamples(call_.in<int8_t>(1), nullptr, shape_.in_h * shape_.in_w * shape_.in_c);
   }
 
-  // What each tap meets of either operand, and how often.
+  // What each tap meets of either operand, and how often: first along each row, then over rows.
   void SumTaps() {
-    dy_of_tap_ = call_.Take<int64_t>(taps() * shape_.out_c);
-    x_of_tap_ = call_.Take<int64_t>(taps() * shape_.in_c);
-    terms_ = call_.Take<int64_t>(taps());
-    std::fill_n(dy_of_tap_, taps() * shape_.out_c, int64_t{0});
-    std::fill_n(x_of_tap_, taps() * shape_.in_c, int64_t{0});
-    std::fill_n(terms_, taps(), int64_t{0});
+    const int64_t columns = shape_.kernel_w, outs = shape_.out_c, ins = shape_.in_c;
+    int64_t* dy_rows = Zeros(shape_.out_h * columns * outs);
+    int64_t* x_rows = Zeros(shape_.in_h * columns * ins);
+    int64_t* met = Zeros(columns);
+    for (int64_t x = 0; x < shape_.out_w; ++x) {
+      for (const AxisTaps::Tap& w : tapped_.w.of[x]) {
+        ++met[w.tap];
+        for (int64_t y = 0; y < shape_.out_h; ++y)
+          Add(dy_sums_ + (y * shape_.out_w + x) * outs, outs,
+              dy_rows + (y * columns + w.tap) * outs);
+        for (int64_t y = 0; y < shape_.in_h; ++y)
+          Add(x_sums_ + (y * shape_.in_w + w.source) * ins, ins,
+              x_rows + (y * columns + w.tap) * ins);
+      }
+    }
+    dy_of_tap_ = Zeros(taps() * outs);
+    x_of_tap_ = Zeros(taps() * ins);
+    terms_ = Zeros(taps());
     for (int64_t y = 0; y < shape_.out_h; ++y) {
       for (const AxisTaps::Tap& h : tapped_.h.of[y]) {
-        for (int64_t x = 0; x < shape_.out_w; ++x) {
-          for (const AxisTaps::Tap& w : tapped_.w.of[x])
-            AddTap(h.tap * shape_.kernel_w + w.tap, y * shape_.out_w + x,
-                   h.source * shape_.in_w + w.source);
-        }
+        const int64_t first = h.tap * columns;
+        Add(dy_rows + y * columns * outs, columns * outs, dy_of_tap_ + first * outs);
+        Add(x_rows + h.source * columns * ins, columns * ins, x_of_tap_ + first * ins);
+        for (int64_t w = 0; w < columns; ++w) terms_[first + w] += shape_.batch * met[w];
       }
     }
   }
-  void AddTap(int64_t tap, int64_t out, int64_t in) {
-    terms_[tap] += shape_.batch;
-    int64_t* dy = dy_of_tap_ + tap * shape_.out_c;
-    for (int64_t c = 0; c < shape_.out_c; ++c) dy[c] += dy_sums_[out * shape_.out_c + c];
-    int64_t* x = x_of_tap_ + tap * shape_.in_c;
-    for (int64_t c = 0; c < shape_.in_c; ++c) x[c] += x_sums_[in * shape_.in_c + c];
+  int64_t* Zeros(int64_t count) const {
+    auto* sums = call_.Take<int64_t>(count);
+    std::fill_n(sums, count, int64_t{0});
+    return sums;
+  }
+  static void Add(const int64_t* from, int64_t count, int64_t* to) {
+    for (int64_t i = 0; i < count; ++i) to[i] += from[i];
   }
 
   // Sums of int8 products, each in an int32, and those that need an int64.

@@ -42,9 +42,10 @@ absl::Status CodesWeightGradient(absl::Span<const Call> calls);
 
 // The row of the machine's instruction set whose products' operands may be -128 (grid_loops.cc).
 const Int8Kernels& RowOfCodes(const Machine& machine);
-// The grids of codes that lie in this operand.
+// The grids of codes that lie in this operand; of samples by choice, in its first row.
 inline CodeGrids GridsAt(const Call& call, size_t i) {
-  return CodeGrids(call.in(i), call.in_shape(i).elements());
+  const Shape& shape = call.in_shape(i);
+  return CodeGrids(call.in(i), shape[shape.rank() - 1]);
 }
 // The lower parts of the gradient's codes, of wide ones; else null.
 inline const int8_t* LowerCodes(const Call& call) {
