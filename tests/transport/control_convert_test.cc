@@ -44,8 +44,7 @@ auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) { return std::tie(m.generation, m.sequence); }
 auto Fields(const Snapshot& m) { return std::tie(m.generation, m.sequence, m.state); }
 auto Fields(const EvaluationDone& m) {
-  const auto& [a, b, c, d, e, f] = m;
-  return std::tie(a, b, c, d, e, f);
+  return std::tie(m.generation, m.first, m.loss_sum, m.correct, m.samples, m.counts);
 }
 auto Fields(const Telemetry& m) {
   std::vector<FigureValue> values;
