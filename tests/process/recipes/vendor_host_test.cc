@@ -54,8 +54,8 @@ TEST_P(VendorHostOfAWorker, EndsWithItInACallThatDoesNotReturn) {
   const std::string library = dir / "libhangs.so";
   std::filesystem::copy_file(RUNNEL_HANGING_OPENCL, library);
   const Heir heir;
-  Process worker({"runnel-worker", "--check", "--backend", "opencl", "--backend-option",
-                  "opencl.host=" + host, "--backend-option", "opencl.library=" + library});
+  Process worker({"runnel-worker", "--check", "--backend-option", "opencl.host=" + host,
+                  "--backend-option", "opencl.library=" + library});
   ASSERT_TRUE(worker.WaitForOutput("clGetPlatformIDs hangs")) << worker.out() << worker.err();
   const std::optional<pid_t> pid = ProcessWith(host, library);
   ASSERT_TRUE(pid.has_value());

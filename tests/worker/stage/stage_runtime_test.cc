@@ -240,13 +240,19 @@ TEST(StageRuntime, ADryRunCodesTheTensorsOfOneWay) {
                         .Arrived(is_forward ? FrameKind::kDryActivation : FrameKind::kDryGradient,
                                  Sequence(pass), 10, Bytes(8))
                         .ok());
-        if (has('D')) EXPECT_TRUE(stage.Decoded(direction, Sequence(0), Bytes(8)).ok());
+        if (has('D')) {
+          EXPECT_TRUE(stage.Decoded(direction, Sequence(0), Bytes(8)).ok());
+        }
         Names(stage);
         done();
-        if (has('C')) EXPECT_TRUE(stage.Encoded(direction, Sequence(0), 10, Bytes(8)).ok());
+        if (has('C')) {
+          EXPECT_TRUE(stage.Encoded(direction, Sequence(0), 10, Bytes(8)).ok());
+        }
       }
       done();  // the weight-gradient
-      if (pass == 4) EXPECT_EQ(codings, "----") << "the exact pass";
+      if (pass == 4) {
+        EXPECT_EQ(codings, "----") << "the exact pass";
+      }
     }
     EXPECT_EQ(Names(stage).substr(0, 1), ">");
     return codings;

@@ -99,7 +99,7 @@ std::optional<NoiseMeasured> DryRuns::Due(const BarrierReport& report, NoiseMeas
     if (report.step < from) return std::nullopt;
     return whole;
   }
-  if (before->codecs != whole.codecs || whole.loss <= before->loss / 2) return whole;
+  if (before->codecs != whole.codecs || whole.loss < before->loss / 2) return whole;
   if (!AreSameWays(before->ways, whole.ways)) return std::nullopt;
   NoiseMeasured next = *before;
   next.way = NextWay(next);
