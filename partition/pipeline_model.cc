@@ -269,9 +269,17 @@ absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placeme
   return total_ns * 1e-9 / static_cast<double>(every) + pause_seconds;
 }
 
+std::vector<double> NoiseByLink(const PipelineModel& model, const Placement& placement) {
+  std::vector<double> noise;
+  for (size_t i = 0; i < placement.codecs.size(); ++i)
+    noise.push_back(model.codecs[placement.codecs[i]].NoiseBehind(placement.last_layer[i]));
+  return noise;
+}
+
 double AddedNoise(const PipelineModel& model, const Placement& placement) {
   double noise = 0;
-  for (const int codec : placement.codecs) noise += model.codecs[codec].noise;
+  for (size_t i = 0; i < placement.codecs.size(); ++i)
+    noise += model.codecs[placement.codecs[i]].NoiseBehind(placement.last_layer[i]);
   return noise;
 }
 
@@ -309,7 +317,11 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
       return wrong(absl::StrCat("codecs ", codec.forward.text(), " and ", codec.backward.text(),
                                 " have no size for every layer"));
     }
-    if (!IsSeconds(codec.noise)) return wrong("a codec's noise must be at least 0");
+    if (!codec.noise_behind.empty() && codec.noise_behind.size() != layers)
+      return wrong("a codec needs its noise behind every layer");
+    if (!IsSeconds(codec.noise) ||
+        !std::all_of(codec.noise_behind.begin(), codec.noise_behind.end(), IsSeconds))
+      return wrong("a codec's noise must be at least 0");
     for (const double share : {codec.down_share, codec.up_share}) {
       if (!(share > 0 && share <= 1))
         return wrong("of a frame's bytes a share within (0, 1] is sent");

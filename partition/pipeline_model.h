@@ -57,7 +57,12 @@ struct CodecCost {
   // What the link's coding adds to the noise of gradients, as a share of the noise that mini-batches
   // have anyway, and how many of its directions lose something: 0 to 2.
   double noise = 0;
+  std::vector<double> noise_behind = {};  // by layer; empty: `noise` behind all of them
   int lossy_directions = 0;
+
+  double NoiseBehind(int layer) const {
+    return noise_behind.empty() ? noise : noise_behind[static_cast<size_t>(layer)];
+  }
 
   int64_t KeptBytes(int layer) const {
     return kept_bytes.empty() ? 0 : kept_bytes[static_cast<size_t>(layer)];
@@ -248,7 +253,9 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
 // steady pipeline where there is none.
 absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placement& placement);
 
-// What the placement's codecs add to the noise of gradients: the sum over its links.
+// What the placement's codecs add to the noise of gradients: by link, and the sum. Errors of several
+// links are drawn apart, so that their squares add up.
+std::vector<double> NoiseByLink(const PipelineModel& model, const Placement& placement);
 double AddedNoise(const PipelineModel& model, const Placement& placement);
 
 // The objective of `runnel`: period * (1 + staleness_charge * (micro-batches in flight at stage 0

@@ -194,6 +194,15 @@ absl::Status Complete(const PlanRequest& request, int own, Placement& placement)
   return absl::OkStatus();
 }
 
+void AddNoise(const NoiseRatios& ratios, const CodecChoice& choice, int layers, CodecCost& cost) {
+  cost.noise = (choice.forward_noise + choice.backward_noise) * ratios.all;
+  if (!ratios.by_place() || cost.noise == 0) return;
+  for (int layer = 0; layer < layers; ++layer) {
+    cost.noise_behind.push_back(choice.forward_noise * ratios.At(layer, Direction::kForward) +
+                                choice.backward_noise * ratios.At(layer, Direction::kBackward));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
@@ -265,7 +274,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     cost.backward = choice.backward;
     cost.forward_works = !choice.forward.is_identity();
     cost.backward_works = !choice.backward.is_identity();
-    cost.noise = choice.noise * request.noise_ratio;
+    AddNoise(request.noise_ratios, choice, static_cast<int>(infos.size()), cost);
     cost.lossy_directions = choice.lossy_directions;
     cost.down_share = choice.forward_share;
     cost.up_share = choice.backward_share;

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "partition/cost_model.h"
+#include "partition/noise_ratios.h"
 #include "partition/pipeline_model.h"
 #include "partition/policy.h"
 #include "partition/schedule.h"
@@ -28,8 +29,10 @@ struct CodecChoice {
   CodecSchedule backward;
   EncodedBytesFn encoded_forward;
   EncodedBytesFn encoded_backward;
-  double noise = 0;  // this and the next one: CodecCost
-  int lossy_directions = 0;
+  // CodecCost::noise by the table of codecs, of each direction.
+  double forward_noise = 0;
+  double backward_noise = 0;
+  int lossy_directions = 0;    // CodecCost
   KeptBytesFn kept = nullptr;  // what each end keeps of samples
   // Of the sizes above, which are the most, what is expected on the link.
   double forward_share = 1;
@@ -68,8 +71,7 @@ struct PlanRequest {
   bool looks_ahead = false;              // PipelineModel
   bool raised_looks_ahead = false;
   double noise_budget = std::numeric_limits<double>::infinity();  // PipelineModel
-  // What codecs were measured to add to the gradients' noise, as a share of CodecChoice::noise.
-  double noise_ratio = 1;
+  NoiseRatios noise_ratios;            // of the codecs' noise by the table
   const CostModel* compute = nullptr;  // may be null for policies without needs_profile
   std::vector<int64_t> caps;           // one a stage instead of the schedule's; empty: none
   // Last layer of each stage of the current plan, for policies whose next plan depends on it; stage

@@ -118,10 +118,12 @@ void AddRecoveries(const std::vector<RecoverySummary>& recoveries, MetricText& t
   }
 }
 
-// The last measurement.
+// The last measurement of all codecs at once.
 void AddGradientNoise(const std::vector<NoiseSummary>& measured, MetricText& text) {
-  if (measured.empty()) return;
-  const NoiseSummary& last = measured.back();
+  const auto found = std::find_if(measured.rbegin(), measured.rend(),
+                                  [](const NoiseSummary& one) { return !one.is_way; });
+  if (found == measured.rend()) return;
+  const NoiseSummary& last = *found;
   text.Add({"runnel_gradient_noise_added_ratio",
             "What codecs add to the gradients' noise, as a share of what mini-batches have."},
            {}, last.added);

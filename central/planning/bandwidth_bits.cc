@@ -25,9 +25,11 @@ constexpr size_t kStarts = 3;
 // Single directions are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
-// Of a link, by the relative errors of its tensors. An error of an activation reaches a gradient
-// twice: by the loss and by the product with it.
-double NoiseOfErrors(double forward, double backward) { return 2 * forward + backward; }
+// By the relative error of a tensor. One of an activation reaches a gradient twice: by the loss and
+// by the product with it.
+double NoiseOfError(Direction direction, double error) {
+  return direction == Direction::kForward ? 2 * error : error;
+}
 
 // Adds the link's codecs to `choices` if they are not there.
 absl::Status AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
@@ -220,7 +222,8 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
                           MeanRelativeError(choice.forward, Direction::kForward, epochs));
   RUNNEL_ASSIGN_OR_RETURN(const double up,
                           MeanRelativeError(choice.backward, Direction::kBackward, epochs));
-  choice.noise = NoiseOfErrors(down, up);
+  choice.forward_noise = NoiseOfError(Direction::kForward, down);
+  choice.backward_noise = NoiseOfError(Direction::kBackward, up);
   choice.lossy_directions = (down > 0 ? 1 : 0) + (up > 0 ? 1 : 0);
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward,
                           MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
@@ -244,9 +247,17 @@ std::string LossyCodecsText(const Plan& plan) {
   return absl::StrJoin(ways, " and ");
 }
 
-std::string NoiseText(const Plan& plan, double noise) {
-  return absl::StrFormat("%s add about %.2g %% to the gradients' noise", LossyCodecsText(plan),
-                         100 * noise);
+std::string NoiseText(const Plan& plan, const std::vector<double>& noise_by_link) {
+  double sum = 0;
+  std::vector<std::string> shares;
+  for (const double noise : noise_by_link) {
+    sum += noise;
+    shares.push_back(absl::StrFormat("%.2g", 100 * noise));
+  }
+  const std::string text = absl::StrFormat("%s add about %.2g %% to the gradients' noise",
+                                           LossyCodecsText(plan), 100 * sum);
+  if (std::set<std::string>(shares.begin(), shares.end()).size() < 2) return text;
+  return absl::StrCat(text, " (by link ", absl::StrJoin(shares, ", "), ")");
 }
 
 Plan PlanInEpoch(Plan plan, int64_t epoch) {
@@ -257,14 +268,16 @@ Plan PlanInEpoch(Plan plan, int64_t epoch) {
   return plan;
 }
 
+double NoiseByTable(const CodecSchedule& codecs, Direction direction, int64_t epoch) {
+  const CodecSchedule now(codecs.steps()[codecs.StepIn(epoch)].codec);
+  return NoiseOfError(direction, MeanRelativeError(now, direction, 1).value_or(0));
+}
+
 double NoiseByTable(const Plan& plan, int64_t epoch) {
   double noise = 0;
-  for (const LinkPlan& link : PlanInEpoch(plan, epoch).links) {
-    const auto error = [](const CodecSchedule& codecs, Direction direction) {
-      return MeanRelativeError(codecs, direction, 1).value_or(0);
-    };
-    noise += NoiseOfErrors(error(link.codec_forward, Direction::kForward),
-                           error(link.codec_backward, Direction::kBackward));
+  for (const LinkPlan& link : plan.links) {
+    noise += NoiseByTable(link.codec_forward, Direction::kForward, epoch) +
+             NoiseByTable(link.codec_backward, Direction::kBackward, epoch);
   }
   return noise;
 }

@@ -51,8 +51,8 @@ absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs
                                             const NumberFormat& format);
 
 // The codecs of a plan whose noise is above 0, for people: "4 bits forward and 5 to 6 back add
-// about 2 % to the gradients' noise".
-std::string NoiseText(const Plan& plan, double noise);
+// about 2 % to the gradients' noise (by link 1.5, 0.5)".
+std::string NoiseText(const Plan& plan, const std::vector<double>& noise_by_link);
 
 // The first words of NoiseText; empty: nothing is lost.
 std::string LossyCodecsText(const Plan& plan);
@@ -60,7 +60,9 @@ std::string LossyCodecsText(const Plan& plan);
 // `plan` with the codecs of this epoch alone.
 Plan PlanInEpoch(Plan plan, int64_t epoch);
 
-// AddedNoise of the plan's codecs in this epoch by the table of codecs; codecs are known.
+// What codecs add to the gradients' noise in this epoch by the table of codecs: of one direction of a
+// link, and of a plan. They are known.
+double NoiseByTable(const CodecSchedule& codecs, Direction direction, int64_t epoch);
 double NoiseByTable(const Plan& plan, int64_t epoch);
 
 // Adds the codecs of `plan` to those that the request knows, so that PlacementOf finds them.

@@ -140,7 +140,8 @@ absl::StatusOr<CodecChoice> ChoiceAtLevel(const CodecInputs& codecs, GridBits bi
       present.forward_share * share(present.encoded_forward, choice.encoded_forward);
   choice.backward_share =
       present.backward_share * share(present.encoded_backward, choice.encoded_backward);
-  choice.noise = present.noise;
+  choice.forward_noise = present.forward_noise;
+  choice.backward_noise = present.backward_noise;
   choice.lossy_directions = present.lossy_directions;
   choice.forward = codecs.forward;
   choice.backward = codecs.backward;
@@ -247,7 +248,7 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.caps = inputs_.caps;
   request.barrier_every = cluster.barrier_every > 0 ? cluster.barrier_every : inputs_.barrier_every;
   request.barrier_pause_seconds = cluster.barrier_pause_seconds;
-  request.noise_ratio = cluster.noise_ratio;
+  request.noise_ratios = cluster.noise_ratios;
   // A plan that was measured to add more is charged without end, so that another one takes its
   // place.
   if (codecs.follow_links) request.noise_budget = codecs.bits.noise_budget;
@@ -381,7 +382,7 @@ absl::StatusOr<PlanRating> PlanMaker::Rate(const Plan& plan, const MeasuredClust
                        const Placement& placement) -> absl::StatusOr<PlanRating> {
     RUNNEL_ASSIGN_OR_RETURN(const double period_seconds, SimulatedPeriod(model, placement));
     return PlanRating{period_seconds, ChargedPeriod(model, placement, period_seconds),
-                      AddedNoise(model, placement)};
+                      AddedNoise(model, placement), NoiseByLink(model, placement)};
   };
   return CostOf(plan, cluster, rate);
 }

@@ -43,12 +43,25 @@ double Apart(double a, double b) {
   return a > 0 && b > 0 ? std::max(a, b) / std::min(a, b) - 1 : kNeverAlike;
 }
 
+// Where either of them has measured a place.
+double Apart(const NoiseRatios& a, const NoiseRatios& b) {
+  double apart = Apart(a.all, b.all);
+  for (const Direction direction : kDirections) {
+    for (const NoiseRatios* one : {&a, &b}) {
+      const auto& places = direction == Direction::kForward ? one->forward : one->backward;
+      for (const auto& [layer, ratio] : places)
+        apart = std::max(apart, Apart(a.At(layer, direction), b.At(layer, direction)));
+    }
+  }
+  return apart;
+}
+
 // Largest distance between the figures of two clusters. Delays count as shares of the period that
 // they may lengthen.
 double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_seconds) {
   if (a.times.size() != b.times.size() || a.rates.size() != b.rates.size()) return kNeverAlike;
   if (a.link_bits != b.link_bits) return kNeverAlike;
-  double apart = Apart(a.noise_ratio, b.noise_ratio);
+  double apart = Apart(a.noise_ratios, b.noise_ratios);
   for (size_t i = 0; i < a.times.size(); ++i)
     apart = std::max(apart, Apart(a.times[i].Sum(), b.times[i].Sum()));
   for (size_t i = 0; i < a.rates.size(); ++i) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "central/planning/live/given_links.h"
 #include "central/planning/measured/codec_timing.h"
+#include "central/planning/noise_by_way.h"
 #include "central/planning/predicted_cost.h"
 #include "central/planning/what_if.h"
 #include "partition/pipeline_model.h"
@@ -17,9 +18,6 @@
 
 namespace runnel {
 namespace {
-
-// A measurement is not taken to say that codecs lose nothing, or everything.
-constexpr double kLeastNoiseRatio = 0.01;
 
 ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   ReplannerOptions options;
@@ -132,7 +130,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
                                            const std::vector<DeviceTimes>& times) {
   std::vector<int> numbers;
   const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
-  cluster_ = {.noise_ratio = cluster_.noise_ratio, .link_bits = cluster_.link_bits};
+  cluster_ = {.noise_ratios = cluster_.noise_ratios, .link_bits = cluster_.link_bits};
   std::vector<bool> usable;
   for (size_t i = 0; i < devices.size(); ++i) {
     // One that was lost again, or came when the others had been measured.
@@ -161,7 +159,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   RUNNEL_ASSIGN_OR_RETURN(const PlanRating rating, maker_.Rate(plan, cluster));
   const auto samples = static_cast<double>(inputs().micro_batch_size);
   forecast_.samples_per_s = samples / rating.period_seconds;
-  if (rating.noise > 0) forecast_.noise = NoiseText(plan, rating.noise);
+  if (rating.noise > 0) forecast_.noise = NoiseText(plan, rating.noise_by_link);
   for (const int number : numbers) {
     if (!plan.Uses(number)) forecast_.unused.push_back(devices[static_cast<size_t>(number)].name);
   }
@@ -172,8 +170,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
 
 void RunPlanner::SetNoise(const NoiseMeasured& noise) {
   if (noise.by_table <= 0 || !std::isfinite(noise.added)) return;
-  cluster_.noise_ratio =
-      std::clamp(noise.added / noise.by_table, kLeastNoiseRatio, 1 / kLeastNoiseRatio);
+  cluster_.noise_ratios = NoiseRatiosOf(noise);
 }
 
 absl::StatusOr<Planner::LateAnswer> RunPlanner::WhatIf(const std::string& assumption,

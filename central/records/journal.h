@@ -145,20 +145,43 @@ struct EvaluationRecorded {
   friend bool operator==(const EvaluationRecorded&, const EvaluationRecorded&) = default;
 };
 
+// What the codecs of one way of a link add to the noise of gradients, or of both ways where the codec
+// of activations needs the gradients.
+struct WayNoise {
+  int link = 0;   // position in Plan::links
+  int layer = 0;  // behind which the tensors cross
+  bool forward = false;
+  bool backward = false;
+  std::string codecs;  // for people
+  double by_table = 0;
+  double added = 0;
+  bool measured = false;  // in a dry run of its own; else its share of what all of them added
+
+  friend bool operator==(const WayNoise&, const WayNoise&) = default;
+};
+
 // "gradient_noise": what codecs added to the noise of gradients, measured in a dry run at a barrier
-// (proto/base/training/gradient_noise.h).
+// (proto/base/training/gradient_noise.h): by all codecs of the plan at once, or by those of `way`.
+// Either way the record has all that is known: what was measured at once, and `ways`.
 struct NoiseMeasured {
   int64_t step = 0;
   double added = 0;          // share of the noise that mini-batches have
   double by_table = 0;       // what the table of codecs says of the same codecs
   double scale_samples = 0;  // the gradient noise scale; 0: not known
   int64_t micro_batches = 0;
-  double loss = 0;     // mean over the training since the barrier before
-  double seconds = 0;  // that training stood for it
-  std::string codecs;  // for people
+  double loss = 0;                  // mean over the training since the barrier before
+  double seconds = 0;               // that training stood for it
+  std::string codecs;               // for people
+  std::vector<WayNoise> ways = {};  // empty in journals of earlier releases
+  std::optional<int> way = {};      // position in `ways`
 
   friend bool operator==(const NoiseMeasured&, const NoiseMeasured&) = default;
 };
+
+// The way that was measured; null: all of them at once.
+inline const WayNoise* WayOf(const NoiseMeasured& noise) {
+  return noise.way.has_value() ? &noise.ways[static_cast<size_t>(*noise.way)] : nullptr;
+}
 
 // "worker_lost"
 struct WorkerLost {

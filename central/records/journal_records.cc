@@ -75,6 +75,12 @@ absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
   return device;
 }
 
+Json ToJson(const WayNoise& way) {
+  return Json{{"link", way.link},         {"layer", way.layer},      {"forward", way.forward},
+              {"backward", way.backward}, {"codecs", way.codecs},    {"by_table", way.by_table},
+              {"added", way.added},       {"measured", way.measured}};
+}
+
 // Fills the fields of a record into an object that has "record" and "version" already.
 struct Writer {
   Json& json;
@@ -160,6 +166,10 @@ struct Writer {
     json["loss"] = r.loss;
     json["seconds"] = r.seconds;
     json["codecs"] = r.codecs;
+    if (r.ways.empty()) return;
+    json["ways"] = Json::array();
+    for (const WayNoise& way : r.ways) json["ways"].push_back(ToJson(way));
+    if (r.way.has_value()) json["way"] = *r.way;
   }
   void operator()(const WorkerLost& r) {
     json["record"] = "worker_lost";
@@ -296,6 +306,21 @@ absl::StatusOr<JournalRecord> ReadEvaluation(JsonObject& object) {
   return r;
 }
 
+absl::StatusOr<WayNoise> ReadWayNoise(const Json& json) {
+  WayNoise way;
+  JsonObject object(json, "way");
+  object.Read("link", way.link)
+      .Read("layer", way.layer)
+      .Read("forward", way.forward)
+      .Read("backward", way.backward)
+      .Read("codecs", way.codecs)
+      .Read("by_table", way.by_table)
+      .Read("added", way.added)
+      .Read("measured", way.measured);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return way;
+}
+
 absl::StatusOr<JournalRecord> ReadNoise(JsonObject& object) {
   NoiseMeasured r;
   object.Read("step", r.step)
@@ -306,6 +331,15 @@ absl::StatusOr<JournalRecord> ReadNoise(JsonObject& object) {
       .Measurement("loss", r.loss)
       .Read("seconds", r.seconds)
       .Read("codecs", r.codecs);
+  if (object.NextKey() == "ways") {
+    for (const Json& json : object.Array("ways")) {
+      RUNNEL_ASSIGN_OR_RETURN(WayNoise way, ReadWayNoise(json));
+      r.ways.push_back(std::move(way));
+    }
+  }
+  if (object.NextKey() == "way") object.Read("way", r.way.emplace());
+  if (r.way.has_value() && (*r.way < 0 || *r.way >= static_cast<int64_t>(r.ways.size())))
+    return absl::InvalidArgumentError("way is none of the ways");
   return r;
 }
 

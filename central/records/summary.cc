@@ -83,7 +83,8 @@ Json ToJson(const NoiseSummary& noise) {
               {"scale_samples", noise.scale_samples},
               {"micro_batches", noise.micro_batches},
               {"seconds", noise.seconds},
-              {"codecs", noise.codecs}};
+              {"codecs", noise.codecs},
+              {"is_way", noise.is_way}};
 }
 
 Json ToJson(const TimelinePoint& point) {

@@ -149,6 +149,7 @@ struct NoiseSummary {
   int64_t micro_batches = 0;
   double seconds = 0;
   std::string codecs;
+  bool is_way = false;  // of one way of a link alone, which `codecs` names
 };
 
 struct RunSummary {

@@ -70,8 +70,9 @@ struct SimulatedCell {
   int plans_in_turn = 1;
   double seconds_per_batch = 0;  // an optimizer step
   double samples_per_s = 0;
-  double noise =
-      0;  // that its codecs add to the gradients', as a share of it, by the table of codecs
+  // That its codecs add to the gradients', as a share of it, by the table of codecs.
+  double noise = 0;
+  std::vector<double> noise_by_link;  // their sum is `noise`
   double efficiency = 0;           // slowest lane or way over the time taken
   std::vector<double> busy_share;  // by stage
   std::vector<double> link_share;  // by link, the busier way

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "central/planning/noise_by_way.h"
 #include "central/records/shown_figures.h"
 #include "central/records/weights_digest.h"
 #include "compress/codec.h"
@@ -94,8 +95,11 @@ void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation) {
 }
 
 void RunRecord::AddNoise(const NoiseMeasured& noise) {
-  noise_.push_back({noise.step, noise.added, noise.by_table, noise.scale_samples,
-                    noise.micro_batches, noise.seconds, noise.codecs});
+  const WayNoise* way = WayOf(noise);
+  noise_.push_back({noise.step, way == nullptr ? noise.added : way->added,
+                    way == nullptr ? noise.by_table : way->by_table, noise.scale_samples,
+                    noise.micro_batches, noise.seconds,
+                    way == nullptr ? noise.codecs : ToString(*way), way != nullptr});
 }
 
 void RunRecord::GoBackTo(int64_t step) {

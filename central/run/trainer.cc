@@ -101,6 +101,7 @@ void Stamp(int64_t now_ns, WorkerMessage& message) {
   if (auto* heartbeat = std::get_if<Heartbeat>(&message)) heartbeat->arrived_ns = now_ns;
   if (auto* reached = std::get_if<BarrierReached>(&message)) reached->arrived_ns = now_ns;
   if (auto* snapshot = std::get_if<Snapshot>(&message)) snapshot->arrived_ns = now_ns;
+  if (auto* done = std::get_if<EvaluationDone>(&message)) done->arrived_ns = now_ns;
   if (auto* done = std::get_if<DryRunDone>(&message)) done->arrived_ns = now_ns;
 }
 

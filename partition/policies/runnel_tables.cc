@@ -77,7 +77,7 @@ SearchTables::Links SearchTables::MakeLinks(int from, int to) const {
   for (size_t block = 0; block + 1 < ends_.size(); ++block) {
     std::vector<Link>& worth = links[block];
     for (size_t codec = 0; codec < model_.codecs.size(); ++codec) {
-      if (model_.codecs[codec].noise > most_noise_) continue;
+      if (model_.codecs[codec].NoiseBehind(ends_[block]) > most_noise_) continue;
       const Link link = LinkWith(model_, static_cast<int>(codec), ends_[block], from, to);
       const auto beats = [&link](const Link& other) { return IsNoWorse(other, link); };
       if (std::any_of(worth.begin(), worth.end(), beats)) continue;
@@ -116,7 +116,10 @@ StageHold SearchTables::Hold(int first, int last, const Link* above, const Link*
 TablesByNoise MakeTablesByNoise(const PipelineModel& model, const std::vector<int>& ends) {
   std::vector<double> noises;
   for (const CodecCost& codec : model.codecs) {
-    if (codec.noise <= model.noise_budget) noises.push_back(codec.noise);
+    for (const int end : ends) {
+      const double noise = codec.NoiseBehind(end);
+      if (noise <= model.noise_budget) noises.push_back(noise);
+    }
   }
   std::sort(noises.begin(), noises.end(), std::greater<>());
   noises.erase(std::unique(noises.begin(), noises.end()), noises.end());

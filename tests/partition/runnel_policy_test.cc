@@ -435,6 +435,51 @@ TEST(PipelineModel, LossesOfCodecsAreCharged) {
   EXPECT_EQ(ChargedPeriod(c.model, both, 2), std::numeric_limits<double>::infinity());
 }
 
+TEST(PipelineModel, NoiseIsThatOfThePlaceOfTheLink) {
+  std::mt19937 random(3);
+  Case c(6, 3, random);
+  c.model.codecs[1].noise = 0.1;
+  c.model.codecs[1].noise_behind = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06};
+  ASSERT_TRUE(CheckPipelineModel(c.model).ok());
+  const Placement both = {{0, 1, 2}, {1, 3, 5}, {3, 2, 1}, {1, 1}};
+  EXPECT_THAT(NoiseByLink(c.model, both), ElementsAre(0.02, 0.04));
+  EXPECT_DOUBLE_EQ(AddedNoise(c.model, both), 0.06);
+  EXPECT_THAT(NoiseByLink(c.model, {{0, 1, 2}, {0, 4, 5}, {3, 2, 1}, {1, 0}}),
+              ElementsAre(0.01, 0.0));
+  c.model.codecs[1].noise_behind.pop_back();
+  EXPECT_FALSE(CheckPipelineModel(c.model).ok());
+  c.model.codecs[1].noise_behind.push_back(-1);
+  EXPECT_FALSE(CheckPipelineModel(c.model).ok());
+}
+
+// The budget admits the codec at one place alone: links there may have it, others may not.
+TEST(RunnelPolicy, CodesWhereThatHardlyAddsNoise) {
+  int lossy = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    Case c(6, 2 + seed % 3, random);
+    for (auto& row : c.model.speeds) {
+      for (LinkSpeed& speed : row) speed.rate = speed.rate * 0.05;
+    }
+    const int place = static_cast<int>(seed % 5);
+    c.model.codecs[1].noise = 1;
+    c.model.codecs[1].noise_behind.assign(6, 1);
+    c.model.codecs[1].noise_behind[static_cast<size_t>(place)] = 0.01;
+    c.model.codecs[1].lossy_directions = 2;
+    c.model.noise_budget = 0.05;
+    const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
+    ASSERT_TRUE(found.ok()) << found.status();
+    const Placement& placement = found->placement;
+    for (size_t link = 0; link < placement.codecs.size(); ++link) {
+      if (placement.codecs[link] == 0) continue;
+      EXPECT_EQ(placement.last_layer[link], place);
+      ++lossy;
+    }
+  }
+  EXPECT_GT(lossy, 10);
+}
+
 // Links that have time lose nothing, whatever bytes that would save.
 TEST(RunnelPolicy, LosesSomethingOnlyWhereThatPays) {
   int exact = 0, lossy = 0;

@@ -44,8 +44,7 @@ auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) { return std::tie(m.generation, m.sequence); }
 auto Fields(const Snapshot& m) { return std::tie(m.generation, m.sequence, m.state); }
 auto Fields(const EvaluationDone& m) {
-  const auto& [a, b, c, d, e, f] = m;
-  return std::tie(a, b, c, d, e, f);
+  return std::tie(m.generation, m.first, m.loss_sum, m.correct, m.samples, m.counts);
 }
 auto Fields(const Telemetry& m) {
   std::vector<FigureValue> values;
@@ -78,7 +77,9 @@ auto Fields(const PrepareStage& m) {
 auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.changes); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence, m.weights_only); }
 auto Fields(const EvaluateRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
-auto Fields(const DryRunRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
+auto Fields(const DryRunRequest& m) {
+  return std::tie(m.generation, m.first, m.micro_batches, m.coded);
+}
 auto Fields(const TraceRequest& m) { return std::tie(m.window_ns, m.id); }
 auto Fields(const TraceReport& m) { return std::tie(m.spans, m.left_out, m.id); }
 auto Fields(const DryRunDone& m) { return std::tie(m.generation, m.first, m.sums); }

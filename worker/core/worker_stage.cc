@@ -231,7 +231,8 @@ void WorkerCore::On(const EvaluateRequest& request) {
 void WorkerCore::On(const DryRunRequest& request) {
   if (IsAboutAnother(request.generation)) return;
   if (stage() == nullptr) return FailWithoutStage("run dry");
-  if (absl::Status status = stages_.current()->DryRun(request.first, request.micro_batches);
+  if (absl::Status status =
+          stages_.current()->DryRun(request.first, request.micro_batches, request.coded);
       !status.ok()) {
     Failed(stages_.generation(), status);
   }

@@ -126,9 +126,9 @@ absl::Status PipelineHost::Evaluate(Sequence first, int64_t micro_batches) {
   return absl::OkStatus();
 }
 
-absl::Status PipelineHost::DryRun(Sequence first, int64_t micro_batches) {
+absl::Status PipelineHost::DryRun(Sequence first, int64_t micro_batches, const CodedWays& coded) {
   comparison_ = Comparison();
-  Pump(runtime_.DryRun(first, micro_batches));
+  Pump(runtime_.DryRun(first, micro_batches, coded));
   return absl::OkStatus();
 }
 

@@ -37,7 +37,7 @@ class PipelineHost final : public StageHost {
   }
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
-  absl::Status DryRun(Sequence first, int64_t micro_batches) override;
+  absl::Status DryRun(Sequence first, int64_t micro_batches, const CodedWays& coded) override;
   absl::StatusOr<ModelState> TakeSnapshot() override;
   absl::Status Replicate(const runnel::Replicate& request, std::shared_ptr<const SummedState> copy,
                          int64_t stall_ns) override;

@@ -28,7 +28,7 @@ class PlainHost final : public StageHost {
   void ChangeTraining(const TrainingChange& change) override { engine_->ChangeTraining(change); }
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
-  absl::Status DryRun(Sequence, int64_t) override {
+  absl::Status DryRun(Sequence, int64_t, const CodedWays&) override {
     return absl::FailedPreconditionError("the plain loop has no codecs to measure");
   }
   absl::StatusOr<ModelState> TakeSnapshot() override { return engine_->ExportState(); }

@@ -44,7 +44,7 @@ class StageHost {
   virtual absl::Status RunUntil(Sequence limit) = 0;
   virtual absl::Status Evaluate(Sequence first, int64_t micro_batches) = 0;
   // Only at a barrier. FailedPrecondition: the host has no links whose codecs it could measure.
-  virtual absl::Status DryRun(Sequence first, int64_t micro_batches) = 0;
+  virtual absl::Status DryRun(Sequence first, int64_t micro_batches, const CodedWays& coded) = 0;
   // Only at a barrier. Unavailable: the device that holds the state is lost.
   virtual absl::StatusOr<ModelState> TakeSnapshot() = 0;
   // Only at a barrier: keeps `copy`, of TakeSnapshot's state, in the store of replicas, and sends it

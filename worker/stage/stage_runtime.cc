@@ -57,7 +57,8 @@ bool StageRuntime::Encodes(Direction direction) const {
 }
 
 StageDryRun::Ways StageRuntime::DryWays() const {
-  StageDryRun::Ways ways{first_stage(), has_loss(), forward_only(), sends_gradients()};
+  StageDryRun::Ways ways{options_.stage, first_stage(), has_loss(), forward_only(),
+                         sends_gradients()};
   for (const Direction direction : kDirections) {
     ways.encodes[static_cast<int>(direction)] = Encodes(direction);
     ways.decodes[static_cast<int>(direction)] = Decodes(direction);
@@ -94,14 +95,14 @@ absl::Status StageRuntime::Evaluate(Sequence first, int64_t micro_batches) {
   return absl::OkStatus();
 }
 
-absl::Status StageRuntime::DryRun(Sequence first, int64_t micro_batches) {
+absl::Status StageRuntime::DryRun(Sequence first, int64_t micro_batches, const CodedWays& coded) {
   if (failed_) return absl::OkStatus();
   if (!barrier_reported_ || evaluation_.under_way() || dry_run_.under_way() || micro_batches < 1)
     return Fail("dry run away from a barrier, or of nothing");
   std::vector<MicroBatch> places;
   for (int64_t i = 0; i < micro_batches; ++i)
     places.push_back(options_.batching.Locate(Sequence(limit_ + i)));
-  dry_run_.Begin(first, std::move(places), effects_);
+  dry_run_.Begin(first, std::move(places), coded, effects_);
   return absl::OkStatus();
 }
 

@@ -46,7 +46,8 @@ class StageRuntime {
   absl::Status RunUntil(Sequence limit);
   absl::Status Evaluate(Sequence first, int64_t micro_batches);
   // The next micro-batches of the training, without a step; `first`: of the frames' own sequences.
-  absl::Status DryRun(Sequence first, int64_t micro_batches);
+  // coded: tensors that pass their codecs.
+  absl::Status DryRun(Sequence first, int64_t micro_batches, const CodedWays& coded);
   // A data frame, in order within its kind (LinkSession's delivery).
   absl::Status Arrived(FrameKind kind, Sequence sequence, int64_t samples, Payload payload);
   absl::Status Decoded(Direction direction, Sequence sequence, Payload tensor);

@@ -147,6 +147,7 @@ Json CellJson(const Outcome& outcome, const SimulatedCell& cell, bool show_ours)
             {"samples_per_s", cell.samples_per_s},
             {"efficiency", cell.efficiency},
             {"added_noise", cell.noise},
+            {"added_noise_by_link", cell.noise_by_link},
             {"busy_share", cell.busy_share},
             {"link_share", cell.link_share}};
   const double speedup = SpeedupOver(outcome, "ftpipehd", cell);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/base/plan/plan.h"
@@ -17,6 +18,7 @@ struct PlanRating {
   double period_seconds = 0;   // for a micro-batch
   double charged_seconds = 0;  // ChargedPeriod: plans are compared by it
   double noise = 0;            // AddedNoise of its codecs
+  std::vector<double> noise_by_link = {};
 };
 
 struct RatedPlan {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "central/planning/measured/link_rates.h"
+#include "partition/noise_ratios.h"
 #include "partition/pipeline_model.h"
 #include "proto/base/plan/device_costs.h"
 #include "proto/base/plan/device_times.h"
@@ -43,9 +44,8 @@ struct MeasuredCluster {
   std::vector<double> profiled_sums = {};
   // Pause of computation at a barrier, from the last end to the first start; 0: not known.
   double barrier_pause_seconds = 0;
-  int64_t barrier_every = 0;  // steps between barriers, where a rule decides; 0: the run's
-  // PlanRequest
-  double noise_ratio = 1;
+  int64_t barrier_every = 0;      // steps between barriers, where a rule decides; 0: the run's
+  NoiseRatios noise_ratios = {};  // PlanRequest
   // Bits that codec `recipe` has at present; 0/0: those of the run's first step.
   GridBits link_bits = {};
 

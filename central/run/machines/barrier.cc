@@ -29,7 +29,7 @@ bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const Acti
   if (missing == active.stages.size()) first_reached_ns_ = reached.arrived_ns;
   if (!under_way_.empty()) return false;
   Measure(reached.arrived_ns);
-  reached_ns_ = reached.arrived_ns;
+  reached_ns_ = standing_ns_ = reached.arrived_ns;
   is_there_just_now_ = true;
   return true;
 }
@@ -45,7 +45,7 @@ void Barrier::Measure(int64_t now_ns) {
   };
   follow(2 * static_cast<double>(now_ns - first_reached_ns_) * kNs, pace_.barrier_seconds);
   if (!was_granted_at_once_ || step_ <= reached_) return;
-  const double seconds = static_cast<double>(now_ns - reached_ns_) * kNs;
+  const double seconds = static_cast<double>(now_ns - standing_ns_) * kNs;
   pace_.trained_seconds += seconds;
   follow(seconds / static_cast<double>(step_ - reached_), pace_.step_seconds);
 }
@@ -91,6 +91,9 @@ absl::StatusOr<bool> Barrier::AddEvaluation(const EvaluationDone& done, const Ac
     return absl::InternalError(absl::StrCat(done.correct, " of ", labels, " labels are correct"));
   }
   state_ = State::kReached;
+  // The pipeline is as empty as at the stages' reports, so that what follows is training alone.
+  standing_ns_ = done.arrived_ns;
+  is_there_just_now_ = true;
   effects.push_back(Persist{
       EvaluationRecorded{step_, static_cast<double>(done.correct) / static_cast<double>(labels),
                          done.loss_sum / static_cast<double>(done.samples), done.counts}});

@@ -71,6 +71,8 @@ class Barrier {
   // The last barrier that all stages have reached; when its last report came, by central's clock.
   int64_t reached() const { return reached_; }
   int64_t reached_ns() const { return reached_ns_; }
+  // When the stages were last seen to stand there: when they reached it, or were evaluated there.
+  int64_t standing_ns() const { return standing_ns_; }
   // As the stages' reports of barriers tell it.
   const RunPace& pace() const { return pace_; }
   Sequence reached_sequence() const { return batching_.FirstSequence(reached_); }
@@ -88,8 +90,9 @@ class Barrier {
   int64_t step_;
   int64_t reached_;
   int64_t reached_ns_ = 0;
+  int64_t standing_ns_ = 0;
   int64_t first_reached_ns_ = 0;  // the first stage's report of the barrier under way
-  // The stages have reached the barrier in the event that is being handled.
+  // The stages have reached the barrier, or were evaluated there, in the event that is being handled.
   bool is_there_just_now_ = false;
   bool was_granted_at_once_ = false;  // so that the stretch under way is training alone
   RunPace pace_;

@@ -158,7 +158,7 @@ void Coordinator::Evaluated(int64_t at, Generation generation,
 void Coordinator::GoOnAtBarrier() {
   const bool is_last = barrier_.IsLast(step()) || is_to_end();
   if (!is_last && IsRegularBarrier() &&
-      dry_runs_.Begin(Report(), barrier_.reached_ns(), active_, effects_))
+      dry_runs_.Begin(Report(), barrier_.standing_ns(), active_, effects_))
     return;
   // First, so that a check-point of this barrier has it: the run that goes on from there trains as
   // this one does.
@@ -204,7 +204,9 @@ void Coordinator::CollectAtBarrier() {
   const int64_t awaited = states_.evaluations().under_way();
   const bool may_end = awaited > 0 && options_.early_stop.MayBeDueAfter(awaited);
   const bool stands = waits || may_end || (use.evaluation && states_.evaluations().is_full());
+  const bool has_moved = course_.Stands(StandsFor::kLeaving);
   course_.Stand(stands ? StandsFor::kStates : StandsFor::kNothing);
+  if (stands && !has_moved) MoveFromLeavingMeanwhile();
   if (stands) return;
   if (use.any()) states_.Request(step(), use, active_, effects_);
   if (use.recovery || use.checkpoint) recovery_.BeginCollecting(barrier_.reached_ns());

@@ -268,6 +268,8 @@ class Coordinator {
   void PlanAgain();
   void MakeFirstPlan();
   void ChangeTo(ChangePlan change);
+  // The stages of a plan stand at the barrier again, after a move or without one.
+  void GoOnFromMove();
 
   // ---- from barrier to barrier
   void ArriveAtBarrier(int64_t step);
@@ -305,6 +307,8 @@ class Coordinator {
   absl::Status BeginLeaving(int device, const std::string& reason);
   // At a barrier: moves layers away from devices that leave. False: no device leaves, or none can.
   bool MoveFromLeaving();
+  // The same while the stages stand for a state or an evaluation beside them, to which they return.
+  void MoveFromLeavingMeanwhile();
 
   // ---- how training goes on without them (coordinator_recovery.cc)
   // A device that is needed has left, or lost the backend of this name and computes without.

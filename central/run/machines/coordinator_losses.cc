@@ -112,7 +112,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
     return;
   }
   move_.Abort(absl::StrCat("worker ", name, " was lost"), roster_, effects_);
-  Train();
+  GoOnFromMove();
 }
 
 void Coordinator::Lose(const Detector::Finding& finding) {

@@ -53,7 +53,9 @@ absl::Status Coordinator::BeginLeaving(int device, const std::string& reason) {
   const bool is_new = !roster_.device(device).leaving;
   if (absl::Status begun = roster_.BeginLeaving(device, has_stage, reason, effects_); !begun.ok())
     return begun;
-  if (!is_new || !has_stage || !course_.Stands(StandsFor::kOperator)) return absl::OkStatus();
+  if (!is_new || !has_stage) return absl::OkStatus();
+  MoveFromLeavingMeanwhile();
+  if (!course_.Stands(StandsFor::kOperator)) return absl::OkStatus();
   course_.GoOn();
   if (!MoveFromLeaving()) course_.Stand(StandsFor::kOperator);
   return absl::OkStatus();
@@ -86,6 +88,13 @@ void Coordinator::Pause(bool paused) {
 absl::Status Coordinator::Replan() {
   if (!has_plan()) return absl::FailedPreconditionError("no plan holds yet");
   return options_.planner->OrderReplan();
+}
+
+// Only where plans change anyway, so that a journal has its plans at the barriers of the run.
+void Coordinator::MoveFromLeavingMeanwhile() {
+  if (!course_.Stands(StandsFor::kStates) || !IsRegularBarrier()) return;
+  course_.Stand(StandsFor::kLeaving);
+  if (!MoveFromLeaving()) course_.Stand(StandsFor::kStates);
 }
 
 bool Coordinator::MoveFromLeaving() {

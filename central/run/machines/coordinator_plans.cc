@@ -137,7 +137,7 @@ void Coordinator::MakeFirstPlan() {
 void Coordinator::ChangeTo(ChangePlan change) {
   const bool same =
       change.plan.stages == active_.plan.stages && change.plan.links == active_.plan.links;
-  if (same) return Train();
+  if (same) return GoOnFromMove();
   MoveOrder order;
   order.decided = DecidedOn(roster_, step(), std::move(change.plan),
                             change.times.empty() ? Times() : change.times);
@@ -147,6 +147,11 @@ void Coordinator::ChangeTo(ChangePlan change) {
   if (begun.ok()) return;
   effects_.push_back(
       LogLine{Severity::kWarning, absl::StrCat("the new plan is no plan: ", begun.message())});
+  GoOnFromMove();
+}
+
+void Coordinator::GoOnFromMove() {
+  if (course_.Stands(StandsFor::kLeaving)) return CollectAtBarrier();
   Train();
 }
 
@@ -170,7 +175,7 @@ void Coordinator::Handle(int device, const StageReady& ready) {
   // A resumed run that has nothing left to train is evaluated and collected all the same.
   if (barrier_.IsLast(step())) return ArriveAtBarrier(step());
   CollectAgain();
-  Train();
+  GoOnFromMove();
 }
 
 void Coordinator::Handle(int device, const StageFailed& failed) {
@@ -184,7 +189,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
   if (move_.revocable() && failed.generation == move_.generation()) {
     move_.Abort(absl::StrCat("worker ", roster_.name(device), ": ", failed.reason), roster_,
                 effects_);
-    return Train();
+    return GoOnFromMove();
   }
   if (failed.generation != active_.plan.generation) return;
   if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);

@@ -11,8 +11,9 @@ namespace runnel {
 // One thread.
 class RunCourse {
  public:
-  // The reason why stages stand at a barrier, beside the work of a machine.
-  enum class StandsFor : uint8_t { kNothing, kStates, kMeasuring, kOperator };
+  // The reason why stages stand at a barrier, beside the work of a machine. kLeaving: they move away
+  // from a device that leaves before they go on to stand for states.
+  enum class StandsFor : uint8_t { kNothing, kStates, kMeasuring, kOperator, kLeaving };
 
   // Orders of the user or an operator for the next barrier.
   void OrderStop() { is_to_stop_ = true; }

@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -46,6 +48,19 @@ std::string HowTheHostEnded(int status) {
 
 // Not below 10: the host's own numbers are free for it.
 int HighCopy(int file) { return fcntl(file, F_DUPFD_CLOEXEC, 10); }
+
+// Two sockets that are connected; -1: there is none.
+struct Ends {
+  int own = -1;
+  int host = -1;
+};
+Ends MakeEnds() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
+  const Ends made = {ends[0], HighCopy(ends[1])};
+  close(ends[1]);
+  return made;
+}
 
 }  // namespace
 
@@ -95,13 +110,16 @@ void HostProcess::ReleaseArea() {
 }
 
 absl::Status HostProcess::Spawn(const HostProcessOptions& options) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return absl::UnavailableError(absl::StrCat("no socket for the vendor host: ", strerror(errno)));
+  const Ends calls = MakeEnds(), life = MakeEnds();
+  socket_ = calls.own;
+  life_ = life.own;
+  if (calls.host < 0 || life.host < 0) {
+    const std::string why = strerror(errno);
+    for (const int file : {calls.host, life.host}) {
+      if (file >= 0) close(file);
+    }
+    return absl::UnavailableError(absl::StrCat("no sockets for the vendor host: ", why));
   }
-  socket_ = ends[0];
-  const int host_end = HighCopy(ends[1]);
-  close(ends[1]);
   std::vector<std::string> texts = {options.program, options.library};
   texts.insert(texts.end(), options.candidates.begin(), options.candidates.end());
   std::vector<char*> words;
@@ -112,8 +130,9 @@ absl::Status HostProcess::Spawn(const HostProcessOptions& options) {
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   // What a driver prints is no output of the worker.
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, host_end, kHostSocket);
+  posix_spawn_file_actions_adddup2(&actions, calls.host, kHostSocket);
   posix_spawn_file_actions_adddup2(&actions, area_file_, kHostArea);
+  posix_spawn_file_actions_adddup2(&actions, life.host, kHostLife);
   // A group of its own: Ctrl-C is for this process, which still needs the host to end well.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -121,7 +140,8 @@ absl::Status HostProcess::Spawn(const HostProcessOptions& options) {
   const int error = posix_spawn(&pid_, words[0], &actions, &attributes, words.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  close(host_end);
+  close(calls.host);
+  close(life.host);
   if (error == 0) return absl::OkStatus();
   pid_ = -1;
   return absl::UnavailableError(
@@ -177,6 +197,10 @@ bool HostProcess::Exchange(HostRequest* request, HostReply* reply) {
 }
 
 std::string HostProcess::End(Answer last) {
+  // Behind its end, which is then its own.
+  const absl::Cleanup close_life = [this] {
+    if (life_ >= 0) close(std::exchange(life_, -1));
+  };
   if (socket_ >= 0) close(socket_);
   socket_ = -1;
   if (pid_ < 0) return "is not there";

@@ -24,7 +24,7 @@ struct HostProcessOptions {
   std::vector<std::string> candidates;  // paths or names of libraries, best first
 };
 
-// Ends with the object.
+// Ends with the object, and with this process, however that ends.
 class HostProcess {
  public:
   // Unavailable, one line: the program cannot be started, or each candidate with the reason for
@@ -62,6 +62,7 @@ class HostProcess {
   std::byte* area_ = nullptr;  // null once the host is lost
   int area_file_ = -1;
   int socket_ = -1;
+  int life_ = -1;  // closed: the kernel ends the host
   pid_t pid_ = -1;
   uint32_t sequence_ = 0;
   std::atomic<bool> is_lost_ = false;

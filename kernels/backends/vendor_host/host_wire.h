@@ -12,6 +12,8 @@
 enum {
   kHostSocket = 3,  // files of the host
   kHostArea = 4,
+  kHostLife =
+      5,  // a socket on which nothing is sent: when the worker's end is gone, so is the host
   kHostAreaBytes = 16 << 20,
   kHostMostArguments = 13,
   kHostMagic = 0x32485652,  // "RVH2"

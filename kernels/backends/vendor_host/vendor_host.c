@@ -1,7 +1,7 @@
 // Loads a vendor's library that its worker cannot load (a static program loads none, and one of glibc
 // none of Android's), and calls its functions for the worker: host_wire.h.
 //
-//   runnel-vendor-host opencl LIBRARY...      with files 3 (a socket) and 4 (the area)
+//   runnel-vendor-host opencl LIBRARY...      with files 3 (a socket), 4 (the area) and 5 (of the worker's life)
 //
 // Takes the first library that has the functions. Needs of the system's C library what
 // android_symbols.txt lists, so that it can be linked for Android without its NDK; never on a phone.
@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -346,12 +347,26 @@ static ssize_t Receive(struct HostRequest* request) {
   return got;
 }
 
+// From here on the kernel kills this process when the worker's end of kHostLife is closed, whatever a
+// driver is at: in a call that does not return nobody reads kHostSocket. PR_SET_PDEATHSIG would also
+// kill it when the worker's thread that started it ends. 0: the file is not there.
+static int EndWithTheWorker(void) {
+  char none = 0;
+  if (fcntl(kHostLife, F_SETFD, FD_CLOEXEC) != 0 || fcntl(kHostLife, F_SETSIG, SIGKILL) != 0 ||
+      fcntl(kHostLife, F_SETOWN, getpid()) != 0 || fcntl(kHostLife, F_SETFL, O_ASYNC) != 0)
+    return 0;
+  // It may have ended before.
+  if (recv(kHostLife, &none, sizeof none, MSG_DONTWAIT) == 0) _exit(kHostEndedWell);
+  return 1;
+}
+
 int main(int count, char** words) {
   for (size_t i = 0; count > 1 && i < sizeof kLibraries / sizeof kLibraries[0]; ++i) {
     if (strcmp(words[1], kLibraries[i].name) == 0) host.library = &kLibraries[i];
   }
   if (host.library == NULL || host.library->count > kMostFunctions) return kHostHasBadArguments;
-  // What a driver starts inherits neither.
+  if (!EndWithTheWorker()) return kHostHasBadArguments;
+  // What a driver starts inherits none of them.
   fcntl(kHostSocket, F_SETFD, FD_CLOEXEC);
   fcntl(kHostArea, F_SETFD, FD_CLOEXEC);
   if (lseek(kHostArea, 0, SEEK_END) != kHostAreaBytes) return kHostHasBadArguments;

@@ -4,8 +4,24 @@
 // computed exactly and with the codecs in use, with the same weights (a dry run). Pure functions.
 
 #include <cstdint>
+#include <optional>
+
+#include "proto/base/ids.h"
 
 namespace runnel {
+
+// Which boundary tensors of a dry run pass their codecs: all, or those of one link, one way or both.
+struct CodedWays {
+  std::optional<int> link = {};  // position in Plan::links; none: all of them, both ways
+  bool forward = false;          // of the link
+  bool backward = false;
+
+  bool Has(int at, Direction direction) const {
+    if (!link.has_value()) return true;
+    return *link == at && (direction == Direction::kForward ? forward : backward);
+  }
+  friend bool operator==(const CodedWays&, const CodedWays&) = default;
+};
 
 // Over the weight-gradients of a stage, or of several: sums of squares add up.
 struct GradientSums {

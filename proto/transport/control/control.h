@@ -211,6 +211,7 @@ struct EvaluationDone {
   int64_t correct = 0;
   int64_t samples = 0;
   ClassCounts counts = {};
+  int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
 };
 
 // From each stage: the dry run whose frames began at `first` is done. Sums of a gradient that is not
@@ -409,12 +410,13 @@ struct EvaluateRequest {
 };
 
 // Send the next micro-batches of the training forth and back without a step, exactly and with the
-// codecs (worker/stage/dry_run/stage_dry_run.h); frames are counted from dry sequence `first`. Only
-// at a barrier.
+// codecs that `coded` names (worker/stage/dry_run/stage_dry_run.h); frames are counted from dry
+// sequence `first`. Only at a barrier.
 struct DryRunRequest {
   Generation generation;
   Sequence first;
   int64_t micro_batches = 0;
+  CodedWays coded = {};
 };
 
 // What would run on which processor of the device, if these layers were a stage of the plan of this

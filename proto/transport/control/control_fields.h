@@ -262,7 +262,8 @@ void ListFields(auto& list, EvaluateRequest& request) {
 
 void ListFields(auto& list, DryRunRequest& request) {
   list("first", request.first)("micro_batches", request.micro_batches);
-  list("generation", request.generation);
+  list("generation", request.generation)("link", request.coded.link);
+  list("forward", request.coded.forward)("backward", request.coded.backward);
 }
 
 void ListFields(auto&, Release&) {}

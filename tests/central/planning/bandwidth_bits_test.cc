@@ -77,8 +77,10 @@ class Case {
   double Charge(const Plan& plan) const { return Rating(plan).second; }
   double Noise(const Plan& plan) const {
     double noise = 0;
-    for (const LinkPlan& link : plan.links)
-      noise += MakeCodecChoice(link, kEpochs, request_.format)->noise;
+    for (const LinkPlan& link : plan.links) {
+      const CodecChoice choice = MakeCodecChoice(link, kEpochs, request_.format).value();
+      noise += choice.forward_noise + choice.backward_noise;
+    }
     return noise;
   }
 
@@ -186,6 +188,40 @@ TEST(BandwidthBits, KeepsToTheLearningBudget) {
   }
 }
 
+// Links alike by the table that differ by what they add: a plan that knows it is charged no more for
+// what it adds, and often less.
+TEST(BandwidthBits, PlansThatKnowWhereNoiseArisesAreChargedNoMore) {
+  int better = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const CounterRandom random(seed, RandomPurpose::kTest, 4, 0);
+    uint64_t next = 0;
+    const auto log_real = [&](double low, double high) {
+      return low * std::pow(high / low, random.Uniform(next++));
+    };
+    Case run("runnel", 2 + static_cast<int>(seed % 3), log_real(0.5, 20), log_real(0.1, 1), seed);
+    run.bits().noise_budget = kLearningBudgetPercent / 100;
+    NoiseRatios truth;
+    const int layers = run.request().model->layer_count();
+    double sum = 0;
+    for (int layer = 0; layer + 1 < layers; ++layer) {
+      truth.forward[layer] = log_real(0.02, 3);
+      truth.backward[layer] = log_real(0.02, 3);
+      sum += truth.forward[layer] + truth.backward[layer];
+    }
+    run.request().noise_ratios = {.all = sum / (2 * (layers - 1))};
+    const Plan alike = run.Fitted().plan;
+    run.request().noise_ratios = truth;
+    const absl::StatusOr<FittedPlan> knowing = FitBits(run.bits(), run.request(), alike);
+    ASSERT_TRUE(knowing.ok()) << knowing.status();
+    const double charged = run.Charge(alike);
+    EXPECT_LE(knowing->charged_seconds, charged * (1 + 1e-9));
+    EXPECT_DOUBLE_EQ(knowing->charged_seconds, run.Charge(knowing->plan));
+    better += knowing->charged_seconds < charged * 0.999 ? 1 : 0;
+  }
+  EXPECT_GT(better, 10);
+}
+
 double LeastForwardBits(const Plan& plan) {
   double least = 32;
   for (const LinkPlan& link : plan.links) {
@@ -234,12 +270,14 @@ TEST(BandwidthBits, FewerThanFourBitsForwardAreWorthThreePercentOfSpeed) {
 TEST(BandwidthBits, TheNoiseIsSaidInWords) {
   Plan plan;
   plan.links = {{Codecs("0:eden:4,5:eden:5"), Codecs("eden:4")}};
-  EXPECT_EQ(NoiseText(plan, 0.0234),
+  EXPECT_EQ(NoiseText(plan, {0.0234}),
             "4 to 5 bits forward and 4 bits back add about 2.3 % to the gradients' noise");
   plan.links = {{Codecs("eden:4"), CodecSchedule()}, {Codecs("eden:4"), CodecSchedule()}};
-  EXPECT_EQ(NoiseText(plan, 0.02), "4 bits forward add about 2 % to the gradients' noise");
+  EXPECT_EQ(NoiseText(plan, {0.01, 0.01}), "4 bits forward add about 2 % to the gradients' noise");
+  EXPECT_EQ(NoiseText(plan, {0.015, 0.005}),
+            "4 bits forward add about 2 % to the gradients' noise (by link 1.5, 0.5)");
   plan.links = {{CodecSchedule(), Codecs("topk:0.1")}};
-  EXPECT_EQ(NoiseText(plan, 0.3), "topk:0.1 back add about 30 % to the gradients' noise");
+  EXPECT_EQ(NoiseText(plan, {0.3}), "topk:0.1 back add about 30 % to the gradients' noise");
 }
 
 TEST(BandwidthBits, DirectionsAndLinksAreApart) {

@@ -57,7 +57,7 @@ class TwoStagePlans final : public PlanSource {
   }
   absl::StatusOr<PlanRating> Rate(const Plan& plan, const MeasuredCluster& cluster) const override {
     const double slowest = Slowest(plan, cluster.times);
-    return PlanRating{slowest, slowest, 0};
+    return PlanRating{slowest, slowest, 0, {}};
   }
 
  private:

@@ -17,6 +17,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -69,26 +71,33 @@ TEST(VendorHost, ProgramsThatAreNoneAreNamed) {
 class RawHost {
  public:
   RawHost() {
-    int ends[2];
+    int ends[2], life[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life), 0);
     const int area = memfd_create("area", MFD_CLOEXEC);
     EXPECT_EQ(ftruncate(area, kHostAreaBytes), 0);
     const int host_end = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
     const int high_area = fcntl(area, F_DUPFD_CLOEXEC, 10);
+    const int high_life = fcntl(life[1], F_DUPFD_CLOEXEC, 10);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, host_end, kHostSocket);
     posix_spawn_file_actions_adddup2(&actions, high_area, kHostArea);
+    posix_spawn_file_actions_adddup2(&actions, high_life, kHostLife);
     std::string words[] = {kProgram, "opencl", kLibrary};
     char* const arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, kProgram.c_str(), &actions, nullptr, arguments, environ), 0);
     posix_spawn_file_actions_destroy(&actions);
-    for (int file : {ends[1], area, host_end, high_area}) close(file);
+    for (int file : {ends[1], area, host_end, high_area, life[1], high_life}) close(file);
     socket_ = ends[0];
+    life_ = life[0];
     HostReply first;
     is_loaded_ = recv(socket_, &first, sizeof first, 0) == sizeof first && first.result == 0;
   }
-  ~RawHost() { close(socket_); }
+  ~RawHost() {
+    close(socket_);
+    if (life_ >= 0) close(life_);
+  }
 
   bool is_loaded() const { return is_loaded_; }
   // The exit code after this packet.
@@ -100,10 +109,18 @@ class RawHost {
     waitpid(pid_, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+  // The signal that ends it when the worker's life is over, while its socket still is open.
+  int SignalAfterTheWorker() {
+    close(std::exchange(life_, -1));
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+  }
 
  private:
   pid_t pid_ = -1;
   int socket_ = -1;
+  int life_ = -1;
   bool is_loaded_ = false;
 };
 
@@ -147,6 +164,22 @@ TEST_F(VendorHostWithOpenCl, EndsAtAMessageThatItDoesNotUnderstand) {
               kHostGotNonsense)
         << piece.value;
   }
+}
+
+TEST_F(VendorHostWithOpenCl, EndsWithTheWorkersLifeAndNotWithTheThreadThatStartedIt) {
+  RawHost raw;
+  ASSERT_TRUE(raw.is_loaded());
+  EXPECT_EQ(raw.SignalAfterTheWorker(), SIGKILL);
+  std::unique_ptr<HostProcess> host;
+  std::thread([&host] {
+    auto started = HostProcess::Start({kProgram, "opencl", {kLibrary}});
+    if (started.ok()) host = *std::move(started);
+  }).join();
+  ASSERT_NE(host, nullptr);
+  uint32_t count = 0;
+  HostCall call(*host, 0);
+  call.Fixed().In(nullptr, 0).Out(&count, sizeof count);
+  EXPECT_EQ(call.Send(), HostCall::Result::kDone);
 }
 
 TEST_F(VendorHostWithOpenCl, TheWorkerSaysInOneLineThatItsHostEnded) {

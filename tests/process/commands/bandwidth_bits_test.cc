@@ -157,6 +157,59 @@ TEST(MeasuredNoise, ChangesNoWeightAndIsSaid) {
   EXPECT_FALSE(RunCentral(run).contains("gradient_noise")) << "too short a run";
 }
 
+// First all codecs at once, then each way of each link by itself: together they add about what they
+// add at once. Weights do not depend on it.
+TEST(MeasuredNoise, EveryWayOfEveryLinkHasItsTurn) {
+  ScratchDir dir;
+  const std::string journal = dir / "journal.jsonl";
+  const Words run = {"train",
+                     "--quick",
+                     "--model",
+                     "lenet",
+                     "--dataset",
+                     "synthetic_digits",
+                     "--batch-size",
+                     "16",
+                     "--lr",
+                     "0.0001",
+                     "--local-workers",
+                     "3",
+                     "--max-batches",
+                     "24",
+                     "--barrier-every",
+                     "4",
+                     "--eval-every",
+                     "-1",
+                     "--codec-forward",
+                     "hadamard:3",
+                     "--codec-backward",
+                     "stochastic:4"};
+  const std::string without = Weights(With(run, {"--measure-noise", "-1"}));
+  const nlohmann::json summary =
+      RunCentral(With(run, {"--measure-noise", "4", "--journal", journal}));
+  EXPECT_EQ(Text(summary, "weights_sha256"), without);
+  EXPECT_EQ(Weights({"replay", "--journal", journal}), without);
+  const auto noise = summary.find("gradient_noise");
+  ASSERT_TRUE(noise != summary.end() && noise->size() == 5) << summary;
+  EXPECT_EQ(noise->front()["is_way"], false);
+  double sum = 0;
+  std::vector<std::string> names;
+  for (size_t i = 1; i < noise->size(); ++i) {
+    const auto& one = (*noise)[i];
+    EXPECT_EQ(one["step"], 4 * (i + 1));
+    EXPECT_EQ(one["is_way"], true);
+    EXPECT_GT(one["added"].get<double>(), 0);
+    sum += one["added"].get<double>();
+    names.push_back(Text(one, "codecs"));
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre(
+                         "hadamard:3 from stage 0 to 1", "stochastic:4 from stage 1 to 0",
+                         "hadamard:3 from stage 1 to 2", "stochastic:4 from stage 2 to 1"));
+  const double whole = noise->front()["added"].get<double>();
+  EXPECT_GT(sum, whole / 2);
+  EXPECT_LT(sum, whole * 2);
+}
+
 // What is measured within the first twenty steps tells where training ends: by rank correlation, for
 // codecs of different families that lose enough to be told from chance. The table of codecs says of
 // the third pair that it loses less than the fourth.

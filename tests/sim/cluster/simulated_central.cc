@@ -121,6 +121,7 @@ void SimulatedCentral::OnMessage(ConnectionId id, WorkerMessage message) {
   if (auto* heartbeat = std::get_if<Heartbeat>(&message)) heartbeat->arrived_ns = now_ns;
   if (auto* reached = std::get_if<BarrierReached>(&message)) reached->arrived_ns = now_ns;
   if (auto* snapshot = std::get_if<Snapshot>(&message)) snapshot->arrived_ns = now_ns;
+  if (auto* done = std::get_if<EvaluationDone>(&message)) done->arrived_ns = now_ns;
   loop_.Post([this, id, message = std::move(message)]() mutable {
     if (Distort(id, message)) Receive(id, std::move(message));
   });

@@ -175,7 +175,7 @@ TEST(StageRuntime, MiddleStageSendsTheGradientBeforeItComputesTheWeightGradient)
 TEST(StageRuntime, RunsDryAtABarrier) {
   StageRuntime stage = MakeStage(1, {3, 2, 1}, "stochastic:8");
   ASSERT_TRUE(stage.Arrived(FrameKind::kDryActivation, Sequence(4), 10, Bytes(8)).ok()) << "early";
-  ASSERT_TRUE(stage.DryRun(Sequence(4), 1).ok());
+  ASSERT_TRUE(stage.DryRun(Sequence(4), 1, {}).ok());
   EXPECT_EQ(Names(stage), "<");
   EXPECT_TRUE(stage.runs_dry());
   ASSERT_TRUE(stage.ComputeDone({}).ok());
@@ -216,16 +216,66 @@ TEST(StageRuntime, RunsDryAtABarrier) {
   EXPECT_EQ(Names(stage), "D0");
 }
 
+// Of the second stage of three, what passes codecs in the second pass: activation in and out, gradient
+// in and out.
+TEST(StageRuntime, ADryRunCodesTheTensorsOfOneWay) {
+  const auto coded_of = [](const CodedWays& coded) {
+    StageRuntime stage = MakeStage(1, {3, 2, 1}, "stochastic:8");
+    EXPECT_TRUE(stage.DryRun(Sequence(4), 1, coded).ok());
+    std::string codings;
+    // Whether it has the effect, whose letter Names knows.
+    const auto has = [&](char effect) {
+      const bool found = Names(stage).find(effect) != std::string::npos;
+      codings += found ? effect : '-';
+      return found;
+    };
+    const auto done = [&stage] { EXPECT_TRUE(stage.ComputeDone({Bytes(8)}).ok()); };
+    done();  // it has begun
+    for (const int64_t pass : {4, 5}) {
+      codings.clear();
+      for (const Direction direction : kDirections) {
+        const bool is_forward = direction == Direction::kForward;
+        Names(stage);
+        EXPECT_TRUE(stage
+                        .Arrived(is_forward ? FrameKind::kDryActivation : FrameKind::kDryGradient,
+                                 Sequence(pass), 10, Bytes(8))
+                        .ok());
+        if (has('D')) {
+          EXPECT_TRUE(stage.Decoded(direction, Sequence(0), Bytes(8)).ok());
+        }
+        Names(stage);
+        done();
+        if (has('C')) {
+          EXPECT_TRUE(stage.Encoded(direction, Sequence(0), 10, Bytes(8)).ok());
+        }
+      }
+      done();  // the weight-gradient
+      if (pass == 4) {
+        EXPECT_EQ(codings, "----") << "the exact pass";
+      }
+    }
+    EXPECT_EQ(Names(stage).substr(0, 1), ">");
+    return codings;
+  };
+  EXPECT_EQ(coded_of({}), "DCDC");
+  EXPECT_EQ(coded_of({.link = 0, .forward = true}), "D---");
+  EXPECT_EQ(coded_of({.link = 0, .backward = true}), "---C");
+  EXPECT_EQ(coded_of({.link = 1, .forward = true}), "-C--");
+  EXPECT_EQ(coded_of({.link = 1, .backward = true}), "--D-");
+  EXPECT_EQ(coded_of({.link = 1, .forward = true, .backward = true}), "-CD-");
+  EXPECT_EQ(coded_of({.link = 2, .forward = true, .backward = true}), "----");
+}
+
 TEST(StageRuntime, RefusesWhatADryRunDoesNotWaitFor) {
   const auto begun = [] {
     StageRuntime stage = MakeStage(1, {3, 2, 1});
-    EXPECT_TRUE(stage.DryRun(Sequence(4), 1).ok());
+    EXPECT_TRUE(stage.DryRun(Sequence(4), 1, {}).ok());
     return stage;
   };
   StageRuntime granted = begun();
   EXPECT_FALSE(granted.RunUntil(Sequence(2)).ok());
   StageRuntime twice = begun();
-  EXPECT_FALSE(twice.DryRun(Sequence(6), 1).ok());
+  EXPECT_FALSE(twice.DryRun(Sequence(6), 1, {}).ok());
   StageRuntime gradient = begun();
   EXPECT_FALSE(gradient.Arrived(FrameKind::kDryGradient, Sequence(4), 10, Bytes(8)).ok());
   StageRuntime old = begun();
@@ -234,13 +284,13 @@ TEST(StageRuntime, RefusesWhatADryRunDoesNotWaitFor) {
   EXPECT_FALSE(labels.Arrived(FrameKind::kDryLabels, Sequence(4), 10, Bytes(8)).ok());
   StageRuntime training = MakeStage(1, {3, 2, 1});
   ASSERT_TRUE(training.RunUntil(Sequence(2)).ok());
-  EXPECT_FALSE(training.DryRun(Sequence(0), 1).ok());
+  EXPECT_FALSE(training.DryRun(Sequence(0), 1, {}).ok());
 }
 
 // The stage with the loss gets labels and sends gradients; a frozen one runs forwards alone.
 TEST(StageRuntime, EndsOfThePipelineRunDry) {
   StageRuntime last = MakeStage(1, {2, 1});
-  ASSERT_TRUE(last.DryRun(Sequence(0), 1).ok());
+  ASSERT_TRUE(last.DryRun(Sequence(0), 1, {}).ok());
   ASSERT_TRUE(last.ComputeDone({}).ok());
   ASSERT_TRUE(last.Arrived(FrameKind::kDryActivation, Sequence(0), 10, Bytes(8)).ok());
   EXPECT_EQ(Names(last), "<");
@@ -251,7 +301,7 @@ TEST(StageRuntime, EndsOfThePipelineRunDry) {
   ASSERT_TRUE(last.ComputeDone({Bytes(8)}).ok());
   EXPECT_EQ(Names(last), "S0 x0");
   StageRuntime frozen = MakeStage(0, {2, 1, 1}, "identity", 1, {}, 2);
-  ASSERT_TRUE(frozen.DryRun(Sequence(0), 1).ok());
+  ASSERT_TRUE(frozen.DryRun(Sequence(0), 1, {}).ok());
   ASSERT_TRUE(frozen.ComputeDone({}).ok());
   for (int64_t pass = 0; pass < kDryPasses; ++pass) {
     ASSERT_TRUE(frozen.Arrived(FrameKind::kDryInput, Sequence(pass), 10, Bytes(8)).ok());

@@ -15,9 +15,10 @@ absl::Status OutOfOrder(FrameKind kind, Sequence sequence) {
 
 }  // namespace
 
-void StageDryRun::Begin(Sequence first, std::vector<MicroBatch> places,
+void StageDryRun::Begin(Sequence first, std::vector<MicroBatch> places, const CodedWays& coded,
                         std::vector<Effect>& effects) {
   first_ = first;
+  coded_ = coded;
   next_ = first.value();
   places_ = std::move(places);
   // Each has a gradient of its own, whatever its place in a step.
@@ -32,7 +33,7 @@ absl::Status StageDryRun::Arrived(FrameKind kind, Sequence sequence, Payload pay
   if (kind == FrameKind::kDryGradient) {
     if (phase_ != Phase::kGradient || sequence.value() != next_) return OutOfOrder(kind, sequence);
     effects.push_back(AcknowledgeEffect{Peer::kDownstream, kind, sequence});
-    if (is_coded() && ways_.decodes[static_cast<int>(Direction::kBackward)]) {
+    if (Decodes(Direction::kBackward)) {
       effects.push_back(DecodeEffect{Direction::kBackward, place(), std::move(payload)});
     } else {
       StartInputGradient(std::move(payload), effects);
@@ -60,7 +61,7 @@ void StageDryRun::TakeInput(std::vector<Effect>& effects) {
     effects.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kDryLabels, sequence});
   labels_ = std::move(arrived->labels);
   phase_ = Phase::kForward;
-  if (is_coded() && ways_.decodes[static_cast<int>(Direction::kForward)]) {
+  if (Decodes(Direction::kForward)) {
     effects.push_back(DecodeEffect{Direction::kForward, place(), std::move(arrived->input)});
   } else {
     StartForward(std::move(arrived->input), effects);
@@ -112,8 +113,7 @@ void StageDryRun::Computed(ComputeResult result, std::vector<Effect>& effects) {
 }
 
 void StageDryRun::Emit(Direction direction, Payload tensor, std::vector<Effect>& effects) {
-  if (!is_coded() || !ways_.encodes[static_cast<int>(direction)])
-    return Send(direction, std::move(tensor), effects);
+  if (!Encodes(direction)) return Send(direction, std::move(tensor), effects);
   ++encoding_;
   effects.push_back(EncodeEffect{direction, place(), std::move(tensor)});
 }

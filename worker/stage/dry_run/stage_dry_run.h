@@ -1,7 +1,7 @@
 #pragma once
 
 // A stage's part in a dry run at a barrier: micro-batches go forth and back without an optimizer
-// step, each twice, first with exact boundary tensors, then through the plan's codecs. One pass
+// step, each twice, first with exact boundary tensors, then through codecs of the plan. One pass
 // after the other; the effects are training's, in the same order. Frames have sequences of their
 // own: pass p of micro-batch k is first + 2 k + p.
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/base/training/gradient_noise.h"
 #include "worker/stage/arrivals.h"
 #include "worker/stage/stage_effects.h"
 
@@ -21,6 +22,7 @@ class StageDryRun {
  public:
   // The stage's place. Of boundary tensors, by direction: whether they go through the codec lane.
   struct Ways {
+    int stage = 0;
     bool first_stage = false;
     bool has_loss = false;
     bool forward_only = false;
@@ -31,8 +33,9 @@ class StageDryRun {
 
   explicit StageDryRun(const Ways& ways) : ways_(ways) {}
 
-  // places: of the micro-batches in training, one or more.
-  void Begin(Sequence first, std::vector<MicroBatch> places, std::vector<Effect>& effects);
+  // places: of the micro-batches in training, one or more. coded: in the second pass of each.
+  void Begin(Sequence first, std::vector<MicroBatch> places, const CodedWays& coded,
+             std::vector<Effect>& effects);
   bool under_way() const { return phase_ != Phase::kNone; }
   // Inputs may come before the request that begins the dry run. InvalidArgument: out of order, or
   // nobody waits for it.
@@ -57,6 +60,15 @@ class StageDryRun {
     kClosing,
   };
   bool is_coded() const { return (next_ - first_.value()) % kDryPasses != 0; }
+  // Whether the codec lane has the tensor of this pass. Link i is behind stage i.
+  bool Decodes(Direction direction) const {
+    const int link = ways_.stage - (direction == Direction::kForward ? 1 : 0);
+    return is_coded() && ways_.decodes[static_cast<int>(direction)] && coded_.Has(link, direction);
+  }
+  bool Encodes(Direction direction) const {
+    const int link = ways_.stage - (direction == Direction::kForward ? 0 : 1);
+    return is_coded() && ways_.encodes[static_cast<int>(direction)] && coded_.Has(link, direction);
+  }
   const MicroBatch& place() const {
     return places_[static_cast<size_t>((next_ - first_.value()) / kDryPasses)];
   }
@@ -75,6 +87,7 @@ class StageDryRun {
   Sequence first_;
   int64_t next_ = 0;  // the pass that is under way
   std::vector<MicroBatch> places_;
+  CodedWays coded_;
   bool is_passed_ = false;  // the pass is computed
   int64_t encoding_ = 0;    // tensors
   int64_t passes_ = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "central/planning/bandwidth_bits.h"
+#include "central/planning/noise_by_way.h"
 #include "central/run/machines/run_effects.h"
 #include "proto/base/status_macros.h"
 
@@ -61,35 +62,49 @@ bool DryRuns::Begin(const BarrierReport& report, int64_t now_ns, const ActivePla
   // In a cycle bits change from barrier to barrier, which calls for no other measurement.
   const std::string codecs =
       LossyCodecsText(options_.levels.cycles() ? PlanInEpoch(report.plan, epoch) : at_level);
-  if (codecs.empty() || !IsDue(report, loss, codecs, now_ns)) return false;
+  if (codecs.empty() || !HasRoom(report)) return false;
+  NoiseMeasured whole = {.by_table = NoiseByTable(at_level, epoch),
+                         .loss = loss,
+                         .codecs = codecs,
+                         .ways = LossyWays(at_level, epoch)};
+  const std::optional<NoiseMeasured> due = Due(report, std::move(whole));
+  if (!due.has_value() || (options_.from_step == 0 && !IsAffordable(report, now_ns))) return false;
   tried_step_ = report.step;
-  measuring_ = {.step = report.step,
-                .by_table = NoiseByTable(at_level, epoch),
-                .micro_batches = options_.micro_batches,
-                .loss = loss,
-                .codecs = codecs};
+  measuring_ = *due;
+  measuring_.step = report.step;
+  measuring_.micro_batches = options_.micro_batches;
   for (size_t i = 0; i < active.stages.size(); ++i) awaited_.insert(i);
   first_ = Sequence(next_);
   next_ += kDryPasses * options_.micro_batches;
   begun_ns_ = now_ns;
   sums_ = GradientSums();
-  SendToStages(active, DryRunRequest{active.plan.generation, first_, options_.micro_batches},
-               effects);
+  DryRunRequest request = {active.plan.generation, first_, options_.micro_batches};
+  if (const WayNoise* way = WayOf(measuring_); way != nullptr) request.coded = CodedIn(*way);
+  SendToStages(active, request, effects);
   effects.push_back(FeedDryRun{first_, place, options_.micro_batches});
   return true;
 }
 
-bool DryRuns::IsDue(const BarrierReport& report, double loss, const std::string& codecs,
-                    int64_t now_ns) {
+bool DryRuns::HasRoom(const BarrierReport& report) const {
   const int64_t left = batching_.FirstSequence(options_.stop_step).value() -
                        batching_.FirstSequence(report.step).value();
-  if (report.step == tried_step_ || left < options_.micro_batches) return false;
+  return report.step != tried_step_ && left >= options_.micro_batches;
+}
+
+// At once what all codecs of the plan add; then, barrier by barrier, what those of one way do.
+std::optional<NoiseMeasured> DryRuns::Due(const BarrierReport& report, NoiseMeasured whole) const {
   const NoiseMeasured* before = last();
-  const int64_t from = options_.from_step > 0 ? options_.from_step : options_.least_step;
-  if (before == nullptr ? report.step < from
-                        : before->codecs == codecs && !(loss <= before->loss / 2))
-    return false;
-  return options_.from_step > 0 || IsAffordable(report, now_ns);
+  if (before == nullptr) {
+    const int64_t from = options_.from_step > 0 ? options_.from_step : options_.least_step;
+    if (report.step < from) return std::nullopt;
+    return whole;
+  }
+  if (before->codecs != whole.codecs || whole.loss < before->loss / 2) return whole;
+  if (!AreSameWays(before->ways, whole.ways)) return std::nullopt;
+  NoiseMeasured next = *before;
+  next.way = NextWay(next);
+  if (!next.way.has_value()) return std::nullopt;
+  return next;
 }
 
 bool DryRuns::IsAffordable(const BarrierReport& report, int64_t now_ns) const {
@@ -127,9 +142,19 @@ std::optional<NoiseMeasured> DryRuns::Add(size_t stage, const DryRunDone& done,
   const int64_t micro_batches_a_step =
       batching_.FirstSequence(place.step + 1).value() - batching_.FirstSequence(place.step).value();
   const GradientNoise noise = NoiseOf(sums_, micro_batches_a_step, place.samples);
-  measuring_.added = noise.added;
   measuring_.scale_samples = noise.scale_samples;
-  if (std::isfinite(noise.added)) measured_[measuring_.step] = measuring_;
+  const NoiseMeasured* before = last();
+  if (!std::isfinite(noise.added)) {
+    measuring_.added = noise.added;
+    return measuring_;
+  }
+  if (measuring_.way.has_value()) {
+    SetWayNoise(*measuring_.way, noise.added, measuring_);
+  } else {
+    measuring_.added = noise.added;
+    ShareNoise(before == nullptr ? NoiseRatios() : NoiseRatiosOf(*before), measuring_);
+  }
+  measured_[measuring_.step] = measuring_;
   return measuring_;
 }
 
@@ -165,9 +190,13 @@ std::string ToString(const NoiseMeasured& noise) {
     return share < 0.1 ? absl::StrFormat("%.2g", 100 * share)
                        : absl::StrFormat("%.0f", 100 * share);
   };
-  return absl::StrCat(noise.codecs, " add ", percent(noise.added),
-                      " % to the gradients' noise, by measurement (", percent(noise.by_table),
-                      " % by the table of codecs)");
+  const WayNoise* way = WayOf(noise);
+  const auto text = [&percent](absl::string_view codecs, double added, double by_table) {
+    return absl::StrCat(codecs, " ", percent(added), " % to the gradients' noise, by measurement (",
+                        percent(by_table), " % by the table of codecs)");
+  };
+  if (way == nullptr) return text(noise.codecs + " add", noise.added, noise.by_table);
+  return text(ToString(*way) + " alone adds", way->added, way->by_table);
 }
 
 }  // namespace runnel

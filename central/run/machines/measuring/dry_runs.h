@@ -3,8 +3,10 @@
 // Dry runs at barriers: micro-batches go forth and back without a step, exactly and with the plan's
 // codecs; the stages' gradients tell what the codecs add to the noise that mini-batches have anyway
 // (proto/base/training/gradient_noise.h). The first one at some step, others when the loss has halved
-// or codecs have changed; all together within a share of the run's time. Weights do not depend on
-// them, but plans do. Pure: events in, effects out.
+// or codecs have changed, each with all codecs of the plan at once; the barriers behind it have one
+// each with the codecs of one way of one link, in turn (central/planning/noise_by_way.h). All
+// together take a share of the run's time. Weights do not depend on them, but plans do. Pure: events
+// in, effects out.
 
 #include <cstdint>
 #include <map>
@@ -71,7 +73,10 @@ class DryRuns {
   };
   // The plan's codecs in this epoch, those of the level in the place of `recipe`.
   Plan CodecsAt(const BarrierReport& report, int64_t epoch) const;
-  bool IsDue(const BarrierReport& report, double loss, const std::string& codecs, int64_t now_ns);
+  // Enough micro-batches are left, and none was tried here.
+  bool HasRoom(const BarrierReport& report) const;
+  // The measurement that is due, with what is known before it; whole: of all codecs, if it is that.
+  std::optional<NoiseMeasured> Due(const BarrierReport& report, NoiseMeasured whole) const;
   bool IsAffordable(const BarrierReport& report, int64_t now_ns) const;
 
   DryRunOptions options_;
@@ -90,7 +95,8 @@ class DryRuns {
   int64_t next_ = 0;  // dry sequence
 };
 
-// "4 bits forward and 5 back add 2.0 % to the gradients' noise, by measurement (4.8 % by the table)".
+// "4 bits forward and 5 back add 2.0 % to the gradients' noise, by measurement (4.8 % by the table)",
+// "eden:4 from stage 0 to 1 alone adds 1.2 % ...".
 std::string ToString(const NoiseMeasured& noise);
 
 }  // namespace runnel

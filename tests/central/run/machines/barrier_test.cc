@@ -188,5 +188,41 @@ TEST_F(BarrierTest, ThePaceIsThatOfStretchesInWhichNothingElseWasDone) {
   EXPECT_EQ(barrier_.pace().losses, 1);
 }
 
+// Where each barrier has an evaluation through the pipeline, each stretch begins behind one.
+TEST_F(BarrierTest, AStretchBehindAnEvaluationIsMeasuredFromItsEnd) {
+  constexpr int64_t kMs = 1'000'000;
+  const auto reach = [this](int64_t step, int64_t ms) {
+    for (const size_t stage : {size_t{1}, size_t{0}}) {
+      barrier_.AddReached(
+          stage, {.generation = Generation(1), .sequence = Sequence(step), .arrived_ns = ms * kMs},
+          active_);
+    }
+    barrier_.Arrive(step, effects_);
+    barrier_.BeginEvaluation(active_, effects_);
+    barrier_.EndEvent();
+  };
+  const auto evaluate = [this](int64_t first, int64_t ms) {
+    EvaluationDone done = {Generation(1), Sequence(first), 5, 20, 25};
+    done.arrived_ns = ms * kMs;
+    ASSERT_TRUE(*barrier_.AddEvaluation(done, active_, effects_));
+  };
+  barrier_.Grant(active_, changes_, effects_);
+  reach(40, 1000);
+  EXPECT_EQ(barrier_.standing_ns(), 1000 * kMs);
+  evaluate(0, 5000);
+  EXPECT_EQ(barrier_.reached_ns(), 1000 * kMs);
+  EXPECT_EQ(barrier_.standing_ns(), 5000 * kMs);
+  barrier_.Grant(active_, changes_, effects_);
+  barrier_.EndEvent();
+  reach(80, 5800);
+  EXPECT_DOUBLE_EQ(barrier_.pace().step_seconds, 0.020);
+  EXPECT_DOUBLE_EQ(barrier_.pace().trained_seconds, 0.8) << "evaluations are no training";
+  evaluate(3, 9000);
+  barrier_.EndEvent();
+  barrier_.Grant(active_, changes_, effects_);
+  reach(100, 12000);
+  EXPECT_DOUBLE_EQ(barrier_.pace().step_seconds, 0.020) << "something else was between";
+}
+
 }  // namespace
 }  // namespace runnel::barrier_test

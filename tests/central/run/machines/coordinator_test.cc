@@ -1,5 +1,6 @@
 #include "central/run/machines/coordinator.h"
 
+#include "central/planning/rules/loss_interval.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -38,7 +39,7 @@ class Cluster {
                    bool profile = false, const NumberFormat& format = {},
                    const std::string& backend = "auto",
                    Evaluation evaluation = Evaluation::kThroughThePipeline, bool recovers = true,
-                   int64_t early_stop = 0) {
+                   int64_t early_stop = 0, int64_t barrier_every = 40) {
     CoordinatorOptions options;
     options.early_stop = EarlyStop(early_stop, /*by_loss=*/false);
     options.recovers = recovers;
@@ -48,7 +49,7 @@ class Cluster {
     options.stage.training.batch_size = 10;  // 100 steps an epoch
     options.stage.training.eval_batch_size = 10;
     options.barriers.rule = {
-        .every = 40, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 5};
+        .every = barrier_every, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 5};
     options.barriers.eval_samples = 25;
     options.barriers.eval_batch_size = 10;
     options.barriers.stop_step = stop_step;
@@ -152,14 +153,26 @@ class Cluster {
   }
   std::optional<ProfileFailed> fails_profile_;
   std::string warnings_;
+  std::vector<int64_t> released_;  // connections
+  ScriptedPlanner planner_;
 
  private:
   static inline const absl::Status kDied = absl::UnavailableError("killed");
+  // What passes before a stage's report of a barrier, and before that of an evaluation.
+  static constexpr int64_t kMessageNs = 1'000'000;
+  static constexpr int64_t kEvaluationNs = 1'000'000'000;
 
   void Evaluate(int64_t step, Generation generation) {
     if (holds_evaluations_) return held_evaluations_.push_back({step, generation});
     if (step == dies_at_) return coordinator_->Evaluated(step, generation, kDied);
     coordinator_->Evaluated(step, generation, figures_);
+  }
+
+  ModelState LayersOf(const std::vector<LayerRange>& ranges) const {
+    ModelState state;
+    for (const LayerRange& range : ranges)
+      Merge(Slice(state_, range.first_layer, range.last_layer), state);
+    return state;
   }
 
   void Note(const JournalRecord& record) {
@@ -183,10 +196,13 @@ class Cluster {
     }
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
       stages_[id.value()] = *prepare;
-      coordinator_->Received(id, StagePrepared{Generation(1)});
+      coordinator_->Received(id, StagePrepared{prepare->plan.generation});
     }
-    if (std::holds_alternative<CommitPlan>(send.message))
-      coordinator_->Received(id, StageReady{Generation(1)});
+    if (const auto* fetch = std::get_if<FetchLayers>(&send.message))
+      coordinator_->Received(id, LayersFetched{fetch->generation, LayersOf(fetch->ranges)});
+    if (const auto* commit = std::get_if<CommitPlan>(&send.message))
+      coordinator_->Received(id, StageReady{commit->generation});
+    if (std::holds_alternative<Release>(send.message)) released_.push_back(id.value());
     if (const auto* run = std::get_if<RunUntil>(&send.message)) {
       if (stop_at_first_barrier_) coordinator_->StopAtBarrier();
       if (change_at_ >= 0 && coordinator_->step() > 0)
@@ -194,7 +210,9 @@ class Cluster {
       if (run->limit.value() == fail_at_) {
         coordinator_->Gone(id, absl::UnavailableError("killed"));
       } else {
-        coordinator_->Received(id, BarrierReached{Generation(1), run->limit});
+        BarrierReached reached = {run->generation, run->limit};
+        reached.arrived_ns = now_ns_ += kMessageNs;
+        coordinator_->Received(id, reached);
       }
     }
     const auto* snapshot = std::get_if<SnapshotRequest>(&send.message);
@@ -202,7 +220,7 @@ class Cluster {
       held_.push_back(send);
     } else if (snapshot != nullptr) {
       const StagePlan& stage = stages_[id.value()].plan.stages[stages_[id.value()].stage];
-      coordinator_->Received(id, Snapshot{Generation(1), snapshot->sequence,
+      coordinator_->Received(id, Snapshot{snapshot->generation, snapshot->sequence,
                                           Slice(state_, stage.first_layer, stage.last_layer)});
       if (id.value() == leaves_after_state_)
         coordinator_->Gone(id, absl::UnavailableError("killed"));
@@ -211,17 +229,18 @@ class Cluster {
     if (evaluate != nullptr && stops_evaluating_) return coordinator_->StopAtBarrier();
     if (evaluate != nullptr && id.value() + 1 == static_cast<int64_t>(stages_.size())) {
       EXPECT_EQ(evaluate->micro_batches, 3);
-      coordinator_->Received(id,
-                             EvaluationDone{evaluate->generation, evaluate->first, 5.0, 20, 25});
+      EvaluationDone done = {evaluate->generation, evaluate->first, 5.0, 20, 25};
+      done.arrived_ns = now_ns_ += kEvaluationNs;
+      coordinator_->Received(id, done);
     }
   }
 
+  int64_t now_ns_ = 0;
   size_t model_ = 0;
   std::vector<SendControl> held_;
   std::vector<std::pair<int64_t, Generation>> held_evaluations_;
   ModelState state_;
   std::map<int64_t, PrepareStage> stages_;
-  ScriptedPlanner planner_;
   std::optional<Coordinator> coordinator_;
   std::string log_;
   absl::Status ended_ = absl::UnknownError("still running");
@@ -233,6 +252,16 @@ TEST(Coordinator, RunsThroughBarriersEvaluationsAndCheckpoints) {
   EXPECT_EQ(cluster.log(),
             " plan b40 c40 b80 c80 b100 e100 c100 b120 c120 b160 c160 b200 e200 c200 b240 c240 "
             "b250 e250 c250! end250");
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+}
+
+// Where each barrier has an evaluation through the pipeline, no stretch begins at a stage's report.
+TEST(Coordinator, BarriersByLossesAreMeasuredBehindEvaluations) {
+  Cluster cluster(2, 500, false, false, {}, "auto", Evaluation::kThroughThePipeline, true, 0,
+                  /*barrier_every=*/100);
+  cluster.rules_.Add(std::string(kLossesRule), std::make_unique<LossInterval>(100));
+  cluster.JoinAll(2);
+  EXPECT_THAT(cluster.log(), testing::StartsWith(" plan b100 e100 b200 e200 change200 b300 e300"));
   EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
 }
 
@@ -328,6 +357,24 @@ TEST(Coordinator, ARunThatLearnsNoMoreEndsAtTheBarrierBehindTheEvaluation) {
   EXPECT_THAT(slow.log(), testing::EndsWith(" b240")) << "no first evaluation ends a run";
   slow.FinishEvaluations();
   EXPECT_THAT(slow.log(), testing::EndsWith(" b240 e100 e200 c240! end240"));
+
+  // Who leaves meanwhile does not wait for it, and the run ends where it would have.
+  Cluster left(2, 1000, Evaluation::kBeside, /*early_stop=*/1);
+  left.holds_evaluations_ = true;
+  left.JoinAll(2);
+  left.planner_.for_survivors = [](const BarrierReport& report) -> absl::StatusOr<Plan> {
+    Plan plan = report.plan;
+    plan.stages = {{{Seat{DeviceId(0)}}, 0, 5, 1}};
+    plan.links.clear();
+    return plan;
+  };
+  left->Received(ConnectionId(1), Leaving{});
+  left.Settle();
+  EXPECT_THAT(left.log(), testing::EndsWith(" b240 plan"));
+  EXPECT_EQ(left.released_, std::vector<int64_t>{1});
+  EXPECT_EQ(left->stages().size(), 1u);
+  left.FinishEvaluations();
+  EXPECT_THAT(left.log(), testing::EndsWith(" b240 plan e100 e200 c240! end240"));
   EXPECT_TRUE(slow.ended().ok()) << slow.ended();
 
   // An order to stop waits for no evaluation to ask for the state.

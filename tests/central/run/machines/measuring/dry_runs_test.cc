@@ -16,8 +16,9 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
+// One way that loses something: it is measured once.
 Plan WithCodec(Plan plan, const char* codec) {
-  for (LinkPlan& link : plan.links) link.codec_forward = Codecs(codec);
+  plan.links[0].codec_forward = Codecs(codec);
   return plan;
 }
 const Plan kLossy = WithCodec(PlanOf({0, 1, 2}, {1, 3, 5}), "eden:4");
@@ -181,6 +182,94 @@ TEST_F(DryRunsTest, IsGivenUpAndGoesOnFromACheckpoint) {
   EXPECT_FALSE(Begins(100)) << "the loss is as it was";
   for (const char* bad : {"x", "{}", R"({"record":"barrier","version":2,"step":4})"})
     EXPECT_FALSE(DryRuns::CheckState(bad).ok()) << bad;
+}
+
+Plan WithTwoWays() {
+  Plan plan = kLossy;
+  plan.links[1].codec_backward = Codecs("eden:5");
+  return plan;
+}
+
+// First all codecs at once, then each way by itself, the noisiest by the table first.
+TEST_F(DryRunsTest, WaysHaveTheirTurnBarrierByBarrier) {
+  Make({.from_step = 30, .stop_step = 900});
+  active_ = ActiveFor(WithTwoWays());
+  ASSERT_TRUE(Begins(40));
+  EXPECT_EQ(MessagesOf<DryRunRequest>(effects_)[0].second.coded, CodedWays());
+  const std::optional<NoiseMeasured> whole = Ends(0.03);
+  ASSERT_TRUE(whole.has_value());
+  ASSERT_EQ(whole->ways.size(), 2u);
+  EXPECT_FALSE(whole->way.has_value());
+  EXPECT_NEAR(whole->ways[0].added + whole->ways[1].added, 0.03, 1e-12);
+  ASSERT_TRUE(Begins(60));
+  const auto requests = MessagesOf<DryRunRequest>(effects_);
+  ASSERT_EQ(requests.size(), 3u);
+  for (const auto& [to, request] : requests)
+    EXPECT_EQ(request.coded, (CodedWays{.link = 0, .forward = true}));
+  const std::optional<NoiseMeasured> first = Ends(0.02);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->step, 60);
+  EXPECT_NEAR(first->added, 0.03, 1e-9) << "that of all at once";
+  EXPECT_NEAR(first->ways[0].added, 0.02, 1e-9);
+  EXPECT_NEAR(first->ways[1].added, 0.01, 1e-9);
+  EXPECT_THAT(ToString(*first), HasSubstr("eden:4 from stage 0 to 1 alone adds 2 % to the"));
+  ASSERT_TRUE(Begins(80));
+  EXPECT_EQ(MessagesOf<DryRunRequest>(effects_)[0].second.coded,
+            (CodedWays{.link = 1, .backward = true}));
+  Ends(0.004);
+  EXPECT_NEAR(runs_->last()->ways[1].added, 0.004, 1e-9);
+  EXPECT_FALSE(Begins(100)) << "all have had theirs";
+  ASSERT_TRUE(Begins(120, 0.4)) << "the loss has halved since all were measured at once";
+  EXPECT_EQ(MessagesOf<DryRunRequest>(effects_)[0].second.coded, CodedWays());
+}
+
+TEST_F(DryRunsTest, AWayThatIsNotFiniteIsSaidAndNotUsed) {
+  Make({.from_step = 30, .stop_step = 900});
+  active_ = ActiveFor(WithTwoWays());
+  ASSERT_TRUE(Begins(40));
+  Ends(0.03);
+  ASSERT_TRUE(Begins(60));
+  const std::optional<NoiseMeasured> noise = Ends(std::numeric_limits<double>::infinity());
+  ASSERT_TRUE(noise.has_value());
+  EXPECT_THAT(ToString(*noise), HasSubstr("could not be measured"));
+  EXPECT_EQ(runs_->last()->step, 40);
+}
+
+// A resumed run goes on with the way that is next; ways of another cut have none.
+TEST_F(DryRunsTest, TurnsGoOnFromACheckpointWhereTheCutIsTheSame) {
+  Make({.from_step = 30, .stop_step = 900});
+  active_ = ActiveFor(WithTwoWays());
+  ASSERT_TRUE(Begins(40));
+  Ends(0.03);
+  ASSERT_TRUE(Begins(60));
+  Ends(0.02);
+  const std::string at_40 = runs_->StateAt(40), at_60 = runs_->StateAt(60);
+  runs_->GoBackTo(40);
+  EXPECT_FALSE(runs_->last()->ways[0].measured);
+  for (const auto& [state, link] : {std::pair(at_40, 0), std::pair(at_60, 1)}) {
+    Make({.from_step = 30, .stop_step = 900});
+    active_ = ActiveFor(WithTwoWays());
+    ASSERT_TRUE(runs_->Restore(state).ok());
+    EXPECT_EQ(runs_->StateAt(60), state);
+    ASSERT_TRUE(Begins(80));
+    EXPECT_EQ(MessagesOf<DryRunRequest>(effects_)[0].second.coded.link, link);
+  }
+  Make({.from_step = 30, .stop_step = 900});
+  active_ = ActiveFor(WithTwoWays());
+  active_.plan.stages[0].last_layer = active_.plan.stages[1].first_layer = 2;
+  ASSERT_TRUE(runs_->Restore(at_60).ok());
+  EXPECT_FALSE(Begins(80));
+}
+
+TEST(CoordinatorDryRun, TellsThePlannerOfEachWay) {
+  TrainingCluster cluster(WithTwoWays(), 1, 0, -1, false, {}, /*measure_noise=*/40);
+  cluster.Settle();
+  cluster.ExpectAllTrainedOnce();
+  EXPECT_EQ(cluster.log(), " plan1 b40 n40 b80 n80 b120 end120");
+  ASSERT_EQ(cluster.planner().noise.size(), 2u);
+  EXPECT_FALSE(cluster.planner().noise[0].way.has_value());
+  EXPECT_EQ(cluster.planner().noise[1].way, 0);
+  EXPECT_THAT(cluster.lines(), HasSubstr("step 80: eden:4 from stage 0 to 1 alone adds 2 %"));
 }
 
 TEST(CoordinatorDryRun, IsJournalledAndThePlannerIsToldBeforeItIsAsked) {
