@@ -254,7 +254,7 @@ TEST_F(OwnData, PredictionsAreWhatEvalCounts) {
   ExpectRefused(With({"predict"}, With(trained_there, {"--backend", "none"})),
                 "backend 'none' is not known; there is auto, cpu");
   ExpectRefused({"predict", "--checkpoint-dir", absl::StrCat(moved, "/c")},
-                "x.npy: cannot be read");
+                "x.npy: No such file or directory");
   std::filesystem::rename(absl::StrCat(moved, "/c"), dir_ / "c");
   // What is wrong is one line, and no file.
   const auto refused = [this](const std::string& samples, const std::string& message) {
