@@ -29,6 +29,7 @@
 #include "proto/process/help_formatter.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
+#include "proto/process/standard_streams.h"
 #include "proto/process/version.h"
 #include "proto/transport/control/control.h"
 #include "proto/transport/control/wire_check.h"
@@ -55,6 +56,16 @@ namespace runnel {
 namespace {
 
 constexpr int64_t kRenewTimeoutMs = 30'000;
+constexpr char kExamples[] = R"(
+Examples:
+  join a cluster once, by a token of `runnel-central token`; later starts need no flag
+    runnel-worker --join TOKEN@192.168.1.10:7001
+    runnel-worker
+  only at night, on mains power, with what this device can compute on
+    runnel-worker --check
+    runnel-worker --hours 22-7 --battery-floor 100
+Exit codes: 0 done, or ended by a signal, 1 no central or a failed run, 2 wrong input)";
+
 constexpr char kAbout[] =
     "Runnel's worker: dials a central node, offers this device, and trains the stage that central\n"
     "gives it. It dials again, for ever, when the run is over or central is gone. SIGTERM or "
@@ -95,6 +106,13 @@ int ExitCode(const absl::Status& status) {
     default:
       return 1;
   }
+}
+
+// Help, or one line on words that cannot be read.
+int Answer(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  std::fprintf(stderr, "runnel-worker: %s; see runnel-worker --help\n", error.what());
+  return 2;
 }
 
 BackendSettings SettingsOf(const WorkerOptions& options) {
@@ -315,11 +333,13 @@ void AddComputeFlags(CLI::App& app, WorkerOptions& options) {
 }  // namespace runnel
 
 int main(int argc, char** argv) {
+  runnel::KeepStandardStreams();
   runnel::LimitHeaps();
   runnel::ServiceOptions service;
   runnel::WorkerOptions& options = service.daemon;
   CLI::App app{runnel::kAbout, "runnel-worker"};
   app.formatter(runnel::MakeHelpFormatter());
+  app.footer(runnel::kExamples);
   app.set_version_flag("--version", runnel::VersionText("runnel-worker", runnel::kProtocolVersion));
   app.add_option("--central", options.central_address,
                  "central's control address, e.g. 127.0.0.1:7000 (default: the central that this "
@@ -354,7 +374,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return runnel::Answer(app, error);
   }
   signal(SIGPIPE, SIG_IGN);
   auto read = runnel::BackendOptions::FromFlag(backend_options);

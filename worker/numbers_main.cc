@@ -47,6 +47,10 @@ std::shared_ptr<NumbersFlags> AddNumbersCommand(CLI::App& app) {
       "numbers",
       "Read lines of numbers, print each with its code in a number type and the code's value");
   flags->command->add_option("TYPE", flags->type, absl::StrCat("one of ", Types()))->required();
+  flags->command->footer(R"(
+Examples:
+  the half that is nearest to a third
+    echo 0.333333 | runnel-worker numbers f16)");
   return flags;
 }
 

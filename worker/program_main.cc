@@ -82,6 +82,10 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
   command->add_option("--backend-option", flags->backend_options, BackendOptionsHelp())
       ->type_name("BACKEND.NAME=VALUE")
       ->allow_extra_args(false);
+  command->footer(R"(
+Examples:
+  what a step of LeNet in integers is made of
+    runnel-worker program lenet --recipe niti)");
   return flags;
 }
 

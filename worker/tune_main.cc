@@ -84,6 +84,10 @@ std::shared_ptr<TuneFlags> AddTuneCommand(CLI::App& app) {
   command->add_option("--backend-option", flags->backend_options, BackendOptionsHelp())
       ->type_name("BACKEND.NAME=VALUE")
       ->allow_extra_args(false);
+  command->footer(R"(
+Examples:
+  once, before this device trains VGG-11 on its GPU
+    runnel-worker tune vgg11 --seconds 60)");
   return flags;
 }
 

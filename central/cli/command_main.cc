@@ -32,6 +32,7 @@
 #include "proto/process/help_formatter.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
+#include "proto/process/standard_streams.h"
 #include "proto/process/version.h"
 #include "proto/transport/control/control.h"
 #include "proto/transport/grpc/control/grpc_control.h"
@@ -47,6 +48,10 @@
 
 namespace runnel {
 namespace {
+
+constexpr char kExitCodes[] = R"(
+Exit codes: 0 done, 1 the run failed, 2 wrong input, 130 stopped before the end.
+What a command does, with examples: COMMAND --help)";
 
 // Wrong input exits with 2, a failed run with 1.
 int ExitCode(const absl::Status& status) {
@@ -229,6 +234,7 @@ class CommandLine {
     app_.require_subcommand(1);
     app_.set_version_flag("--version", VersionText(program.name, kProtocolVersion));
     app_.formatter(MakeHelpFormatter());
+    app_.footer(kExitCodes);
     // Flags of the program may also stand behind the command's name.
     app_.fallthrough();
     app_.add_flag("--insecure-network", insecure_network_, kInsecureNetworkHelp);
@@ -317,6 +323,7 @@ absl::Status Protect(const CommandLine& flags, Protection& protection, DisplayMa
 }  // namespace
 
 int RunProgram(const Program& program, int argc, char** argv) {
+  KeepStandardStreams();
   CommandLine command_line(program);
   if (const std::optional<int> code = Parse(program, command_line, argc, argv)) return *code;
   // A file that cannot grow and a reader that is gone are errors of a write, not ends of the

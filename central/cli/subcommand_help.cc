@@ -73,30 +73,41 @@ std::vector<std::string> FlagNames(const CLI::App& command) {
   return names;
 }
 
+namespace {
+
+// One line for a flag that nobody takes; empty: there is none.
+std::string UnknownFlag(const CLI::App& program, const std::string& help) {
+  const CLI::App& command = CommandOf(program);
+  const std::vector<std::string> words = program.remaining(true);
+  const auto at = std::find_if(words.begin(), words.end(),
+                               [](const std::string& word) { return absl::StartsWith(word, "-"); });
+  if (at == words.end()) return "";
+  const std::string flag = at->substr(0, at->find('='));
+  const std::string successor = SuccessorOf(flag, command);
+  if (!successor.empty()) return successor;
+  std::vector<std::string> names = FlagNames(command);
+  if (&command != &program) {
+    for (std::string& name : FlagNames(program)) names.push_back(std::move(name));
+  }
+  const std::string meant = DidYouMean(flag, names);
+  return absl::StrCat(flag, " is no flag of ", command.get_name(), meant.empty() ? help : meant);
+}
+
+}  // namespace
+
 std::string CommandLineError(const CLI::App& program, const CLI::ParseError& error) {
   const CLI::App& command = CommandOf(program);
   const bool has_command = &command != &program;
   const std::string help =
       absl::StrCat("; see ", program.get_name(), " ", has_command ? command.get_name() : "",
                    has_command ? " " : "", "--help");
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::vector<std::string> words = program.remaining(true);
-    const auto at = std::find_if(words.begin(), words.end(), [](const std::string& word) {
-      return absl::StartsWith(word, "-");
-    });
-    if (at == words.end()) {
-      return absl::StrCat("'", words.empty() ? "" : words.front(), "' is too much", help);
-    }
-    const std::string flag = at->substr(0, at->find('='));
-    const std::string successor = SuccessorOf(flag, command);
-    if (!successor.empty()) return successor;
-    std::vector<std::string> names = FlagNames(command);
-    if (has_command) {
-      for (std::string& name : FlagNames(program)) names.push_back(std::move(name));
-    }
-    const std::string meant = DidYouMean(flag, names);
-    return absl::StrCat(flag, " is no flag of ", command.get_name(), meant.empty() ? help : meant);
+  const bool is_too_much = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  // A flag that is needed and mistyped is both: its name is the better answer.
+  if (is_too_much || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    const std::string unknown = UnknownFlag(program, help);
+    if (!unknown.empty()) return unknown;
   }
+  if (is_too_much) return absl::StrCat("'", program.remaining(true).front(), "' is too much", help);
   std::string what = error.what();
   std::replace(what.begin(), what.end(), '\n', ' ');
   return absl::StrCat(what, help);

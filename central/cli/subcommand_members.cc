@@ -34,6 +34,10 @@ Examples:
     runnel-central devices
   take a device out; its layers move to others at the next barrier, and no step is trained twice
     runnel-central drain pi-2
+  let it stand while the devices are needed elsewhere, then go on, by a new plan if that is faster
+    runnel-central pause
+    runnel-central continue
+    runnel-central replan
   end it at the next barrier, with a check-point, as Ctrl-C at central does
     runnel-central stop
   from another host, with a copy of HOME/operator

@@ -49,6 +49,13 @@ Subcommand AddQuantize(const Command& program) {
   app.Add("--report", flags->report,
           "file for time and error against FP32 of each layer; it ends in .md, .json or .svg");
   app.Add("--data-dir", flags->data_dir, "folder with the data set (default: as in training)");
+  app.Footer(R"(
+Examples:
+  INT8 of the newest weights, and what it costs in accuracy
+    runnel-central quantize --checkpoint-dir run1 --out model.q8
+    runnel-central eval --quantized model.q8
+  with time and error of each layer
+    runnel-central quantize --checkpoint-dir run1 --out model.q8 --report layers.json)");
   return {app, [flags, fold_batch_norm](const CommandContext& context) {
             flags->method.fold_batch_norm = *fold_batch_norm == "on";
             return QuantizeCommand(*flags, context);

@@ -15,6 +15,10 @@ Subcommand AddReplay(const Command& program) {
   const auto flags = std::make_shared<Flags>();
   app.Add("--journal", flags->journal, "journal of a finished run").Required();
   app.Add("--summary", flags->summary, kSummaryHelp);
+  app.Footer(R"(
+Examples:
+  whether a run comes to the same weights again; exit code 1 if it does not
+    runnel-central replay --journal runs/mnist.journal)");
   return {app, [flags](const CommandContext& context) {
             return ReplayCommand(flags->journal, flags->summary, context);
           }};

@@ -1,6 +1,7 @@
 #include "central/cli/subcommand_run_flags.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -174,6 +175,17 @@ absl::Status SetWorkers(const std::string& least, const std::string& most, RunFl
       "--workers ", least, "..", most, ": give MIN..MAX, the smaller number first, as 2..5"));
 }
 
+// "; a file is csv:iris.csv" for "iris.csv" where "csv:FILE" is one of the names; else empty.
+std::string FileHint(const std::string& text, const std::vector<std::string>& names) {
+  for (const absl::string_view name : names) {
+    const size_t colon = name.find(':');
+    if (colon == name.npos || !absl::EndsWith(text, absl::StrCat(".", name.substr(0, colon))))
+      continue;
+    return absl::StrCat("; a file is ", name.substr(0, colon + 1), text);
+  }
+  return "";
+}
+
 absl::Status SetFlag(const RunField& field, const std::string& text, RunFlags& flags) {
   flags.given.emplace(field.flag.name);
   if (const size_t dots = text.find(".."); field.flag.name == "workers" && dots != text.npos)
@@ -186,9 +198,9 @@ absl::Status SetFlag(const RunField& field, const std::string& text, RunFlags& f
       return colon == name.npos ? text == name : absl::StartsWith(text, name.substr(0, colon + 1));
     };
     if (std::none_of(names.begin(), names.end(), is_named)) {
-      return absl::InvalidArgumentError(absl::StrCat("--", field.flag.name, " ", text,
-                                                     ": is none of ", absl::StrJoin(names, ", "),
-                                                     DidYouMean(text, names)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", field.flag.name, " ", text, ": is none of ",
+                       absl::StrJoin(names, ", "), FileHint(text, names), DidYouMean(text, names)));
     }
   }
   return SetFromText(field, text, flags.settings);
@@ -257,6 +269,9 @@ absl::Status ReadConfig(CLI::App& command, RunFlags& flags) {
   const CLI::Option* config = command.get_option_no_throw("--config");
   if (config == nullptr || config->count() == 0) return absl::OkStatus();
   const auto path = config->as<std::string>();
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": is a folder, no file"));
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat("--config ", path, ": cannot be read"));
   absl::Status status;

@@ -13,10 +13,26 @@
 namespace runnel {
 namespace {
 
+constexpr char kInitExamples[] = R"(
+Examples:
+  once, before the first device joins
+    runnel-central init
+    runnel-central token --name pi-1
+  where it lies elsewhere: the same flag with every command
+    runnel-central --home /srv/runnel init)";
+
+constexpr char kRevokeExamples[] = R"(
+Examples:
+  a device was lost or sold
+    runnel-central revoke pi-2
+  from another host, with a copy of HOME/operator
+    runnel-central revoke pi-2 --central 192.168.1.10:7000 --home ~/runnel-operator)";
+
 constexpr char kTokenExamples[] = R"(
 Examples:
   a Pi joins by one token, which is good for an hour
-    echo $(runnel-central token --name pi-1)@192.168.1.10:7001 | ssh pi@192.168.1.11 ./runnel-worker --join -
+    echo $(runnel-central token --name pi-1)@192.168.1.10:7001 | \
+        ssh pi@192.168.1.11 ./runnel-worker --join -
   a device whose key was lost joins again under its name
     runnel-central token --name pi-1)";
 
@@ -58,6 +74,7 @@ absl::Status Init(const std::string& home, const CommandContext& context) {
 Subcommand AddInit(const Command& program) {
   const Command app = program.AddCommand(
       "init", "Make a certificate authority: streams are encrypted from then on");
+  app.Footer(kInitExamples);
   return {app, [](const CommandContext& context) { return Init(context.home, context); }};
 }
 
@@ -93,6 +110,7 @@ Subcommand AddRevoke(const Command& program) {
   app.Add("--central", *central,
           "control address of a central on another host; the request uses the certificate in "
           "HOME/operator (default: the authority is in HOME)");
+  app.Footer(kRevokeExamples);
   return {app, [name, central](const CommandContext& context) -> absl::Status {
             if (!central->empty()) {
               RUNNEL_RETURN_IF_ERROR(context.revoke_at(*central, *name));

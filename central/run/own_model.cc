@@ -47,6 +47,22 @@ Given GivenOf(const ModelSpec& model, ModelState state) {
   return given;
 }
 
+// The weight's first value that is none; training would only say that it diverged.
+absl::Status CheckFinite(const Given& given, absl::string_view file) {
+  for (const auto& [name, tensor] : given) {
+    if (tensor.dtype != DType::kFloat32) continue;
+    std::vector<float> values(tensor.bytes.size() / sizeof(float));
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    for (const float value : values) {
+      if (std::isfinite(value)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(file, ": ", name.first, ".", name.second, " holds ", value,
+                       ": its training had diverged when it was written"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Pairs of a check-point are merged for a model without.
 absl::StatusOr<Given> ReadGiven(const std::string& init_from, const std::string& model_name,
                                 bool has_pairs, Logger* logger) {
@@ -54,7 +70,9 @@ absl::StatusOr<Given> ReadGiven(const std::string& init_from, const std::string&
   const absl::string_view flag = init_from.empty() ? "model" : "init-from";
   if (absl::ConsumePrefix(&path, kOnnxPrefix)) {
     RUNNEL_ASSIGN_OR_RETURN(OnnxModel onnx, ReadOnnx(flag, path));
-    return GivenOf(onnx.model, std::move(onnx.state));
+    Given given = GivenOf(onnx.model, std::move(onnx.state));
+    RUNNEL_RETURN_IF_ERROR(CheckFinite(given, absl::StrCat(kOnnxPrefix, path)));
+    return given;
   }
   absl::StatusOr<Checkpoint> checkpoint = NewestWeights(init_from, logger);
   if (!checkpoint.ok()) return Named(flag, path, checkpoint.status());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -134,6 +135,7 @@ absl::StatusOr<OpSpec> ReadOp(const Json& json, size_t index) {
   } else {
     object.Note(kind.status());
   }
+  if (HasOut(op.kind)) object.Find("out");  // must be there
   for (const OpField& field : kOpFields) {
     if (!field.is_of(op.kind)) continue;
     const Json* value = Optional(json, field.key, object);
@@ -163,6 +165,22 @@ absl::StatusOr<LayerSpec> ReadLayer(const Json& json, size_t index) {
   }
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return layer;
+}
+
+// Weights are found by the names of their layers.
+absl::Status CheckNames(const ModelSpec& model) {
+  std::set<absl::string_view> names;
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const std::string& name = model.layers[i].name;
+    if (name.empty())
+      return absl::InvalidArgumentError(absl::StrCat("model: layer ", i, ": has an empty name"));
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("model: layer ", i, ": its name '", name,
+                                                     "' is that of an earlier layer; give each "
+                                                     "layer a name of its own"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Json OpJson(const OpSpec& op, size_t index) {
@@ -209,6 +227,7 @@ absl::StatusOr<ModelSpec> ReadModelJson(absl::string_view text) {
     if (layer.ok()) model.layers.push_back(*std::move(layer));
   }
   RUNNEL_RETURN_IF_ERROR(object.Finish());
+  RUNNEL_RETURN_IF_ERROR(CheckNames(model));
   RUNNEL_ASSIGN_OR_RETURN(model.input, Shape::Create(input));
   RUNNEL_RETURN_IF_ERROR(InferShapes(model, 1).status());
   return model;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -35,13 +36,29 @@ const ModelRow& OwnModel() {
   return row;
 }
 
+namespace {
+
+// How a file is named; empty for other texts.
+std::string OwnFileHint(absl::string_view name) {
+  for (const auto& [end, prefix] :
+       {std::pair<absl::string_view, absl::string_view>{".json", kJsonPrefix},
+        {".onnx", kOnnxPrefix}}) {
+    if (absl::EndsWith(name, end) && !absl::StartsWith(name, prefix))
+      return absl::StrCat("; a file is ", prefix, name);
+  }
+  return "";
+}
+
+}  // namespace
+
 absl::StatusOr<const ModelRow*> FindModel(absl::string_view name) {
   if (absl::StartsWith(name, kJsonPrefix) || absl::StartsWith(name, kOnnxPrefix))
     return &OwnModel();
   for (const ModelRow& row : BuiltinModels()) {
     if (row.name == name) return &row;
   }
-  return absl::InvalidArgumentError(absl::StrCat("model '", name, "' is not known; there are ",
+  return absl::InvalidArgumentError(absl::StrCat("model '", name, "' is not known",
+                                                 OwnFileHint(name), "; there are ",
                                                  absl::StrJoin(ModelNames(), ", ")));
 }
 
@@ -52,6 +69,24 @@ absl::StatusOr<ModelSpec> MakeModel(absl::string_view name) {
       "model '", name,
       "': only models of the zoo can be taken here: ", absl::StrJoin(ModelNames(), ", ")));
 }
+
+namespace {
+
+// "; models that take them: mlp", the first few of the zoo for numbers; empty: none does.
+std::string ModelsOf(const Shape& sample) {
+  constexpr size_t kMostNamed = 4;
+  std::vector<absl::string_view> names;
+  for (const ModelRow& row : BuiltinModels()) {
+    ModelSpec model = row.make();
+    if (model.tokens() > 0) continue;  // theirs are no measured numbers
+    model.input = sample;
+    if (InferShapes(model, 1).ok()) names.push_back(row.name);
+    if (names.size() == kMostNamed) break;
+  }
+  return names.empty() ? "" : absl::StrCat("; models that take them: ", absl::StrJoin(names, ", "));
+}
+
+}  // namespace
 
 absl::StatusOr<ModelSpec> ModelFor(ModelSpec model, const Shape& sample, int64_t classes) {
   const bool has_classes = model.classes == classes;
@@ -69,7 +104,8 @@ absl::StatusOr<ModelSpec> ModelFor(ModelSpec model, const Shape& sample, int64_t
   const absl::Status status = InferShapes(model, 1).status();
   if (status.ok()) return model;
   return absl::InvalidArgumentError(absl::StrCat("model ", model.name, " for samples of ",
-                                                 sample.ToString(), ": ", status.message()));
+                                                 sample.ToString(), ": ", status.message(),
+                                                 ModelsOf(sample)));
 }
 
 std::vector<std::string> ModelNames() {

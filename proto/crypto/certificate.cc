@@ -242,6 +242,19 @@ absl::StatusOr<std::string> KeyHash(absl::string_view certificate_pem) {
   return hash;
 }
 
+namespace {
+
+// Day and time in UTC.
+std::string DateOf(int64_t unix_s) {
+  const time_t seconds = unix_s;
+  struct tm parts = {};
+  char text[32] = {};
+  gmtime_r(&seconds, &parts);
+  return strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &parts) > 0 ? text : "another age";
+}
+
+}  // namespace
+
 absl::Status VerifySignature(absl::string_view certificate_pem, absl::string_view authority_pem,
                              int64_t now_s) {
   RUNNEL_ASSIGN_OR_RETURN(const OwnedCertificate certificate, Read(certificate_pem));
@@ -256,8 +269,14 @@ absl::Status VerifySignature(absl::string_view certificate_pem, absl::string_vie
   X509_STORE_CTX_set_time(context.get(), 0, now_s);
   if (X509_verify_cert(context.get()) == 1) return absl::OkStatus();
   ERR_clear_error();
+  const int error = X509_STORE_CTX_get_error(context.get());
+  const bool is_of_time =
+      error == X509_V_ERR_CERT_NOT_YET_VALID || error == X509_V_ERR_CERT_HAS_EXPIRED;
   return absl::PermissionDeniedError(absl::StrCat(
-      "certificate: ", X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()))));
+      "certificate: ", X509_verify_cert_error_string(error),
+      is_of_time
+          ? absl::StrCat("; the clock here says ", DateOf(now_s), ": set it if that is wrong")
+          : ""));
 }
 
 }  // namespace runnel

@@ -70,6 +70,7 @@ absl::Status MakePrivateFolder(const std::string& folder) {
   const std::filesystem::path parent = std::filesystem::path(folder).parent_path();
   std::error_code error;
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (error) return FileError("make", parent.string(), error.value());
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return FileError("make", folder, errno);
   struct stat info = {};
   if (lstat(folder.c_str(), &info) != 0) return FileError("read", folder, errno);

@@ -35,7 +35,7 @@ absl::StatusCode CodeOf(int error_number) {
     case EISDIR:
     case ELOOP:
     case ENAMETOOLONG:
-      return absl::StatusCode::kFailedPrecondition;
+      return absl::StatusCode::kInvalidArgument;
     default:
       return absl::StatusCode::kInternal;
   }
@@ -121,7 +121,8 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_b
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) return FileError("read", path, errno);
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat("read ", path, ": is no regular file"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "read ", path, S_ISDIR(info.st_mode) ? ": is a folder, no file" : ": is no regular file"));
   }
   if (info.st_size > max_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("read ", path, ": has ", info.st_size,

@@ -14,14 +14,14 @@ namespace runnel {
 
 // A status that names path and cause ("write /x/y: No space left on device"): NotFound for ENOENT,
 // PermissionDenied, ResourceExhausted for a full disk, quota or file size limit, AlreadyExists,
-// FailedPrecondition for a wrong kind of path, else Internal.
+// InvalidArgument for a wrong kind of path, else Internal.
 absl::Status FileError(absl::string_view action, absl::string_view path, int error_number);
 
 // write(2) until all of `bytes` are out or an error: FileError.
 absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path);
 
 // The file's whole content; at most max_bytes (InvalidArgument beyond; nothing is allocated then).
-// Directories and the like are FailedPrecondition.
+// Directories and the like are InvalidArgument too.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_bytes);
 
 // What a folder lists is on the disk: a file that was made there is found after a crash.

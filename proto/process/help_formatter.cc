@@ -42,6 +42,9 @@ class ColumnFormatter final : public CLI::Formatter {
     return InColumns(make_option_name(option, is_positional) + make_option_opts(option),
                      make_option_desc(option));
   }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    return InColumns(sub->get_display_name(true), sub->get_description());
+  }
   // Which flags exclude each other is said by the line that refuses them.
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string text = CLI::Formatter::make_option_opts(option);

@@ -76,7 +76,7 @@ TEST(AtomicFile, ErrorsNamePathAndCause) {
   EXPECT_THAT(std::string(missing.message()), HasSubstr("no/f"));
   Spill(dir / "file", "");
   const absl::Status below_file = WriteFileAtomically(dir / "file/f", {"x"});
-  EXPECT_EQ(below_file.code(), absl::StatusCode::kFailedPrecondition) << below_file;
+  EXPECT_EQ(below_file.code(), absl::StatusCode::kInvalidArgument) << below_file;
 }
 
 TEST(AtomicFile, FollowsLinks) {
@@ -110,7 +110,9 @@ TEST(ReadWholeFile, ChecksBeforeItReads) {
   EXPECT_EQ(*ReadWholeFile(dir / "f", 5), "12345");
   EXPECT_EQ(ReadWholeFile(dir / "f", 4).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ReadWholeFile(dir / "g", 4).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ReadWholeFile(dir.path(), 4).status().code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status folder = ReadWholeFile(dir.path(), 4).status();
+  EXPECT_EQ(folder.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(folder.message()), HasSubstr("is a folder, no file"));
   // A file that claims to be huge costs nothing.
   const int fd = open((dir / "sparse").c_str(), O_WRONLY | O_CREAT, 0600);
   ASSERT_EQ(ftruncate(fd, off_t{1} << 40), 0);

@@ -58,7 +58,11 @@ TEST(ModelJson, SaysWhatIsWrong) {
     const char* message;
   } rows[] = {
       {"\"version\": 1", "\"version\": 2", "is runnel-model 2, this program reads runnel-model 1"},
-      {"\"relu\"", "\"swish\"", "layer 0: op 2: operator 'swish' is not known"},
+      {"\"relu\"", "\"swish\"", "layer 0: op 2: operator 'swish' is not known; there are conv, "},
+      {"\"conv\", \"out\": 6, \"kernel\": 3", "\"conv\", \"kernel\": 3",
+       "layer 0: op 0: 'out' is missing"},
+      {"\"block\"", "\"front\"", "layer 1: its name 'front' is that of an earlier layer"},
+      {"\"block\"", "\"\"", "layer 1: has an empty name"},
       {"\"kernel\": 3,", "\"kernels\": 3,", "layer 0: op 0: 'kernels' is not known"},
       {"{\"op\": \"relu\"}", "{\"op\": \"relu\", \"rate\": 1}", "op 2: 'rate' is not known"},
       {"\"from\": [1, 0]", "\"from\": [1, 2]", "layer 1: op 1: 'from' 2"},
@@ -140,7 +144,10 @@ TEST(ModelFor, FollowsTheData) {
   const ModelSpec lenet = MakeModel("lenet").value();
   EXPECT_EQ(ModelFor(lenet, lenet.input, lenet.classes).value(), lenet);
   EXPECT_THAT(std::string(ModelFor(lenet, {5}, 2).status().message()),
-              AllOf(HasSubstr("model lenet for samples of 5"), HasSubstr("layer conv1")));
+              AllOf(HasSubstr("model lenet for samples of 5"), HasSubstr("layer conv1"),
+                    HasSubstr("; models that take them: mlp")));
+  EXPECT_THAT(std::string(MakeModel("net.json").status().message()),
+              HasSubstr("'net.json' is not known; a file is json:net.json; there are lenet"));
   for (const ModelRow& row : BuiltinModels())
     EXPECT_TRUE(ModelFor(row.make(), row.make().input, 3).ok()) << row.name;
 }

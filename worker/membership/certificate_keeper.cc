@@ -12,8 +12,10 @@ absl::Status RenewIfDue(
     IdentityHolder* holder, int64_t now_s,
     const std::function<absl::StatusOr<std::string>(const std::string&)>& ask_central) {
   const CertificateInfo old = holder->info();
-  if (!IsRenewalDue(old, now_s)) return absl::OkStatus();
   Identity identity = holder->Get();
+  // A device whose clock is wrong reaches nobody, and gRPC does not say why.
+  RUNNEL_RETURN_IF_ERROR(VerifySignature(identity.certificate_pem, identity.authority_pem, now_s));
+  if (!IsRenewalDue(old, now_s)) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(identity.key_pem, NewKey());
   RUNNEL_ASSIGN_OR_RETURN(const std::string request, NewRequest(identity.key_pem));
   RUNNEL_ASSIGN_OR_RETURN(identity.certificate_pem, ask_central(request));
@@ -49,7 +51,8 @@ void CertificateKeeper::Work() {
     const absl::Status status = RenewIfDue(holder_, now_s_(), ask_central_);
     if (!status.ok()) {
       logger_->Log(Severity::kWarning,
-                   absl::StrCat("this device's certificate was not renewed: ", status.message()));
+                   absl::StrCat("this device's certificate does not hold, or was not renewed: ",
+                                status.message()));
     }
     lock.lock();
     changed_.wait_for(lock, kBetween, [this] { return ending_; });

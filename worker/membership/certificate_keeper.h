@@ -17,7 +17,7 @@ namespace runnel {
 
 // If it is due: a new key, its certificate by `ask_central` (RenewCertificate), and from then on
 // both in `holder`. OK: done, or not due. PermissionDenied: central sent what does not belong to
-// this device.
+// this device, or by this clock the certificate does not hold.
 absl::Status RenewIfDue(
     IdentityHolder* holder, int64_t now_s,
     const std::function<absl::StatusOr<std::string>(const std::string&)>& ask_central);

@@ -58,6 +58,10 @@ Subcommand AddCodecs(const Command& program) {
       .Between(int64_t{1}, int64_t{100'000})
       .ShowDefault();
   app.Add("--summary", flags->summary, kSummaryHelp);
+  app.Footer(R"(
+Examples:
+  all codecs on this host
+    runnel-lab codecs)");
   return {app, [flags](const CommandContext& context) { return Codecs(*flags, context); }};
 }
 

@@ -372,6 +372,10 @@ Subcommand AddPredictorReport(const Command& program) {
   app.Add("--device", a->device, "configuration of --figure4 (default: the first)");
   app.Add("--figure4-model", a->model, "model of --figure4").ShowDefault();
   app.Add("--figure7", a->figure_7, "CSV: accuracy by configuration");
+  app.Footer(R"(
+Examples:
+  how well each predictor knows devices that it has not seen
+    runnel-lab predictor-report --profiles predictor/profiles --summary -)");
   return {app, [a](const CommandContext& context) { return Report(*a, context); }};
 }
 

@@ -230,6 +230,10 @@ Subcommand AddProfile(const Command& program) {
   AddMeasureFlags(app, *arguments);
   AddWorkerFlags(app, *arguments);
   AddFileFlags(app, *arguments);
+  app.Footer(R"(
+Examples:
+  this host's own layer times
+    runnel-lab profile --models lenet,har_cnn --out profiles/laptop.profile)");
   return {app, [arguments](const CommandContext& context) { return Profile(*arguments, context); }};
 }
 

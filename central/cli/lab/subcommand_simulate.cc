@@ -22,6 +22,14 @@
 namespace runnel {
 namespace {
 
+constexpr char kSimulateExamples[] = R"(
+Examples:
+  a scenario of the lab on slower links
+    runnel-lab simulate three-pis --mbps 1,4
+  one of your own
+    runnel-lab simulate mine.json
+)";
+
 struct Flags {
   std::vector<std::string> scenarios;
   SimulateOptions options{.codecs = DefaultCodecPairs(), .profiles = {ShippedProfiles()}};
@@ -274,7 +282,7 @@ Subcommand AddSimulate(const Command& program) {
   app.Add("--summary", flags->summary, kSummaryHelp);
   app.AddSwitch("--list-methods", flags->list_methods,
                 "print the methods with their flags of train, as JSON");
-  app.Footer(kScenarioFormat);
+  app.Footer(absl::StrCat(kSimulateExamples, kScenarioFormat));
   return {app, [flags](const CommandContext& context) { return SimulateCommand(*flags, context); }};
 }
 

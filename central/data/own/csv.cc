@@ -15,6 +15,7 @@
 #include "central/data/loaders.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "central/data/own/table_file.h"
 #include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
@@ -22,127 +23,23 @@ namespace runnel::data {
 namespace {
 
 constexpr absl::string_view kUsage = "csv:FILE[,label=COLUMN][,skip=COLUMN;COLUMN...]";
-constexpr size_t kMaxColumns = 10'000;
 constexpr size_t kMaxCategories = 256;  // of one column
 constexpr int64_t kMaxFeatures = 1 << 20;
+// A column with more numbers than this, and so many for each text, holds numbers.
+constexpr size_t kMostNumberedCategories = 20, kNumbersOfStray = 10;
+// More classes than this are no numbers with fractions.
+constexpr size_t kMostFractions = 20;
 // A column of this name is the class unless the user names another one; else the last is.
 constexpr absl::string_view kLabelNames[] = {"label", "class", "target", "species", "y"};
 
-using Row = std::vector<std::string>;
-
-struct Table {
-  std::string path;
-  Row columns;
-  std::vector<Row> rows;
-  std::vector<size_t> lines;  // of the file, by row
-
-  absl::Status Wrong(size_t line, absl::string_view what) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Printable(path), ": line ", line, ": ", Printable(what)));
-  }
-};
-
-bool IsMissing(absl::string_view text) {
-  return text.empty() || text == "?" || absl::EqualsIgnoreCase(text, "na") ||
-         absl::EqualsIgnoreCase(text, "nan");
-}
-
-bool IsNumber(absl::string_view text, double* value) {
-  return absl::SimpleAtod(text, value) && std::isfinite(*value);
-}
-
-// The separator that the first line has most of.
-char SeparatorOf(absl::string_view text) {
-  const absl::string_view line = text.substr(0, text.find('\n'));
-  const auto count = [line](char c) { return std::count(line.begin(), line.end(), c); };
-  return *std::max_element(",;\t", ",;\t" + 3, [&](char a, char b) { return count(a) < count(b); });
-}
-
-// RFC 4180: fields may stand in quotes, which may hold separators, ends of lines and doubled
-// quotes. Takes one record off the text and counts its lines.
-absl::StatusOr<Row> TakeRecord(char separator, absl::string_view& text, size_t& line) {
-  Row row(1);
-  bool in_quotes = false, was_quoted = false;
-  size_t i = 0;
-  for (; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\n') ++line;
-    if (in_quotes) {
-      if (c != '"') {
-        row.back() += c;
-      } else if (i + 1 < text.size() && text[i + 1] == '"') {
-        row.back() += text[++i];
-      } else {
-        in_quotes = false;
-      }
-    } else if (c == '"' && row.back().empty() && !was_quoted) {
-      in_quotes = was_quoted = true;
-    } else if (c == separator) {
-      if (row.size() == kMaxColumns)
-        return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxColumns, " columns"));
-      row.emplace_back();
-      was_quoted = false;
-    } else if (c == '\n') {
-      break;
-    } else {
-      row.back() += c;
-    }
-  }
-  if (in_quotes) return absl::InvalidArgumentError("a quote is not closed");
-  text.remove_prefix(std::min(i + 1, text.size()));
-  for (std::string& field : row) absl::StripAsciiWhitespace(&field);
-  return row;
-}
-
-bool HoldsNumbers(const Row& row) {
-  double ignored = 0;
-  return std::all_of(row.begin(), row.end() - 1, [&](const std::string& field) {
-    return IsMissing(field) || IsNumber(field, &ignored);
-  });
-}
-
-absl::StatusOr<Table> ReadTable(const std::string& path) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::string bytes, ReadText(path));
-  absl::string_view text = bytes;
-  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
-  Table table;
-  table.path = path;
-  const char separator = SeparatorOf(text);
-  size_t line = 1;
-  while (!text.empty()) {
-    const size_t first_line = line;
-    absl::StatusOr<Row> row = TakeRecord(separator, text, line);
-    if (!row.ok()) return table.Wrong(first_line, row.status().message());
-    if (row->size() == 1 && row->front().empty()) continue;
-    if (table.columns.empty()) {
-      if (row->size() < 2)
-        return table.Wrong(first_line, "one column; a class and features need two");
-      if (!HoldsNumbers(*row)) {
-        table.columns = *std::move(row);
-        continue;
-      }
-      for (size_t i = 1; i <= row->size(); ++i) table.columns.push_back(absl::StrCat("column ", i));
-    }
-    if (row->size() != table.columns.size()) {
-      return table.Wrong(first_line, absl::StrCat("has ", row->size(), " fields, the first line ",
-                                                  table.columns.size()));
-    }
-    table.rows.push_back(*std::move(row));
-    table.lines.push_back(first_line);
-  }
-  if (table.rows.empty())
-    return absl::InvalidArgumentError(absl::StrCat(path, ": holds no samples"));
-  return table;
-}
-
-absl::StatusOr<size_t> FindColumn(const Table& table, absl::string_view name) {
+absl::StatusOr<size_t> FindColumn(const TableFile& table, absl::string_view name) {
   const auto found = std::find(table.columns.begin(), table.columns.end(), name);
   if (found != table.columns.end()) return static_cast<size_t>(found - table.columns.begin());
   return absl::InvalidArgumentError(Printable(absl::StrCat(
       table.path, ": has no column '", name, "'; it has ", absl::StrJoin(table.columns, ", "))));
 }
 
-absl::StatusOr<size_t> LabelColumn(const Table& table, const std::string& given) {
+absl::StatusOr<size_t> LabelColumn(const TableFile& table, const std::string& given) {
   if (!given.empty()) return FindColumn(table, given);
   for (const absl::string_view name : kLabelNames) {
     const auto is_it = [name](const std::string& c) { return absl::EqualsIgnoreCase(c, name); };
@@ -152,41 +49,51 @@ absl::StatusOr<size_t> LabelColumn(const Table& table, const std::string& given)
   return table.columns.size() - 1;
 }
 
-absl::StatusOr<TableColumn> MakeColumn(const Table& table, size_t index) {
+// Numbers, or texts: a category each. Few texts among many numbers are no categories.
+absl::StatusOr<TableColumn> MakeColumn(const TableFile& table, size_t index) {
   TableColumn column{table.columns[index], {}};
-  std::set<std::string> texts;
+  std::set<std::string> numbers, texts;
   size_t first_text = table.rows.size();
   for (size_t r = 0; r < table.rows.size(); ++r) {
     const std::string& text = table.rows[r][index];
     double value = 0;
     if (IsMissing(text)) continue;
-    if (texts.size() <= kMaxCategories) texts.insert(text);
     const bool is_number = absl::SimpleAtod(text, &value);
-    if (is_number && !std::isfinite(value)) {
-      return table.Wrong(table.lines[r], absl::StrCat("column '", table.columns[index], "' is ",
-                                                      text, ", which is not finite"));
+    if (is_number && !IsTableNumber(text, &value)) {
+      return table.Wrong(
+          table.lines[r],
+          absl::StrCat("column '", column.name, "' is ", text,
+                       std::isfinite(value) ? ", more than FP32 holds" : ", which is not finite"));
     }
     if (!is_number) first_text = std::min(first_text, r);
+    std::set<std::string>& found = is_number ? numbers : texts;
+    if (found.size() <= kMaxCategories) found.insert(text);
   }
-  if (first_text == table.rows.size()) return column;
-  if (texts.size() > kMaxCategories) {
-    return table.Wrong(table.lines[first_text],
-                       absl::StrCat("column '", table.columns[index], "' holds '",
-                                    table.rows[first_text][index].substr(0, 40),
-                                    "', which is no number, and more than ", kMaxCategories,
-                                    " different texts; mend it, or leave it out with skip=",
-                                    table.columns[index]));
+  if (texts.empty()) return column;
+  const bool are_too_many = texts.size() + numbers.size() > kMaxCategories;
+  const bool are_strays =
+      numbers.size() > kMostNumberedCategories && numbers.size() >= kNumbersOfStray * texts.size();
+  if (are_too_many || are_strays) {
+    return table.Wrong(
+        table.lines[first_text],
+        absl::StrCat("column '", column.name, "' holds '",
+                     table.rows[first_text][index].substr(0, 40), "', which is no number, and ",
+                     are_strays ? absl::StrCat("more than ", kMostNumberedCategories, " numbers")
+                                : absl::StrCat("more than ", kMaxCategories, " different texts"),
+                     "; mend it, empty the field if nothing is known, or leave the column out with "
+                     "skip=",
+                     column.name));
   }
+  texts.merge(numbers);
   column.categories.assign(texts.begin(), texts.end());
   return column;
 }
 
 // Fills the column's features of one sample; a number that is missing is NaN until it is scaled.
-void Fill(const TableColumn& column, const std::string& text, float* out) {
+void Fill(const TableColumn& column, const std::string& text, double* out) {
   if (column.categories.empty()) {
-    double value = std::numeric_limits<double>::quiet_NaN();
-    if (!IsMissing(text)) (void)absl::SimpleAtod(text, &value);
-    *out = static_cast<float>(value);
+    *out = std::numeric_limits<double>::quiet_NaN();
+    if (!IsMissing(text)) (void)absl::SimpleAtod(text, out);
     return;
   }
   for (size_t i = 0; i < column.categories.size(); ++i) out[i] = column.categories[i] == text;
@@ -199,12 +106,14 @@ struct TableForm {
   std::vector<ChannelScale> scales;  // by feature
 
   // (x - mean) / deviation; what is missing becomes the mean.
-  void Scale(std::vector<float>& values) const {
+  std::vector<float> Scale(const std::vector<double>& values) const {
+    std::vector<float> scaled(values.size());
     for (size_t i = 0; i < values.size(); ++i) {
       const ChannelScale& scale = scales[i % static_cast<size_t>(features)];
       const double value = (values[i] - scale.mean) / scale.deviation;
-      values[i] = std::isnan(value) ? 0 : static_cast<float>(value);
+      scaled[i] = std::isnan(value) ? 0 : static_cast<float>(value);
     }
+    return scaled;
   }
 };
 
@@ -260,7 +169,8 @@ struct Columns {
   int64_t features = 0;
 };
 
-absl::StatusOr<Columns> FeatureColumns(const Table& table, size_t label, const std::string& skip) {
+absl::StatusOr<Columns> FeatureColumns(const TableFile& table, size_t label,
+                                       const std::string& skip) {
   std::set<size_t> left_out = {label};
   for (absl::string_view name : absl::StrSplit(skip, ';', absl::SkipEmpty())) {
     RUNNEL_ASSIGN_OR_RETURN(const size_t column, FindColumn(table, name));
@@ -280,7 +190,24 @@ absl::StatusOr<Columns> FeatureColumns(const Table& table, size_t label, const s
   return found;
 }
 
-absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
+// InvalidArgument: the classes are the values of something that was measured.
+absl::Status CheckNoMeasure(const TableFile& table, size_t label,
+                            absl::Span<const std::string> classes) {
+  if (classes.size() <= kMostFractions) return absl::OkStatus();
+  const auto has_fraction = [](const std::string& name) {
+    double value = 0;
+    return absl::SimpleAtod(name, &value) && value != std::floor(value);
+  };
+  const auto found = std::find_if(classes.begin(), classes.end(), has_fraction);
+  if (found == classes.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      Printable(absl::StrCat(table.path, ": column '", table.columns[label], "' holds ", *found,
+                             ", one of ", classes.size(),
+                             " values; classes are texts or whole numbers, of which each has "
+                             "several samples: label=COLUMN names the column of the classes")));
+}
+
+absl::StatusOr<Classes> TableClasses(const TableFile& table, size_t label) {
   std::vector<std::string> labels;
   for (size_t r = 0; r < table.rows.size(); ++r) {
     labels.push_back(table.rows[r][label]);
@@ -289,26 +216,29 @@ absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
                                                       "') is missing"));
     }
   }
-  return ClassesOf(labels,
-                   Printable(absl::StrCat(table.path, ": column '", table.columns[label], "'")));
+  RUNNEL_ASSIGN_OR_RETURN(Classes classes,
+                          ClassesOf(labels, Printable(absl::StrCat(table.path, ": column '",
+                                                                   table.columns[label], "'"))));
+  RUNNEL_RETURN_IF_ERROR(CheckNoMeasure(table, label, classes.names));
+  return classes;
 }
 
 // The columns of `form` in a table of samples without classes; a table without names has them in the
 // same places. A text where the training had numbers is an error, one that it had not is none of its
 // categories.
-absl::StatusOr<std::vector<float>> ValuesOf(const Table& table, const TableForm& form) {
-  std::vector<float> values(table.rows.size() * static_cast<size_t>(form.features));
+absl::StatusOr<std::vector<float>> ValuesOf(const TableFile& table, const TableForm& form) {
+  std::vector<double> values(table.rows.size() * static_cast<size_t>(form.features));
   std::vector<size_t> at;
   for (const TableColumn& column : form.columns) {
     RUNNEL_ASSIGN_OR_RETURN(at.emplace_back(), FindColumn(table, column.name));
   }
-  float* out = values.data();
+  double* out = values.data();
   for (size_t r = 0; r < table.rows.size(); ++r) {
     for (size_t c = 0; c < form.columns.size(); ++c) {
       const TableColumn& column = form.columns[c];
       const std::string& text = table.rows[r][at[c]];
       double value = 0;
-      if (column.categories.empty() && !IsMissing(text) && !IsNumber(text, &value)) {
+      if (column.categories.empty() && !IsMissing(text) && !IsTableNumber(text, &value)) {
         return table.Wrong(table.lines[r],
                            absl::StrCat("column '", column.name, "' holds '", text.substr(0, 40),
                                         "', which is no number"));
@@ -317,12 +247,11 @@ absl::StatusOr<std::vector<float>> ValuesOf(const Table& table, const TableForm&
       out += column.features();
     }
   }
-  form.Scale(values);
-  return values;
+  return form.Scale(values);
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> TableDataset::Unlabelled(const std::string& path) const {
-  RUNNEL_ASSIGN_OR_RETURN(Table table, ReadTable(path));
+  RUNNEL_ASSIGN_OR_RETURN(TableFile table, ReadTableFile(path));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<float> values, ValuesOf(table, form_));
   Classes classes{classes_.names, std::vector<int32_t>(table.rows.size())};
   return std::make_unique<TableDataset>(form_, std::move(classes), std::move(values), path,
@@ -333,29 +262,29 @@ absl::StatusOr<std::unique_ptr<Dataset>> TableDataset::Unlabelled(const std::str
 
 absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view text, uint64_t seed) {
   RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 1, {"label", "skip"}, kUsage));
-  RUNNEL_ASSIGN_OR_RETURN(Table table, ReadTable(place.paths[0]));
+  RUNNEL_ASSIGN_OR_RETURN(TableFile table, ReadTableFile(place.paths[0]));
   RUNNEL_ASSIGN_OR_RETURN(const size_t label, LabelColumn(table, place.Option("label")));
   RUNNEL_ASSIGN_OR_RETURN(Columns found, FeatureColumns(table, label, place.Option("skip")));
   RUNNEL_ASSIGN_OR_RETURN(Classes classes, TableClasses(table, label));
   const int64_t features = found.features;
   TableForm form{std::move(found.columns), features, {}};
-  std::vector<float> values(table.rows.size() * static_cast<size_t>(features));
-  float* out = values.data();
-  for (const Row& row : table.rows) {
+  std::vector<double> values(table.rows.size() * static_cast<size_t>(features));
+  double* out = values.data();
+  for (const TableRow& row : table.rows) {
     for (size_t c = 0; c < form.columns.size(); ++c) {
       Fill(form.columns[c], row[found.places[c]], out);
       out += form.columns[c].features();
     }
   }
   SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
-  const auto read = [&](int64_t index, absl::Span<float> sample) {
+  const auto read = [&](int64_t index, absl::Span<double> sample) {
     std::copy_n(values.begin() + index * features, features, sample.begin());
     return absl::OkStatus();
   };
   RUNNEL_ASSIGN_OR_RETURN(form.scales, MeasureScales(split.train, features, 1, read));
-  form.Scale(values);
+  std::vector<float> scaled = form.Scale(values);
   return SplitsOf(
-      std::make_shared<TableDataset>(std::move(form), std::move(classes), std::move(values),
+      std::make_shared<TableDataset>(std::move(form), std::move(classes), std::move(scaled),
                                      std::move(table.path), std::move(table.lines)),
       std::move(split));
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -33,32 +34,64 @@ constexpr size_t kBrokenShare = 100;
 struct Files {
   std::vector<std::string> paths;
   std::vector<std::string> folders;  // by picture: the class
+  size_t others = 0;                 // pictures of kinds that are not read
+  std::string first_other;
 };
+
+// What a folder holds, besides the pictures of its classes.
+struct Found {
+  std::vector<std::pair<std::string, std::string>> pictures;  // class, path
+  std::vector<std::string> others;
+  std::string inner;  // a folder of folders in it
+};
+
+absl::Status FindIn(const fs::path& folder, Found& found) {
+  std::error_code error;
+  const std::string name = folder.filename().string();
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string file = entry->path().filename().string();
+    if (IsPictureName(file)) found.pictures.emplace_back(name, entry->path().string());
+    if (IsOtherPictureName(file)) found.others.push_back(entry->path().string());
+    if (entry->is_directory()) found.inner = folder.string();
+    if (found.pictures.size() > kMaxPictures)
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder.parent_path().string(), ": more than ", kMaxPictures, " pictures"));
+  }
+  if (error) return absl::NotFoundError(absl::StrCat(folder.string(), ": ", error.message()));
+  return absl::OkStatus();
+}
+
+// Of a folder without pictures that are read.
+absl::Status NoPictures(const std::string& folder, const Found& found) {
+  std::string hint;
+  if (!found.others.empty()) {
+    hint = absl::StrCat("; ", *std::min_element(found.others.begin(), found.others.end()),
+                        " is of a kind that is not read: save pictures as PNG or JPEG");
+  } else if (!found.inner.empty()) {
+    hint = absl::StrCat("; ", found.inner, " holds folders: is it images:", found.inner, "?");
+  }
+  return absl::NotFoundError(Printable(absl::StrCat(
+      folder, ": holds no folders with .png or .jpg files, one folder a class", hint)));
+}
 
 absl::StatusOr<Files> FindFiles(const std::string& folder) {
   std::error_code error;
-  std::vector<std::pair<std::string, std::string>> found;
+  Found found;
   for (fs::directory_iterator outer(folder, error), end; !error && outer != end;
        outer.increment(error)) {
-    if (!outer->is_directory()) continue;
-    for (fs::directory_iterator inner(outer->path(), error); !error && inner != end;
-         inner.increment(error)) {
-      if (!IsPictureName(inner->path().filename().string())) continue;
-      found.emplace_back(outer->path().filename().string(), inner->path().string());
-      if (found.size() > kMaxPictures)
-        return absl::InvalidArgumentError(
-            absl::StrCat(folder, ": more than ", kMaxPictures, " pictures"));
-    }
+    const bool is_hidden = absl::StartsWith(outer->path().filename().string(), ".");
+    if (outer->is_directory() && !is_hidden) RUNNEL_RETURN_IF_ERROR(FindIn(outer->path(), found));
   }
   if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
-  if (found.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat(folder, ": holds no folders with .png or .jpg files, one folder a class"));
-  }
+  if (found.pictures.empty()) return NoPictures(folder, found);
   // So that the seed, not the file system, decides the split.
-  std::sort(found.begin(), found.end());
+  std::sort(found.pictures.begin(), found.pictures.end());
   Files files;
-  for (auto& [name, path] : found) {
+  files.others = found.others.size();
+  if (files.others > 0)
+    files.first_other = *std::min_element(found.others.begin(), found.others.end());
+  for (auto& [name, path] : found.pictures) {
     files.folders.push_back(std::move(name));
     files.paths.push_back(std::move(path));
   }
@@ -118,10 +151,10 @@ class PictureDataset final : public Dataset {
   }
 
   // As MeasureScales reads: shares of full brightness.
-  absl::Status CopyRaw(int64_t index, absl::Span<float> out) const {
+  absl::Status CopyRaw(int64_t index, absl::Span<double> out) const {
     std::vector<uint8_t> read;
     const absl::Span<const uint8_t> pixels = Pixels(index, read);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(pixels[i]) / 255;
+    for (size_t i = 0; i < out.size(); ++i) out[i] = pixels[i] / 255.0;
     return absl::OkStatus();
   }
   void set_scales(std::vector<ChannelScale> scales) { scales_ = std::move(scales); }
@@ -184,12 +217,19 @@ absl::StatusOr<Readable> ReadAll(const Files& files, const Shape& shape) {
     if (std::ssize(readable.files.paths) * shape.elements() <= kMostKept)
       readable.kept.insert(readable.kept.end(), pixels->begin(), pixels->end());
   }
+  if (files.others > 0) {
+    readable.note = absl::StrCat(files.others,
+                                 " pictures of other kinds than PNG and JPEG are left "
+                                 "out, the first: ",
+                                 Printable(files.first_other));
+  }
   if (broken == 0) return readable;
-  readable.note = absl::StrCat(broken, " of ", files.paths.size(),
-                               " pictures are left out, the first: ", first_broken);
+  absl::StrAppend(&readable.note, readable.note.empty() ? "" : "; ", broken, " of ",
+                  files.paths.size(), " pictures are left out, the first: ", first_broken);
   if (broken * kBrokenShare <= files.paths.size()) return readable;
   return absl::InvalidArgumentError(absl::StrCat(
-      broken, " of ", files.paths.size(), " pictures are broken, the first: ", first_broken));
+      broken, " of ", files.paths.size(), " pictures are broken, the first: ", first_broken,
+      "; mend or remove them (of a hundred, one is left out)"));
 }
 
 // The file itself, or the pictures that lie in the folder, in the order of their names.
@@ -253,12 +293,13 @@ absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view text, uint64_t s
                                               std::move(classes), std::move(readable.kept));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<ChannelScale> scales,
                           MeasureScales(split.train, 3, shape[1] * shape[2],
-                                        [&all](int64_t index, absl::Span<float> out) {
+                                        [&all](int64_t index, absl::Span<double> out) {
                                           return all->CopyRaw(index, out);
                                         }));
   all->set_scales(std::move(scales));
   DatasetSplits splits = SplitsOf(std::move(all), std::move(split));
-  splits.note = std::move(readable.note);
+  if (!readable.note.empty())
+    absl::StrAppend(&splits.note, splits.note.empty() ? "" : "; ", readable.note);
   return splits;
 }
 

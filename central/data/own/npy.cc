@@ -131,7 +131,9 @@ absl::Status ReadLabels(const NpyFile& file, std::vector<int64_t>& labels) {
   const std::vector<int64_t>& dims = file.sample_dims();
   if (!(dims.empty() || (dims.size() == 1 && dims[0] == 1)))
     return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": labels are one number a sample"));
+        absl::StrCat(file.path(), ": its shape is (", file.count(), ", ", absl::StrJoin(dims, ", "),
+                     "); labels are one number a sample, of shape (", file.count(),
+                     ",): numpy.argmax(labels, 1) makes them of one column a class"));
   labels.reserve(static_cast<size_t>(file.count()));
   for (int64_t i = 0; i < file.count(); ++i) {
     double value = 0;
@@ -190,12 +192,9 @@ absl::StatusOr<std::vector<ChannelScale>> Scales(const Place& place, const NpyFi
     return absl::InvalidArgumentError(
         absl::StrCat("--data ", kUsage, ": scale is '", option, "', not off"));
   }
-  const auto read = [&file](int64_t index, absl::Span<float> out) -> absl::Status {
-    std::vector<double> row(out.size());
-    RUNNEL_RETURN_IF_ERROR(file.Read(index, absl::MakeSpan(row)));
-    RUNNEL_RETURN_IF_ERROR(CheckFinite(file, index, row));
-    std::copy(row.begin(), row.end(), out.begin());
-    return absl::OkStatus();
+  const auto read = [&file](int64_t index, absl::Span<double> row) -> absl::Status {
+    RUNNEL_RETURN_IF_ERROR(file.Read(index, row));
+    return CheckFinite(file, index, row);
   };
   RUNNEL_ASSIGN_OR_RETURN(std::vector<ChannelScale> scales,
                           MeasureScales(indices, shape[0], shape.elements() / shape[0], read));
@@ -235,6 +234,7 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view text, uint64_t seed) {
                                             std::move(classes), scales);
   DatasetSplits splits = SplitsOf(std::move(train), std::move(split));
   if (test.samples != nullptr) {
+    splits.note.clear();
     splits.test = std::make_unique<NpyDataset>(std::move(test.samples), shape, holds_bytes,
                                                std::move(test_classes), std::move(scales));
   }

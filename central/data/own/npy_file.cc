@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -84,7 +86,7 @@ absl::Status NpyFile::Wrong(absl::string_view what) const {
 // \x93NUMPY, the version, the header's length, then a dictionary as Python writes it.
 absl::Status NpyFile::ReadHeader() {
   file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) return absl::NotFoundError(absl::StrCat(path_, ": cannot be read"));
+  if (file_ < 0) return absl::NotFoundError(absl::StrCat(path_, ": ", strerror(errno)));
   char head[12] = {};
   if (pread(file_, head, sizeof(head), 0) != sizeof(head) || std::memcmp(head, "\x93NUMPY", 6) != 0)
     return Wrong("is no .npy file");
@@ -120,7 +122,8 @@ absl::Status NpyFile::ReadFields(absl::string_view header) {
   const bool is_ours = row != std::end(kTypes) && (name[0] != '>' || row->bytes == 1);
   if (!is_ours) {
     return Wrong(absl::StrCat("its elements are ", name.substr(0, 20),
-                              "; floats of 4 or 8 bytes and integers, little-endian, are read"));
+                              "; floats of 4 or 8 bytes and integers, little-endian, are read: "
+                              "save it with astype('float32'), labels with astype('int64')"));
   }
   type_ = row;
   if (absl::StartsWith(behind("fortran_order"), "True"))
@@ -137,7 +140,8 @@ absl::Status NpyFile::ReadShape(absl::string_view text) {
   for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
     int64_t dim = 0;
     if (!absl::SimpleAtoi(part, &dim) || dim < 1 || dim > kMaxSamples)
-      return Wrong(absl::StrCat("its shape is (", text.substr(0, 60), ")"));
+      return Wrong(absl::StrCat("its shape is (", text.substr(0, 60), "): every part must be 1 to ",
+                                kMaxSamples));
     dims.push_back(dim);
     if (dims.size() == 1) continue;
     elements *= dim;
@@ -152,12 +156,14 @@ absl::Status NpyFile::ReadShape(absl::string_view text) {
   return absl::OkStatus();
 }
 
-// InvalidArgument: the row holds a number that is not finite.
+// InvalidArgument: the row holds a number that is not finite, or no FP32 is.
 absl::Status CheckFinite(const NpyFile& file, int64_t row, absl::Span<const double> numbers) {
-  const auto bad =
-      std::find_if(numbers.begin(), numbers.end(), [](double v) { return !std::isfinite(v); });
+  const auto bad = std::find_if(numbers.begin(), numbers.end(), [](double v) {
+    return !(std::abs(v) <= std::numeric_limits<float>::max());
+  });
   if (bad == numbers.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": sample ", row, " holds ", *bad));
+  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": sample ", row, " holds ", *bad,
+                                                 "; mend or leave out the sample"));
 }
 
 }  // namespace runnel::data

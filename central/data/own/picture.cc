@@ -20,6 +20,8 @@ constexpr int64_t kMaxPixels = 64'000'000;
 // (24,768); a JPEG of one tone has a bit for each block of 64 pixels or more (1,536).
 constexpr int64_t kMostBytesOfOne = 32'768;
 constexpr int64_t kChannels = 3;
+constexpr absl::string_view kOtherKinds[] = {".bmp",  ".gif",  ".webp", ".tif",
+                                             ".tiff", ".heic", ".avif", ".ppm"};
 
 absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("no picture that can be read: ", what));
@@ -45,6 +47,8 @@ absl::StatusOr<Picture> DecodeJpeg(absl::Span<const uint8_t> file) {
   if (tjDecompressHeader3(reader.get(), file.data(), file.size(), &width, &height, &sampling,
                           &colours) != 0)
     return Damaged(tjGetErrorStr2(reader.get()));
+  if (colours == TJCS_CMYK || colours == TJCS_YCCK)
+    return Damaged("its colours are printing inks (CMYK); save it with RGB");
   absl::StatusOr<Picture> picture = Sized(width, height, file.size());
   if (!picture.ok()) return picture;
   // A warning, of an end that is missing say, is a damage too.
@@ -61,6 +65,8 @@ absl::StatusOr<Picture> DecodePng(absl::Span<const uint8_t> file) {
   if (png_image_begin_read_from_memory(&image, file.data(), file.size()) == 0)
     return Damaged(image.message);
   image.format = PNG_FORMAT_RGB;
+  // Else values of 16 bits would count as linear light, and come out brighter than those of 8.
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
   absl::StatusOr<Picture> picture = Sized(image.width, image.height, file.size());
   if (!picture.ok()) return picture;
   // What is transparent lies on black.
@@ -99,9 +105,18 @@ std::vector<Taps> TapsOf(double begin, double length, int64_t source, int64_t si
 }  // namespace
 
 bool IsPictureName(absl::string_view name) {
+  // Hidden: a thumbnail, or what another system keeps beside a file of this name.
+  if (absl::StartsWith(name, ".")) return false;
   const std::string lower = absl::AsciiStrToLower(name);
   return absl::EndsWith(lower, ".png") || absl::EndsWith(lower, ".jpg") ||
          absl::EndsWith(lower, ".jpeg");
+}
+
+bool IsOtherPictureName(absl::string_view name) {
+  const std::string lower = absl::AsciiStrToLower(name);
+  return !absl::StartsWith(name, ".") &&
+         std::any_of(std::begin(kOtherKinds), std::end(kOtherKinds),
+                     [&lower](absl::string_view end) { return absl::EndsWith(lower, end); });
 }
 
 absl::StatusOr<Picture> DecodePicture(absl::Span<const uint8_t> file) {

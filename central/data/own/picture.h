@@ -18,8 +18,11 @@ struct Picture {
   std::vector<uint8_t> rgb;
 };
 
-// Whether a file's name ends as the pictures do that are read: .png, .jpg, .jpeg.
+// Whether a file's name ends as the pictures do that are read: .png, .jpg, .jpeg. Hidden files are
+// none.
 bool IsPictureName(absl::string_view name);
+// Whether it ends as pictures do that are not read: .webp, .bmp, ...
+bool IsOtherPictureName(absl::string_view name);
 
 // The size is checked before memory is allocated. InvalidArgument: neither format, damaged, larger
 // than 64 million pixels, or than a file of its bytes can be.

@@ -15,6 +15,8 @@ namespace runnel::data {
 namespace {
 
 constexpr size_t kTestShare = 5;
+// Of the mean's square; less is what rounding makes of equal values.
+constexpr double kLeastVariance = 1e-16;
 
 // Integers by their numbers, before all other texts.
 struct ByNumber {
@@ -50,6 +52,11 @@ SplitIndices SplitByClass(absl::Span<const int32_t> labels, int64_t classes, uin
 
 DatasetSplits SplitsOf(std::shared_ptr<const Dataset> all, SplitIndices indices) {
   DatasetSplits splits;
+  if (indices.test.empty()) {
+    splits.note =
+        "no class of the data has two samples: none is kept for the test, and accuracy is not "
+        "measured";
+  }
   splits.train = std::make_unique<Subset>(all, std::move(indices.train));
   splits.test = std::make_unique<Subset>(std::move(all), std::move(indices.test));
   return splits;
@@ -88,18 +95,20 @@ absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string
 absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t> indices,
                                                         int64_t channels, int64_t plane,
                                                         const ReadSampleFn& read) {
+  // Of differences from the channel's first value, whose squares do not swamp the deviation.
   struct Sums {
-    double count = 0, sum = 0, squares = 0;
+    double first = 0, count = 0, sum = 0, squares = 0;
   };
   std::vector<Sums> sums(static_cast<size_t>(channels));
-  std::vector<float> sample(static_cast<size_t>(channels * plane));
+  std::vector<double> sample(static_cast<size_t>(channels * plane));
   const size_t step = (indices.size() + kMostScaled - 1) / kMostScaled;
   for (size_t i = 0; i < indices.size(); i += step) {
     RUNNEL_RETURN_IF_ERROR(read(indices[i], absl::MakeSpan(sample)));
     for (size_t e = 0; e < sample.size(); ++e) {
       Sums& channel = sums[e / static_cast<size_t>(plane)];
-      const double value = sample[e];
-      if (!std::isfinite(value)) continue;
+      if (!std::isfinite(sample[e])) continue;
+      if (channel.count == 0) channel.first = sample[e];
+      const double value = sample[e] - channel.first;
       channel.count += 1;
       channel.sum += value;
       channel.squares += value * value;
@@ -107,9 +116,10 @@ absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t
   }
   std::vector<ChannelScale> scales;
   for (const Sums& channel : sums) {
-    const double count = std::max(channel.count, 1.0), mean = channel.sum / count;
-    const double variance = channel.squares / count - mean * mean;
-    const bool varies = variance > 1e-12 * (1 + mean * mean);
+    const double count = std::max(channel.count, 1.0), beyond = channel.sum / count;
+    const double mean = channel.first + beyond;
+    const double variance = channel.squares / count - beyond * beyond;
+    const bool varies = variance > kLeastVariance * mean * mean && variance > 0;
     scales.push_back({mean, varies ? std::sqrt(variance) : 1});
   }
   return scales;

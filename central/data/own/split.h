@@ -62,6 +62,7 @@ class Subset final : public Dataset {
   std::vector<int64_t> indices_;
 };
 
+// Notes where nothing is left for the test.
 DatasetSplits SplitsOf(std::shared_ptr<const Dataset> all, SplitIndices indices);
 
 // The labels' texts as classes: in the order of their numbers if all are integers, else of their
@@ -76,10 +77,10 @@ absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::st
 absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string_view where);
 
 // Mean and deviation of each channel over at most kMostScaled of the samples; values that are no
-// number do not count. A channel without deviation has 1. read: copies one sample as it lies in
-// the file, channels * plane floats.
+// number do not count. A channel whose values are equal, to eight digits, has deviation 1. read:
+// copies one sample as it lies in the file, channels * plane numbers.
 inline constexpr size_t kMostScaled = 20'000;
-using ReadSampleFn = std::function<absl::Status(int64_t index, absl::Span<float> out)>;
+using ReadSampleFn = std::function<absl::Status(int64_t index, absl::Span<double> out)>;
 absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t> indices,
                                                         int64_t channels, int64_t plane,
                                                         const ReadSampleFn& read);

@@ -77,7 +77,9 @@ absl::Status WithAdvice(const absl::Status& status, const RunSettings& settings)
 // Empty of a run that was never evaluated.
 std::string EvaluationText(const RunSummary& summary) {
   if (summary.evaluations.empty()) return "";
-  return absl::StrFormat("accuracy %.2f %%, loss %.4f, ", summary.accuracy * 100, summary.loss);
+  const int64_t step = summary.evaluations.back().step;
+  return absl::StrFormat("accuracy %.2f %%, loss %.4f%s, ", summary.accuracy * 100, summary.loss,
+                         step == summary.steps ? "" : absl::StrCat(" after ", step));
 }
 
 // Which stage was computed in which numerics class, where they are not all of one; else empty.
@@ -134,6 +136,28 @@ absl::StatusOr<EvaluationSummary> EvaluateTestSet(const RunSetup& setup, const D
   return EvaluationSummary{outcome.step, figures.accuracy, figures.loss, figures.counts};
 }
 
+// What came out, for people.
+void PrintResult(const TrainingOutcome& outcome, const RunSettings& settings, int64_t last_step,
+                 const CommandContext& context) {
+  const RunSummary& summary = outcome.summary;
+  context.print(absl::StrFormat(
+      "%s after %s: %s%.0f samples/s, %.1f s", outcome.stopped_by_user ? "stopped" : "trained",
+      summary.stopped_early
+          ? absl::StrCat(summary.steps, " of ", last_step, " steps (no better in ",
+                         settings.early_stop,
+                         settings.early_stop == 1 ? " evaluation)" : " evaluations)")
+          : absl::StrCat(summary.steps, " steps"),
+      EvaluationText(summary), summary.samples_per_s, summary.wall_s));
+  if (summary.test.has_value()) {
+    context.print(absl::StrFormat("test set, not looked at before: accuracy %.2f %%, loss %.4f",
+                                  summary.test->accuracy * 100, summary.test->loss));
+  }
+  context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
+  if (summary.precision.has_value()) {
+    if (const std::string text = PrecisionText(summary); !text.empty()) context.print(text);
+  }
+}
+
 // Runs the job, closes the journal, writes the summary and tells what came out.
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context,
                     RunSummary* result = nullptr) {
@@ -155,28 +179,17 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
     }
   }
   if (result != nullptr) *result = summary;
-  if (outcome->stopped_by_user) {
-    RUNNEL_RETURN_IF_ERROR(Journal(journal, RunStopped{outcome->step, "by the user"}));
-  } else {
-    RUNNEL_RETURN_IF_ERROR(Journal(journal, RunFinished{outcome->step, summary.weights_sha256}));
+  // Files that cannot be written now are no reason to keep the result from people.
+  absl::Status kept = outcome->stopped_by_user
+                          ? Journal(journal, RunStopped{outcome->step, "by the user"})
+                          : Journal(journal, RunFinished{outcome->step, summary.weights_sha256});
+  if (!settings.summary.empty()) {
+    const absl::Status written = WriteSummary(summary, settings.summary);
+    if (!written.ok()) context.print(SummaryToJson(summary));
+    kept.Update(written);
   }
-  if (!settings.summary.empty()) RUNNEL_RETURN_IF_ERROR(WriteSummary(summary, settings.summary));
-  context.print(absl::StrFormat(
-      "%s after %s: %s%.0f samples/s, %.1f s", outcome->stopped_by_user ? "stopped" : "trained",
-      summary.stopped_early
-          ? absl::StrCat(summary.steps, " of ", last_step, " steps (no better in ",
-                         settings.early_stop,
-                         settings.early_stop == 1 ? " evaluation)" : " evaluations)")
-          : absl::StrCat(summary.steps, " steps"),
-      EvaluationText(summary), summary.samples_per_s, summary.wall_s));
-  if (summary.test.has_value()) {
-    context.print(absl::StrFormat("test set, not looked at before: accuracy %.2f %%, loss %.4f",
-                                  summary.test->accuracy * 100, summary.test->loss));
-  }
-  context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
-  if (summary.precision.has_value()) {
-    if (const std::string text = PrecisionText(summary); !text.empty()) context.print(text);
-  }
+  PrintResult(*outcome, settings, last_step, context);
+  RUNNEL_RETURN_IF_ERROR(kept);
   if (!outcome->stopped_by_user || outcome->step == last_step) return absl::OkStatus();
   context.print(settings.checkpoint_dir.empty()
                     ? "these weights are not kept: there is no --checkpoint-dir"

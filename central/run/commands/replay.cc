@@ -11,6 +11,7 @@
 #include "central/run/own_model.h"
 #include "central/run/run_planning.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -104,6 +105,8 @@ absl::StatusOr<RunSetup> SetUpAs(const RunStarted& started, const RunSettings& s
 
 absl::Status ReplayCommand(const std::string& journal_path, const std::string& summary_path,
                            const CommandContext& context) {
+  if (!summary_path.empty() && summary_path != "-")
+    RUNNEL_RETURN_IF_ERROR(CheckCanWrite(summary_path));
   RUNNEL_ASSIGN_OR_RETURN(const Journal journal, ReadJournal(journal_path));
   RUNNEL_ASSIGN_OR_RETURN(const RecordedRun run, Understand(journal, journal_path));
   RunSettings settings = run.started.settings;

@@ -18,6 +18,7 @@
 #include "central/run/trained_weights.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -98,6 +99,7 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
   RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint,
                           NewestWeights(arguments.checkpoint_dir, context.logger));
   RUNNEL_RETURN_IF_ERROR(CheckTrained(checkpoint, arguments));
+  RUNNEL_RETURN_IF_ERROR(CheckCanWrite(arguments.out));
   RunSettings settings = WithoutTraining(checkpoint.settings);
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
@@ -161,6 +163,8 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
   const bool profiles = !arguments.profile.empty();
   if (profiles) RUNNEL_RETURN_IF_ERROR(Named("--profile", CheckReportPath(arguments.profile)));
   RUNNEL_ASSIGN_OR_RETURN(const QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
+  if (!arguments.summary.empty() && arguments.summary != "-")
+    RUNNEL_RETURN_IF_ERROR(CheckCanWrite(arguments.summary));
   RunSettings settings = WithoutTraining(quantized.settings);
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
   RUNNEL_ASSIGN_OR_RETURN(const RunSetup trained, SetUpRun(settings));

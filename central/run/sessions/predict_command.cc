@@ -22,6 +22,7 @@
 #include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
+#include "proto/process/atomic_file.h"
 #include "proto/process/atomic_stream.h"
 
 namespace runnel {
@@ -262,8 +263,8 @@ absl::Status CheckArguments(const PredictArguments& arguments) {
                                                    arguments.files[0], " and all other files"));
   }
   const std::string& out = arguments.out;
-  if (out.empty() || absl::EndsWith(out, ".csv") || absl::EndsWith(out, ".npy"))
-    return absl::OkStatus();
+  if (out.empty()) return absl::OkStatus();
+  if (absl::EndsWith(out, ".csv") || absl::EndsWith(out, ".npy")) return CheckCanWrite(out);
   return absl::InvalidArgumentError(
       absl::StrCat("--out ", out, ": ends neither in .csv (classes) nor in .npy (all outputs)"));
 }

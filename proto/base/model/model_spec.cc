@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -82,7 +83,9 @@ absl::StatusOr<OpKind> OpKindFromName(absl::string_view name) {
   for (const auto& row : kOpNames) {
     if (name == row.name) return row.kind;
   }
-  return absl::InvalidArgumentError(absl::StrCat("operator '", name, "' is not known"));
+  const auto add = [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); };
+  return absl::InvalidArgumentError(absl::StrCat("operator '", name, "' is not known; there are ",
+                                                 absl::StrJoin(kOpNames, ", ", add)));
 }
 
 bool IsTrainable(TensorRole role) {

@@ -367,6 +367,31 @@ TEST_F(OwnData, BadFolders) {
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=1x2x3", 1)), HasSubstr("size="));
 }
 
+// What other systems leave in folders is no class and no picture; pictures of other kinds are told.
+TEST_F(OwnData, FoldersAsOtherSystemsLeaveThem) {
+  for (int i = 0; i < 2; ++i) {
+    folder_.Write(absl::StrCat("p/cat/", i, ".png"), Png(4, 4, 255, 0, 0));
+    folder_.Write(absl::StrCat("p/dog/", i, ".png"), Png(4, 4, 0, 0, 255));
+  }
+  folder_.Write("p/cat/._0.png", "no picture");
+  folder_.Write("p/__MACOSX/._cat.png", "no picture");
+  folder_.Write("p/.ipynb_checkpoints/0.png", Png(4, 4, 0, 0, 255));
+  const auto clean = data::LoadImageFolder(At("p"), 1);
+  ASSERT_TRUE(clean.ok()) << clean.status();
+  EXPECT_EQ(clean->train->classes(), 2);
+  EXPECT_EQ(clean->train->size() + clean->test->size(), 4);
+  EXPECT_EQ(clean->note, "");
+  folder_.Write("p/cat/2.webp", "another kind");
+  EXPECT_THAT(data::LoadImageFolder(At("p"), 1)->note,
+              AllOf(HasSubstr("1 pictures of other kinds than PNG and JPEG"), HasSubstr("2.webp")));
+  folder_.Write("w/cat/1.bmp", "another kind");
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("w"), 1)),
+              AllOf(HasSubstr("1.bmp is of a kind that is not read"), HasSubstr("PNG or JPEG")));
+  folder_.Write("n/train/cat/1.png", Png(4, 4, 1, 2, 3));
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("n"), 1)),
+              HasSubstr(absl::StrCat("is it images:", At("n/train"), "?")));
+}
+
 // Samples without labels become what the same samples with labels are.
 TEST_F(OwnData, UnlabelledSamplesAreNormalisedAsTheTrainingWas) {
   const auto table = Csv("x,garden,label\n1,north,a\n2,south,b\n3,north,a\n6,north,b\n");

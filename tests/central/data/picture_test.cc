@@ -109,5 +109,51 @@ TEST(PictureHeader, WithoutASizeSaysSo) {
   }
 }
 
+// One pixel of grey with so many bits.
+std::string GreyPng(int bits, unsigned value) {
+  std::string file;
+  png_structp writer = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(writer);
+  png_set_write_fn(
+      writer, &file,
+      [](png_structp png, png_bytep bytes, size_t size) {
+        static_cast<std::string*>(png_get_io_ptr(png))
+            ->append(reinterpret_cast<char*>(bytes), size);
+      },
+      [](png_structp) {});
+  png_set_IHDR(writer, info, 1, 1, bits, PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_write_info(writer, info);
+  png_byte row[2] = {static_cast<png_byte>(bits == 16 ? value >> 8 : value),
+                     static_cast<png_byte>(value)};
+  png_write_row(writer, row);
+  png_write_end(writer, info);
+  png_destroy_write_struct(&writer, &info);
+  return file;
+}
+
+TEST(Picture, SixteenBitsAreAsBrightAsEight) {
+  for (const unsigned value : {0u, 1u, 64u, 128u, 200u, 255u}) {
+    const auto eight = Decode(GreyPng(8, value)), sixteen = Decode(GreyPng(16, value * 257));
+    ASSERT_TRUE(eight.ok() && sixteen.ok()) << eight.status() << sixteen.status();
+    EXPECT_EQ(eight->rgb, std::vector<uint8_t>(3, static_cast<uint8_t>(value)));
+    EXPECT_EQ(sixteen->rgb, eight->rgb);
+  }
+}
+
+TEST(Picture, OfPrintingInksSaysSo) {
+  const std::vector<unsigned char> inks(kWidth * kHeight * 4, 90);
+  const tjhandle writer = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  ASSERT_EQ(tjCompress2(writer, inks.data(), kWidth, 0, kHeight, TJPF_CMYK, &bytes, &size,
+                        TJSAMP_444, 95, 0),
+            0);
+  const std::string file(reinterpret_cast<char*>(bytes), size);
+  tjFree(bytes);
+  tjDestroy(writer);
+  EXPECT_THAT(Refusal(file), HasSubstr("printing inks (CMYK); save it with RGB"));
+}
+
 }  // namespace
 }  // namespace runnel::picture_test

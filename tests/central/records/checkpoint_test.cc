@@ -180,7 +180,7 @@ TEST(Checkpoint, ADirectoryThatCannotBe) {
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("file/c"));
   EXPECT_EQ(WriteCheckpoint(Sample(1), dir / "file").status().code(),
-            absl::StatusCode::kFailedPrecondition);
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Checkpoint, NothingToResume) {

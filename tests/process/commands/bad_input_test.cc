@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "central/settings/run_fields.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -99,6 +100,13 @@ TEST(BadInput, ATypoIsAnsweredWithTheNearestName) {
   ExpectRefused({"trian"}, "did you mean train?");
 }
 
+// Also where it stands in place of a flag that the command needs.
+TEST(BadInput, ATypoInARequiredFlagIsNamed) {
+  ExpectRefused({"resume", "--checkpont-dir", "c"},
+                "--checkpont-dir is no flag of resume; did you mean --checkpoint-dir?");
+  ExpectRefused({"resume"}, "--checkpoint-dir is required; see runnel-central resume --help");
+}
+
 TEST(BadInput, CommandsOfTheLabSayWhereTheyWent) {
   for (const std::string name : {"simulate", "profile", "predictor-report", "codecs"}) {
     ExpectRefused({name, "--summary", "f.json"},
@@ -151,6 +159,34 @@ TEST(Help, AllOfTrainHasEveryFlagInItsGroup) {
   }
 }
 
+// The commands that a program's help lists.
+std::vector<std::string> CommandsOf(const std::string& program) {
+  const std::string help = HelpOf({program, "--help"});
+  EXPECT_THAT(help, HasSubstr("Exit codes: 0 ")) << program;
+  std::vector<std::string> commands;
+  for (absl::string_view line : absl::StrSplit(help.substr(help.find("Subcommands:")), '\n')) {
+    if (line.empty()) break;
+    if (!absl::ConsumePrefix(&line, "  ") || line[0] == ' ') continue;
+    commands.emplace_back(line.substr(0, line.find(' ')));
+  }
+  return commands;
+}
+
+TEST(Help, OfEachCommandHasAnExample) {
+  for (const std::string program : {"runnel-central", "runnel-lab", "runnel-worker"}) {
+    const std::vector<std::string> commands = CommandsOf(program);
+    EXPECT_GE(commands.size(), 3u) << program;
+    for (const std::string& command : commands) {
+      Process help({program, command, "--help"});
+      EXPECT_EQ(help.Wait(30), 0) << help.err();
+      const std::string out = help.out();
+      const size_t examples = out.find("Examples:");
+      ASSERT_NE(examples, out.npos) << program << " " << command;
+      EXPECT_THAT(out.substr(examples), ContainsRegex(absl::StrCat(program, ".* ", command)));
+    }
+  }
+}
+
 TEST(Help, OfTrainHasTheTwentyFlagsThatPeopleUse) {
   const std::string out = HelpOf({"runnel-central", "train", "--help"});
   int shown = 0;
@@ -162,6 +198,7 @@ TEST(Help, OfTrainHasTheTwentyFlagsThatPeopleUse) {
 TEST(BadInput, ConfigurationFiles) {
   ScratchDir dir;
   ExpectRefused({"train", "--config", dir / "none"}, dir / "none");
+  ExpectRefused({"train", "--config", dir.path()}, dir.path() + ": is a folder, no file");
   std::ofstream(dir / "unknown") << "batch-size=8\nspeed=9\n";
   ExpectRefused({"train", "--config", dir / "unknown"}, "'speed' is no flag of train");
   std::ofstream(dir / "bad") << "batch-size=many\n";
@@ -232,6 +269,25 @@ TEST(BadInput, CheckpointsAndJournals) {
   ExpectRefused({"replay", "--journal", dir / "journal"}, "journal:1");
 }
 
+// What cannot be written is said before the work, not after it.
+TEST(BadInput, FilesToWriteAreTriedFirst) {
+  const ScratchDir dir;
+  const std::string no_folder = dir / "none/out";
+  ExpectRefused({"replay", "--journal", dir / "none", "--summary", no_folder}, no_folder);
+  ExpectRefused({"predict", "--checkpoint-dir", dir / "none", "--out", no_folder + ".csv"},
+                no_folder);
+}
+
+// A disk that is full at the end of a run does not keep its result from people.
+TEST(BadInput, DiskFullAtTheEnd) {
+  Process central({"runnel-central", "train", "--local-workers", "0", "--quick", "--max-batches",
+                   "1", "--summary", "/dev/full"});
+  EXPECT_EQ(central.Wait(), 2);
+  EXPECT_THAT(central.err(), HasSubstr("/dev/full: No space left on device"));
+  EXPECT_THAT(central.out(), AllOf(HasSubstr("trained after 1 steps"), HasSubstr("weights "),
+                                   HasSubstr("\"weights_sha256\": ")));
+}
+
 TEST(BadInput, PortInUse) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
@@ -279,6 +335,17 @@ TEST(BadInput, CheckRunsNoWorker) {
 }
 
 // A worker's name reaches log lines, terminals and the names of files.
+TEST(BadInput, AWorkersFlagsAreAnsweredInALine) {
+  const auto refused = [](const Words& words, const std::string& line) {
+    Process worker(words);
+    EXPECT_EQ(worker.Wait(60), 2);
+    EXPECT_EQ(worker.err(), absl::StrCat("runnel-worker: ", line, "; see runnel-worker --help\n"));
+  };
+  refused({"runnel-worker", "--hours", "25-3"}, "--hours: '25' is no time such as 22 or 7:30");
+  refused({"runnel-worker", "--threads", "0"}, "--threads: Value 0 not in range 1 to 256");
+  refused({"runnel-worker", "program"}, "MODEL is required");
+}
+
 TEST(BadInput, AWorkersNameHoldsNothingStrange) {
   for (const char* name : {"../x", "a b", "-a", "a\x1b[2J"}) {
     Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--name", name});
@@ -362,6 +429,17 @@ TEST(BadInput, WhoDoesNotWaitForRoomEndsTheRun) {
   central.Signal(SIGTERM);
   EXPECT_EQ(central.Wait(60), 2) << central.err();
   EXPECT_THAT(central.err(), HasSubstr("File too large"));
+}
+
+TEST(BadInput, OrdersWithoutCentral) {
+  Process status({"runnel-central", "status", "--central", "127.0.0.1:1"});
+  EXPECT_EQ(status.Wait(60), 1);
+  EXPECT_EQ(status.err(),
+            "runnel-central: no central answers at 127.0.0.1:1: is that its control address, and "
+            "does a run or `runnel-central serve` go on there?\n");
+  const ScratchDir home;
+  ExpectRefused({"--home", home.path(), "status", "--central", "192.0.2.1:7000"},
+                "A central without certificates takes orders on its page alone (--metrics-port)");
 }
 
 TEST(BadInput, WorkerWithoutCentral) {

@@ -131,6 +131,12 @@ TEST_F(OwnData, WeightsGoOutAndComeBack) {
   Write(dir_ / "bad.onnx", "no graph");
   onnx[2] = absl::StrCat("onnx:", dir_ / "bad.onnx");
   ExpectRefused(onnx, "bad.onnx: is no ONNX model");
+  std::string* bytes = exported.mutable_graph()->mutable_initializer(0)->mutable_raw_data();
+  ASSERT_GE(bytes->size(), 4u);
+  bytes->replace(0, 4, std::string("\0\0\xC0\x7F", 4));
+  Write(dir_ / "nan.onnx", exported.SerializeAsString());
+  onnx[2] = absl::StrCat("onnx:", dir_ / "nan.onnx");
+  ExpectRefused(onnx, " holds nan: its training had diverged when it was written");
 }
 
 // One colour a class, with some noise.
@@ -254,7 +260,7 @@ TEST_F(OwnData, PredictionsAreWhatEvalCounts) {
   ExpectRefused(With({"predict"}, With(trained_there, {"--backend", "none"})),
                 "backend 'none' is not known; there is auto, cpu");
   ExpectRefused({"predict", "--checkpoint-dir", absl::StrCat(moved, "/c")},
-                "x.npy: cannot be read");
+                "x.npy: No such file or directory");
   std::filesystem::rename(absl::StrCat(moved, "/c"), dir_ / "c");
   // What is wrong is one line, and no file.
   const auto refused = [this](const std::string& samples, const std::string& message) {
@@ -370,8 +376,13 @@ TEST_F(OwnData, WhatIsWrongIsOneLine) {
                 "has no column 'colour'; it has width, length, garden, species");
   ExpectRefused(with_data("csv"), "csv:FILE");
   ExpectRefused(with_data("cvs:a"), "is none of");
-  ExpectRefused({"train", "--model", "lenet", "--data", absl::StrCat("csv:", dir_ / "flowers.csv")},
-                "model lenet for samples of 4: layer conv1");
+  ExpectRefused(with_data("iris.csv"), "; a file is csv:iris.csv");
+  ExpectRefused({"train", "--model", "net.json"}, "; a file is json:net.json");
+  ExpectRefused({"train", "--data", absl::StrCat("csv:", dir_ / "flowers.csv")},
+                "model lenet for samples of 4: layer conv1, op 0 (conv): needs a spatial input; "
+                "models that take them: mlp");
+  ExpectRefused({"show", absl::StrCat("json:", dir_.path())}, "is a folder, no file");
+  ExpectRefused({"replay", "--journal", dir_.path()}, "is a folder, no file");
   Write(dir_ / "bad.csv", "a,species\n1,rose\n2,\n");
   ExpectRefused(with_data(absl::StrCat("csv:", dir_ / "bad.csv")), "bad.csv: line 3: the class");
 }

@@ -100,6 +100,18 @@ TEST_F(MembershipTest, AnotherDevicesCertificateIsNotTaken) {
   EXPECT_EQ(holder.info().serial, first.serial);
 }
 
+// A board without a clock of its own begins in another year.
+TEST_F(MembershipTest, AWrongClockIsNamed) {
+  IdentityHolder holder(JoinAs("pi-1")->identity, "");
+  const auto ask = [](const std::string&) -> absl::StatusOr<std::string> {
+    return absl::UnavailableError("asked");
+  };
+  constexpr int64_t kMidnight1999 = 915'148'800;
+  EXPECT_EQ(RenewIfDue(&holder, kMidnight1999, ask).message(),
+            "certificate: certificate is not yet valid; the clock here says 1999-01-01 00:00 UTC: "
+            "set it if that is wrong");
+}
+
 // A program of that name, before all others, in the place of Avahi's.
 class FakeAvahi {
  public:

@@ -41,6 +41,12 @@ class Calls {
     if (!secret_.empty()) context.AddMetadata(kJoinSecretKey, secret_);
     const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
     if (status.ok()) return absl::OkStatus();
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      return absl::UnavailableError(
+          absl::StrCat("no central answers at ", central_,
+                       ": is that its control address, and does a run or `runnel-central serve` go "
+                       "on there?"));
+    }
     // The peer chose the text: as it is it may not reach a terminal.
     return absl::Status(
         static_cast<absl::StatusCode>(status.error_code()),
@@ -122,10 +128,11 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
                                       int64_t timeout_ms) {
   RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(central));
   if (!security.encrypts() && !address.is_loopback()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--central ", central,
-                     ": orders from another host need the operator's certificate (folder "
-                     "`operator` of --home), which `runnel-central init` makes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--central ", central,
+        ": beyond 127.0.0.1 orders need the operator's certificate (folder `operator` "
+        "of --home), which `runnel-central init` makes. A central without certificates "
+        "takes orders on its page alone (--metrics-port), and Ctrl-C"));
   }
   KeepGrpcForTheProcess();
   grpc::ChannelArguments arguments;

@@ -1,0 +1,127 @@
+// Tables as spreadsheets and people make them: read as they are meant, or refused in a line.
+
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "central/data/loaders.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/central/data/data_scratch.h"
+
+namespace runnel::own_tables_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+std::vector<float> Sample(const Dataset& data, int64_t index) {
+  std::vector<float> sample(static_cast<size_t>(data.sample_shape().elements()));
+  data.CopySample(index, absl::MakeSpan(sample));
+  return sample;
+}
+
+std::string Refusal(const absl::StatusOr<DatasetSplits>& splits) {
+  const std::string message(splits.status().message());
+  EXPECT_THAT(message, Not(HasSubstr("\n")));
+  return message;
+}
+
+class OwnTables : public testing::Test {
+ protected:
+  std::string At(const std::string& name) const { return absl::StrCat(folder_.path(), "/", name); }
+  absl::StatusOr<DatasetSplits> Csv(const std::string& text, const std::string& options = "") {
+    folder_.Write("t.csv", text);
+    return data::LoadCsv(absl::StrCat(At("t.csv"), options), 1);
+  }
+
+  DataFolder folder_;
+};
+
+// What spreadsheets and other tools write.
+TEST_F(OwnTables, TablesOfSpreadsheets) {
+  EXPECT_EQ(Csv("a,label\r1,x\r2,y\r3,x\r4,y\r")->train->sample_shape(), Shape({1})) << "CR";
+  // Commas before decimals.
+  const auto comma = Csv("a;b;label\n-1,5;2;x\n-0,5;3;y\n0,5;4;x\n1,5e0;5;y\n");
+  ASSERT_TRUE(comma.ok()) << comma.status();
+  EXPECT_EQ(comma->train->sample_shape(), Shape({2}));
+  const auto point = Csv("a,b,label\n-1.5,2,x\n-0.5,3,y\n0.5,4,x\n1.5,5,y\n");
+  EXPECT_EQ(Sample(*comma->train, 0), Sample(*point->train, 0));
+  const std::string wide(
+      "\xFF\xFE"
+      "a\0,\0b\0\n\0",
+      10);
+  EXPECT_THAT(Refusal(Csv(wide)), HasSubstr("is text in UTF-16; save the table as CSV in UTF-8"));
+  EXPECT_THAT(Refusal(Csv(std::string("PK\x03\x04\0", 5))), HasSubstr("is no text; save"));
+  EXPECT_THAT(Refusal(data::LoadCsv(folder_.path(), 1)), HasSubstr("is a folder"));
+  // Nothing is known.
+  EXPECT_EQ(Csv("a,label\nN/A,x\nnull,y\n3,x\n4,y\n")->train->sample_shape(), Shape({1}));
+}
+
+// A text among many numbers is a mistake, one among few is a category.
+TEST_F(OwnTables, StrayTextsAreRefused) {
+  std::string text = "a,doors,label\n";
+  for (int i = 0; i < 40; ++i)
+    absl::StrAppend(&text, i == 7 ? "1O.5" : absl::StrCat(i, ".5"), ",",
+                    i % 4 == 3 ? "more" : absl::StrCat(i % 4), ",", i % 2, "\n");
+  EXPECT_THAT(Refusal(Csv(text)),
+              HasSubstr("line 9: column 'a' holds '1O.5', which is no number, and more than 20 "
+                        "numbers; mend it, empty the field if nothing is known, or leave the "
+                        "column out with skip=a"));
+  EXPECT_EQ(Csv(text, ",skip=a")->train->sample_shape(), Shape({4}));
+  EXPECT_THAT(Refusal(Csv("a,label\n1,x\n1e39,y\n")), HasSubstr("is 1e39, more than FP32"));
+}
+
+TEST_F(OwnTables, MeasuredValuesAreNoClasses) {
+  std::string text = "a,price\n", numbers = "a,number\n";
+  for (int i = 0; i < 50; ++i) {
+    absl::StrAppend(&text, i, ",", 0.25 + i % 25, "\n");
+    absl::StrAppend(&numbers, i, ",", i % 25, "\n");
+  }
+  EXPECT_THAT(Refusal(Csv(text)), AllOf(HasSubstr("column 'price' holds 0.25, one of 25 values"),
+                                        HasSubstr("label=COLUMN")));
+  EXPECT_EQ(Csv(numbers)->train->classes(), 25);
+}
+
+// The second column of a name is read from its own place, also where predictions read it.
+TEST_F(OwnTables, ColumnsOfOneName) {
+  const auto splits = Csv("a,a,label\n1,5,x\n2,9,y\n3,4,x\n4,7,y\n");
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  folder_.Write("p.csv", "a,a\n1,5\n2,9\n3,4\n4,7\n");
+  const auto read = splits->train->Unlabelled(At("p.csv"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  for (int64_t i = 0; i < splits->train->size(); ++i) {
+    const std::string name = splits->train->sample_name(i);  // t.csv:LINE
+    const int64_t row = name.back() - '2';
+    EXPECT_EQ(Sample(**read, row), Sample(*splits->train, i)) << name;
+  }
+}
+
+// A column of times around a large number differs in its last digits alone, one of tiny numbers in
+// its first.
+TEST_F(OwnTables, NumbersFarFromZeroAndNearIt) {
+  std::string text = "time,metres,same,label\n";
+  for (int i = 0; i < 40; ++i)
+    absl::StrAppend(&text, 1'700'000'000 + 10 * i, ",", i, "e-9,0.1,", i % 2, "\n");
+  const auto splits = Csv(text);
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  std::set<float> times;
+  for (int64_t i = 0; i < splits->train->size(); ++i) {
+    const std::vector<float> sample = Sample(*splits->train, i);
+    times.insert(sample[0]);
+    EXPECT_LT(std::abs(sample[0]), 2.0f);
+    EXPECT_NEAR(sample[0], sample[1], 1e-3);
+    EXPECT_EQ(sample[2], 0.0f);
+  }
+  EXPECT_THAT(times, SizeIs(splits->train->size())) << "ten seconds are seen";
+}
+
+TEST_F(OwnTables, WithoutATestAndWithOne) {
+  EXPECT_THAT(Csv("a,label\n1,x\n2,y\n")->note, HasSubstr("none is kept for the test"));
+  EXPECT_EQ(Csv("a,label\n1,x\n2,y\n3,y\n")->note, "");
+}
+
+}  // namespace
+}  // namespace runnel::own_tables_test
