@@ -35,9 +35,7 @@ absl::Status SideValue::Check(absl::Span<const std::byte> values) const {
 }
 
 absl::Span<const SideValue> SideValuesOf(bool has_cost_target, bool carries_state) {
-  static constexpr SideValue kBoth[] = {kScaleExponent, kCarriedStates, kCarriedGradients,
-                                        kGateCost, kPriceSign};
-  if (has_cost_target && carries_state) return kBoth;
+  if (has_cost_target && carries_state) return kCostAndStateSideValues;
   if (has_cost_target) return kCostSideValues;
   if (carries_state) return kStateSideValues;
   return kSideValues;
