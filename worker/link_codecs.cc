@@ -369,8 +369,11 @@ int64_t LinkCodecs::EncodedBytes(Direction direction, const MicroBatch& place,
 }
 
 int64_t LinkCodecs::MaxReceivedBytes(Direction direction, const Shape& shape) const {
-  int64_t most = 0;
   const Codecs& receives = at(direction).receives;
+  // Without a codec a tensor comes as it lies in memory, where what is beside it begins at multiples
+  // of 64 bytes.
+  const bool is_raw = !receives.made.empty() && receives.schedule.is_identity();
+  int64_t most = is_raw ? TensorBytes(direction, shape) : 0;
   for (const auto* made : {&receives.made, &receives.of_levels}) {
     for (const auto& codec : *made)
       most = std::max(most, PayloadBytes(*codec, format_, direction, shape).value());

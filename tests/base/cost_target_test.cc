@@ -67,8 +67,8 @@ TEST(CostTarget, ItsRunsHaveTwoValuesBesideBoundaries) {
   EXPECT_EQ(SidePayloadBytes(format, {4, 3}, Direction::kBackward), 4);
 }
 
-// A target's values first, so that a run without a state has the bytes that it always had.
-TEST(CostTarget, AStateThatLayersHandOnStandsBehindItsValues) {
+// States of samples are whole lines of 64 bytes, so that a tensor of whole lines lies without gaps.
+TEST(CostTarget, AStateThatLayersHandOnStandsInFrontOfItsValues) {
   const RecipeFamily& family = *ParseRecipeName("fp32")->family;
   TrainingSettings training;
   OpSpec linear = {.kind = OpKind::kLinear, .inputs = {0}, .out_channels = 4 * kLstmUnits};
@@ -86,9 +86,11 @@ TEST(CostTarget, AStateThatLayersHandOnStandsBehindItsValues) {
     training.cost_target = "2";
     const NumberFormat format = FormatOf(family, training, model);
     EXPECT_EQ(SidePayloadBytes(format, {5, 3}, direction), 4 + kBytes);
-    const SidePlace place = SidePlaces(format, {5, 3}, direction).at(1);
-    EXPECT_EQ(place.payload_offset, 4u);
-    EXPECT_EQ(place.memory_offset % 64, 0u);
+    EXPECT_EQ(BoundaryBytes(format, {5, 16}, direction),
+              5 * 16 * 4 + SidePayloadBytes(format, {5, 16}, direction));
+    const SidePlace place = SidePlaces(format, {5, 3}, direction).at(0);
+    EXPECT_EQ(place.payload_offset, 0u);
+    EXPECT_EQ(place.memory_offset, 64u);
     std::vector<float> values(5 * kLstmState);
     const absl::Span<std::byte> bytes(reinterpret_cast<std::byte*>(values.data()),
                                       values.size() * sizeof(float));

@@ -93,10 +93,11 @@ inline constexpr SideValue kCarriedGradients = {.name = "carried_gradient",
 inline constexpr SideValue kSideValues[] = {kScaleExponent};
 // And of every run with a target of cost.
 inline constexpr SideValue kCostSideValues[] = {kScaleExponent, kGateCost, kPriceSign};
-// And of every model that carries a state, without a target and with one.
+// And of every model that carries a state, without a target and with one. States are whole lines of
+// 64 bytes, so that in front of single values they leave no gap.
 inline constexpr SideValue kStateSideValues[] = {kScaleExponent, kCarriedStates, kCarriedGradients};
-inline constexpr SideValue kCostAndStateSideValues[] = {kScaleExponent, kGateCost, kPriceSign,
-                                                        kCarriedStates, kCarriedGradients};
+inline constexpr SideValue kCostAndStateSideValues[] = {kScaleExponent, kCarriedStates,
+                                                        kCarriedGradients, kGateCost, kPriceSign};
 
 // The rows of a run.
 absl::Span<const SideValue> SideValuesOf(bool has_cost_target, bool carries_state);

@@ -81,11 +81,15 @@ int64_t AllocatedBytes(const StageExecutorOptions& options) {
   const Batching batching = MakeBatching(options.training).value();
   const auto executor = *StageExecutor::Create(options, backend.get(), &pool);
   EXPECT_TRUE(executor->DrawState().ok());
-  const int64_t elements = executor->input_shape(kSamples).elements();
+  const Shape shape = executor->input_shape(kSamples);
+  const auto input = [&] {
+    return options.first_layer == 0
+               ? RandomTensor(pool, shape.elements(), 1)
+               : RandomBoundary(pool, executor->numbers(), Direction::kForward, shape, 1);
+  };
   for (int64_t i = 0; i < options.cap; ++i) {
-    const auto forward =
-        executor->Forward(batching.Locate(Sequence(i)), RandomTensor(pool, elements, 1),
-                          RandomLabels(pool, kSamples, options.model.classes, 1));
+    const auto forward = executor->Forward(batching.Locate(Sequence(i)), input(),
+                                           RandomLabels(pool, kSamples, options.model.classes, 1));
     EXPECT_TRUE(forward.ok()) << forward.status();
   }
   for (int64_t i = 0; i < options.cap; ++i) {
@@ -93,10 +97,9 @@ int64_t AllocatedBytes(const StageExecutorOptions& options) {
     EXPECT_TRUE(executor->InputGradient(place, Payload()).ok());
     EXPECT_TRUE(executor->WeightGradient(place, i + 1 == options.cap).ok());
   }
-  EXPECT_TRUE(executor
-                  ->Evaluate(kSamples, RandomTensor(pool, elements, 1),
-                             RandomLabels(pool, kSamples, options.model.classes, 1))
-                  .ok());
+  EXPECT_TRUE(
+      executor->Evaluate(kSamples, input(), RandomLabels(pool, kSamples, options.model.classes, 1))
+          .ok());
   return executor->memory_bytes();
 }
 

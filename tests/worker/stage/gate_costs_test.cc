@@ -80,11 +80,11 @@ class Stage {
       for (const TensorData& tensor : layer.tensors) weights.push_back(tensor.bytes);
     return weights;
   }
-  // The first value beside a boundary tensor.
+  // The last value beside a boundary tensor.
   template <typename T>
   T Beside(const Payload& tensor, Direction direction, const Shape& shape) {
     T value;
-    const SidePlace place = SidePlaces(executor_->numbers(), shape, direction).at(0);
+    const SidePlace place = SidePlaces(executor_->numbers(), shape, direction).back();
     std::memcpy(&value, tensor.bytes().data() + place.memory_offset, sizeof(value));
     return value;
   }
