@@ -78,7 +78,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
                                      int64_t batch, const Recipe& recipe);
 
 // What a product of a recipe with grids computes with, for people: "int8", "int16" (the gradient has
-// more than 8 bits by the recipe's name) or "emulated" (floats on grids); empty for other recipes and
+// more than 8 bits by the recipe's name, or for an option of a gate) or "emulated" (floats on grids); empty for other recipes and
 // instructions.
 absl::string_view ProductNumbers(const Recipe& recipe, const Instruction& instruction);
 

@@ -123,7 +123,8 @@ class Maker {
   void Coding();
   void ProductOfCodes();
   void Masks();
-  CaseOperand Codes(const Shape& shape);
+  // Codes of a grid of so many bits; of more than 8 either part.
+  CaseOperand Codes(const Shape& shape, int bits = 8);
   // samples: of codes that may lie packed by a gate, with a row for a grid at each; 0: of weights.
   CaseOperand CodeGridsOf(int64_t count, int bits, int64_t samples = 0);
   // Those of fixed_cases.cc.

@@ -11,9 +11,14 @@
 
 namespace runnel {
 
-CaseOperand Maker::Codes(const Shape& shape) {
+CaseOperand Maker::Codes(const Shape& shape, int bits) {
   CaseOperand operand = Integers(Storage::kScratch, DType::kInt8, shape);
-  for (std::byte& code : operand.bytes) code = static_cast<std::byte>(Pick(0, 255));
+  const int64_t most = (int64_t{1} << std::min(bits, 8)) - 1, centre = (most + 1) / 2;
+  for (std::byte& code : operand.bytes) {
+    // Often an end.
+    const int64_t drawn = Pick(-most / 4, most + most / 4);
+    code = static_cast<std::byte>(std::clamp<int64_t>(drawn, 0, most) - centre);
+  }
   return operand;
 }
 
@@ -150,22 +155,23 @@ void Maker::ProductOfCodes() {
     if (IsWide(error_bits) || Pick(0, 1) == 0) In(Codes(y));
   };
   if (case_.part() == Part::kForward) {
-    In(Codes(x));
-    In(Codes(weight));
+    const int weight_bits = static_cast<int>(Pick(2, 8));
+    In(Codes(x, bits));
+    In(Codes(weight, weight_bits));
     In(CodeGridsOf(1, bits, x[0]));
-    In(CodeGridsOf(y[1], static_cast<int>(Pick(2, 8))));
+    In(CodeGridsOf(y[1], weight_bits));
     if (has_bias) In(Floats(Storage::kParameters, {y[1]}));
     Out(Result(Storage::kOutput, y, {}));
   } else if (case_.part() == Part::kInputGradient) {
-    In(Codes(y));
-    In(Codes(weight));
+    In(Codes(y, error_bits));
+    In(Codes(weight, bits));
     In(CodeGridsOf(1, error_bits, x[0]));
     In(CodeGridsOf(1, bits));
     low();
     Out(Result(Storage::kInputGradient, x, {}));
   } else {
-    In(Codes(y));
-    In(Codes(x));
+    In(Codes(y, error_bits));
+    In(Codes(x, bits));
     In(CodeGridsOf(1, error_bits, x[0]));
     In(CodeGridsOf(1, bits, x[0]));
     low();

@@ -58,7 +58,7 @@ class CodeGather {
       : call_(call),
         gather_(gather),
         shape_(gather_.shape),
-        kernels_(RowOfCodes(call.machine)),
+        kernels_(RowOfCodes(call.machine, GridsAt(call, 3).bits())),
         loops_(*call.machine.grids),
         problem_(GatherProblemOf(gather.shape, gather.input_gradient)),
         right_(call, *gather.taps, problem_.out_c) {

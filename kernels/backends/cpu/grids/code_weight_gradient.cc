@@ -20,7 +20,7 @@ class CodeWeightGradient {
       : call_(call),
         shape_(shape),
         is_dilated_(window.dh > 1 || window.dw > 1),
-        kernels_(RowOfCodes(call.machine)),
+        kernels_(RowOfCodes(call.machine, GridsAt(call, 3).bits())),
         loops_(*call.machine.grids),
         tapped_(TapsOfOutputs(shape, window.dh, window.dw, false)),
         low_(LowerCodes(call)),

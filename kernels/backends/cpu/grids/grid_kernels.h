@@ -41,7 +41,9 @@ absl::Status CodesInputGradient(absl::Span<const Call> calls);
 absl::Status CodesWeightGradient(absl::Span<const Call> calls);
 
 // The row of the machine's instruction set whose products' operands may be -128 (grid_loops.cc).
-const Int8Kernels& RowOfCodes(const Machine& machine);
+// right_bits: of the codes that are packed as panels, the weights or the weight-gradient's x. With 7 or
+// fewer one instruction has two products' sum, where the machine has no dot products.
+const Int8Kernels& RowOfCodes(const Machine& machine, int right_bits = 8);
 // The grids of codes that lie in this operand; of samples by choice, in its first row.
 inline CodeGrids GridsAt(const Call& call, size_t i) {
   const Shape& shape = call.in_shape(i);

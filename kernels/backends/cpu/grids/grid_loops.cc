@@ -11,6 +11,8 @@ extern const GridLoops kPortableGridLoops;
 #if defined(__x86_64__)
 extern const GridLoops kAvx2GridLoops;
 extern const GridLoops kAvx512GridLoops;
+extern const Int8Kernels kAvx2NarrowInt8Kernels;
+extern const Int8Kernels kAvx512NarrowInt8Kernels;
 #elif defined(__aarch64__)
 extern const GridLoops kNeonGridLoops;
 #endif
@@ -29,8 +31,16 @@ const GridLoops& GridLoopsFor(Isa isa) {
   return BestRowWithin(rows, isa);
 }
 
-const Int8Kernels& RowOfCodes(const Machine& machine) {
+const Int8Kernels& RowOfCodes(const Machine& machine, int right_bits) {
   if (machine.int8->takes_lowest) return *machine.int8;
+#if defined(__x86_64__)
+  constexpr int kNarrowBits = 7;
+  if (right_bits <= kNarrowBits) {
+    for (const Int8Kernels* row : {&kAvx512NarrowInt8Kernels, &kAvx2NarrowInt8Kernels}) {
+      if (row->isa == machine.int8->isa) return *row;
+    }
+  }
+#endif
   static constexpr const Int8Kernels* kTable[] = {
 #if defined(__x86_64__)
     &kAvx512LowestInt8Kernels,

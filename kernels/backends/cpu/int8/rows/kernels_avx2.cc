@@ -39,6 +39,18 @@ struct LowestDot {
   }
 };
 
+// A is unsigned, biased by 128, and |b| <= 64: 2 * 255 * 64 fits int16.
+struct NarrowDot {
+  struct Row {
+    explicit Row(__m256i four) : value(four) {}
+    __m256i value;
+  };
+  static __m256i Add(__m256i sums, const Row& row, __m256i column) {
+    const __m256i pairs = _mm256_maddubs_epi16(row.value, column);
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+};
+
 template <typename AnyDot>
 void Tile(const Int8Tile& tile) {
   static constexpr void (*kTable[kRows])(const Int8Tile&) = {
@@ -75,29 +87,36 @@ const Int8Kernels kAvx2Int8Kernels = {
     .depthwise_weight_row = Avx2DepthwiseWeightRow,
 };
 
-const Int8Kernels kAvx2LowestInt8Kernels = {
-    .name = "avx2_lowest",
-    .isa = Isa::kAvx2,
-    .tile_rows = kRows,
-    .panel_columns = kAvx2Columns,
-    .column_unit = kAvx2Columns,
-    .k_group = kAvx2Group,
-    .a_bias = 128,
-    .takes_lowest = true,
-    .panel_steps = 576,
-    .tile = Tile<LowestDot>,
-    .copy_a = LowestPacking::CopyA,
-    .pack_a = LowestPacking::PackA,
-    .pack_b_columns = LowestPacking::PackBColumns,
-    .pack_b_rows = LowestPacking::PackBRows,
-    .column_start = LowestPacking::ColumnStart,
-    .rescale_pseudo_stochastic = Avx2Rescale<true>,
-    .rescale_half_away = Avx2Rescale<false>,
-    .max_abs = Avx2MaxAbs,
-    .subtract_saturating = Avx2SubtractSaturating,
-    .depthwise_row = Avx2DepthwiseRow,
-    .depthwise_weight_row = Avx2DepthwiseWeightRow,
-};
+template <typename AnyDot>
+static constexpr Int8Kernels KernelsOfCodes(const char* name) {
+  return {
+      .name = name,
+      .isa = Isa::kAvx2,
+      .tile_rows = kRows,
+      .panel_columns = kAvx2Columns,
+      .column_unit = kAvx2Columns,
+      .k_group = kAvx2Group,
+      .a_bias = 128,
+      .takes_lowest = true,
+      .panel_steps = 576,
+      .tile = Tile<AnyDot>,
+      .copy_a = LowestPacking::CopyA,
+      .pack_a = LowestPacking::PackA,
+      .pack_b_columns = LowestPacking::PackBColumns,
+      .pack_b_rows = LowestPacking::PackBRows,
+      .column_start = LowestPacking::ColumnStart,
+      .rescale_pseudo_stochastic = Avx2Rescale<true>,
+      .rescale_half_away = Avx2Rescale<false>,
+      .max_abs = Avx2MaxAbs,
+      .subtract_saturating = Avx2SubtractSaturating,
+      .depthwise_row = Avx2DepthwiseRow,
+      .depthwise_weight_row = Avx2DepthwiseWeightRow,
+  };
+}
+
+constinit const Int8Kernels kAvx2LowestInt8Kernels = KernelsOfCodes<LowestDot>("avx2_lowest");
+extern const Int8Kernels kAvx2NarrowInt8Kernels;
+constinit const Int8Kernels kAvx2NarrowInt8Kernels = KernelsOfCodes<NarrowDot>("avx2_narrow");
 
 }  // namespace runnel::cpu
 

@@ -49,6 +49,16 @@ struct LowestDot {
   __m512i low, high;
 };
 
+// A is unsigned, biased by 128, and |b| <= 64: 2 * 255 * 64 fits int16.
+struct NarrowDot {
+  explicit NarrowDot(__m512i row) : value(row) {}
+  __m512i Add(__m512i sums, __m512i column) const {
+    const __m512i pairs = _mm512_maddubs_epi16(value, column);
+    return _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+  }
+  __m512i value;
+};
+
 // kRowCount rows, kVectors vectors of columns from the given one on.
 template <typename AnyDot, int kRowCount, int kVectors>
 void RunPart(const Int8Tile& tile, int width, int first) {
@@ -135,29 +145,36 @@ const Int8Kernels kAvx512Int8Kernels = {
     .depthwise_weight_row = Avx512DepthwiseWeightRow,
 };
 
-const Int8Kernels kAvx512LowestInt8Kernels = {
-    .name = "avx512_lowest",
-    .isa = Isa::kAvx512,
-    .tile_rows = kRows,
-    .panel_columns = kAvx512Columns,
-    .column_unit = kAvx512Unit,
-    .k_group = kAvx512Group,
-    .a_bias = 128,
-    .takes_lowest = true,
-    .panel_steps = 1152,
-    .tile = Tile<LowestDot>,
-    .copy_a = Avx512CopyA<128>,
-    .pack_a = Avx512PackA<128>,
-    .pack_b_columns = Avx512PackBColumns,
-    .pack_b_rows = Avx512PackBRows,
-    .column_start = PackingLoops<kRows, kAvx512Group, 128>::ColumnStart,
-    .rescale_pseudo_stochastic = Avx512RescalePseudoStochastic,
-    .rescale_half_away = Avx512RescaleHalfAway,
-    .max_abs = Avx512MaxAbs,
-    .subtract_saturating = Avx512SubtractSaturating,
-    .depthwise_row = Avx512DepthwiseRow,
-    .depthwise_weight_row = Avx512DepthwiseWeightRow,
-};
+template <typename AnyDot>
+static constexpr Int8Kernels KernelsOfCodes(const char* name) {
+  return {
+      .name = name,
+      .isa = Isa::kAvx512,
+      .tile_rows = kRows,
+      .panel_columns = kAvx512Columns,
+      .column_unit = kAvx512Unit,
+      .k_group = kAvx512Group,
+      .a_bias = 128,
+      .takes_lowest = true,
+      .panel_steps = 1152,
+      .tile = Tile<AnyDot>,
+      .copy_a = Avx512CopyA<128>,
+      .pack_a = Avx512PackA<128>,
+      .pack_b_columns = Avx512PackBColumns,
+      .pack_b_rows = Avx512PackBRows,
+      .column_start = PackingLoops<kRows, kAvx512Group, 128>::ColumnStart,
+      .rescale_pseudo_stochastic = Avx512RescalePseudoStochastic,
+      .rescale_half_away = Avx512RescaleHalfAway,
+      .max_abs = Avx512MaxAbs,
+      .subtract_saturating = Avx512SubtractSaturating,
+      .depthwise_row = Avx512DepthwiseRow,
+      .depthwise_weight_row = Avx512DepthwiseWeightRow,
+  };
+}
+
+constinit const Int8Kernels kAvx512LowestInt8Kernels = KernelsOfCodes<LowestDot>("avx512_lowest");
+extern const Int8Kernels kAvx512NarrowInt8Kernels;
+constinit const Int8Kernels kAvx512NarrowInt8Kernels = KernelsOfCodes<NarrowDot>("avx512_narrow");
 
 }  // namespace runnel::cpu
 
