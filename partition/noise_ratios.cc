@@ -9,7 +9,7 @@ double NoiseRatios::At(int layer, Direction direction) const {
   if (known.empty()) return all;
   const auto behind = known.lower_bound(layer);
   if (behind == known.end()) return known.rbegin()->second;
-  if (behind == known.begin()) return behind->second;
+  if (behind == known.begin() || behind->first == layer) return behind->second;
   const auto before = std::prev(behind);
   const double way = static_cast<double>(layer - before->first) /
                      static_cast<double>(behind->first - before->first);

@@ -33,7 +33,7 @@ Waiting Collecting(const Coordinator& coordinator, CentralControl& server,
     }
     const ConnectionId stream = coordinator.devices()[static_cast<size_t>(device)].connection;
     const bool is_awaited =
-        of_a_move ? coordinator.move().AwaitsLayers(device) : coordinator.AwaitsState(i);
+        of_a_move ? coordinator.move().AwaitsLayers(device) : coordinator.AwaitsState(device);
     waiting.total += bytes;
     waiting.done += is_awaited ? std::min(server.Transfer(stream).received_bytes, bytes) : bytes;
   }

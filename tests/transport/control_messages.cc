@@ -325,10 +325,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Below(2) == 1,
                      Text()},
       Awaiting{Below(9), 9},
-      DryRunRequest{generation,
-                    Sequence(1 + Below(1000000)),
-                    1 + Below(9),
-                    {static_cast<int>(Below(9)), Below(2) == 1, Below(2) == 1}},
+      DryRunRequest{generation, Sequence(Below(99)), 1 + Below(9), {3, false, Below(2) == 1}},
       TraceRequest{1 + Below(kMaxTraceNs), Below(9)}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];

@@ -270,10 +270,8 @@ void Coordinator::AskPlanner() {
 }
 
 void Coordinator::Handle(int device, const Snapshot& snapshot) {
-  const std::optional<size_t> stage = active_.plan.StageOf(device);
-  if (!stage.has_value()) return;
   absl::StatusOr<std::optional<StateCollected>> whole =
-      states_.collection().AddPart(*stage, snapshot);
+      states_.collection().AddPart(device, snapshot);
   if (!whole.ok()) return End(whole.status(), false);
   if (!whole->has_value()) return;
   const StateUse use = (*whole)->use;

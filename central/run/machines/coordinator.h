@@ -175,9 +175,9 @@ class Coordinator {
     return stands_to_measure() &&
            (measuring_.links().under_way() || measuring_.devices().under_way());
   }
-  // The last state is being collected; from this stage it is still to come.
+  // The last state is being collected; from this device it is still to come.
   bool finishing() const { return course_.collects_last(); }
-  bool AwaitsState(size_t stage) const { return states_.collection().Awaits(stage); }
+  bool AwaitsState(int device) const { return states_.collection().Awaits(device); }
   // Training stands until the state of a barrier, or an evaluation beside it, is there.
   bool waits_for_states() const {
     return (stands_for_states() || measuring_.waits()) && states_.collection().under_way();

@@ -79,7 +79,7 @@ bool Coordinator::IsNeeded(int device) const {
   if (!has_plan() || recovery_.replacing()) return !move_.under_way() || move_.Uses(device);
   const std::optional<size_t> stage = active_.plan.StageOf(device);
   return stage.has_value() &&
-         (course_.trains() || barrier_.evaluating() || states_.collection().Awaits(*stage));
+         (course_.trains() || barrier_.evaluating() || states_.collection().Awaits(device));
 }
 
 void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {

@@ -10,18 +10,18 @@ void StateCollection::Request(int64_t step, const StateUse& use, const ActivePla
   const Sequence sequence = batching_.FirstSequence(step);
   Collection& collection = collections_[sequence];
   collection = {step, use, active.plan.generation, {}, {}};
-  for (size_t i = 0; i < active.stages.size(); ++i) collection.missing.insert(i);
+  for (const StagePlan& stage : active.plan.stages) collection.missing.insert(stage.sole_device());
   SendToStages(active, SnapshotRequest{active.plan.generation, sequence, use.weights_only()},
                effects);
 }
 
-absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t stage,
+absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(int device,
                                                                        const Snapshot& snapshot) {
   const auto found = collections_.find(snapshot.sequence);
   if (found == collections_.end() || found->second.generation != snapshot.generation)
     return std::nullopt;
   Collection& collection = found->second;
-  if (collection.missing.erase(stage) == 0) return std::nullopt;
+  if (collection.missing.erase(device) == 0) return std::nullopt;
   Merge(snapshot.state, collection.state);
   if (!collection.missing.empty()) return std::nullopt;
   StateCollected whole{collection.step, collection.use, std::move(collection.state),
@@ -64,9 +64,9 @@ bool StateCollection::is_waited_for() const {
   });
 }
 
-bool StateCollection::Awaits(size_t stage) const {
+bool StateCollection::Awaits(int device) const {
   return std::any_of(collections_.begin(), collections_.end(),
-                     [stage](const auto& entry) { return entry.second.missing.contains(stage); });
+                     [device](const auto& entry) { return entry.second.missing.contains(device); });
 }
 
 }  // namespace runnel

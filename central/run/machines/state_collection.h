@@ -25,9 +25,10 @@ class StateCollection {
 
   // Asks all stages, which stand at barrier `step`, for their states.
   void Request(int64_t step, const StateUse& use, const ActivePlan& active, RunEffects& effects);
-  // A stage's part; one that nobody asked for, or that comes twice, counts for nothing. The whole
-  // state when it was the last part. Internal: the parts are not the model.
-  absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
+  // The part of a device, whichever stage it has by now; one that nobody asked for, or that comes
+  // twice, counts for nothing. The whole state when it was the last part. Internal: the parts are
+  // not the model.
+  absl::StatusOr<std::optional<StateCollected>> AddPart(int device, const Snapshot& snapshot);
   // Training goes back from barrier `from` to `step`: parts of collections that have not arrived
   // never will.
   void GoBack(int64_t from, int64_t step);
@@ -41,15 +42,15 @@ class StateCollection {
   // Whether a state is on its way that is used as soon as it is there, not only kept for a
   // recovery.
   bool is_waited_for() const;
-  // Whether a part of this stage is still to come.
-  bool Awaits(size_t stage) const;
+  // Whether a part of this device is still to come.
+  bool Awaits(int device) const;
 
  private:
   struct Collection {
     int64_t step = 0;
     StateUse use;
     Generation generation;
-    std::set<size_t> missing;  // stages
+    std::set<int> missing;  // devices
     ModelState state;
   };
 

@@ -254,7 +254,7 @@ TEST(StageRuntime, ADryRunCodesTheTensorsOfOneWay) {
         EXPECT_EQ(codings, "----") << "the exact pass";
       }
     }
-    EXPECT_EQ(Names(stage).substr(0, 1), ">");
+    EXPECT_EQ(Names(stage).back(), '>');
     return codings;
   };
   EXPECT_EQ(coded_of({}), "DCDC");

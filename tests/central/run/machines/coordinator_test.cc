@@ -196,6 +196,7 @@ class Cluster {
     }
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
       stages_[id.value()] = *prepare;
+      ranges_[{id.value(), prepare->plan.generation}] = prepare->plan.stages[prepare->stage];
       coordinator_->Received(id, StagePrepared{prepare->plan.generation});
     }
     if (const auto* fetch = std::get_if<FetchLayers>(&send.message))
@@ -219,7 +220,7 @@ class Cluster {
     if (snapshot != nullptr && holds_snapshots_) {
       held_.push_back(send);
     } else if (snapshot != nullptr) {
-      const StagePlan& stage = stages_[id.value()].plan.stages[stages_[id.value()].stage];
+      const StagePlan& stage = ranges_[{id.value(), snapshot->generation}];
       coordinator_->Received(id, Snapshot{snapshot->generation, snapshot->sequence,
                                           Slice(state_, stage.first_layer, stage.last_layer)});
       if (id.value() == leaves_after_state_)
@@ -241,6 +242,7 @@ class Cluster {
   std::vector<std::pair<int64_t, Generation>> held_evaluations_;
   ModelState state_;
   std::map<int64_t, PrepareStage> stages_;
+  std::map<std::pair<int64_t, Generation>, StagePlan> ranges_;  // by connection
   std::optional<Coordinator> coordinator_;
   std::string log_;
   absl::Status ended_ = absl::UnknownError("still running");
@@ -282,6 +284,25 @@ TEST(Coordinator, TrainsOnWhileAStateIsSentButNotBeyondTheNextBarrier) {
   stopped->StopAtBarrier();
   stopped.ReleaseSnapshots();
   EXPECT_EQ(stopped.log(), " plan b40 b80 c40 c80! end80");
+}
+
+// States travel beside all other messages: those of a barrier may come when layers have moved there
+// and a stage has another number.
+TEST(Coordinator, StatesOfABarrierCountAfterAMove) {
+  Cluster cluster(3, 120);
+  cluster.holds_snapshots_ = true;
+  cluster.planner_.at_barrier = [](const BarrierReport& report) -> BarrierDecision {
+    if (report.step != 40) return KeepPlan{};
+    Plan plan = report.plan;
+    plan.stages = {{{Seat{DeviceId(0)}}, 0, 1, 2}, {{Seat{DeviceId(2)}}, 2, 5, 1}};
+    plan.links.pop_back();
+    return ChangePlan{plan, "because"};
+  };
+  cluster.JoinAll(3);
+  EXPECT_EQ(cluster.log(), " plan b40 plan b80");
+  cluster.ReleaseSnapshots();
+  EXPECT_THAT(cluster.log(), testing::StartsWith(" plan b40 plan b80 c40 c80 "));
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
 }
 
 // As `eval` of a check-point: there is no barrier to wait for.

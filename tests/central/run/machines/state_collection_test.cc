@@ -25,8 +25,8 @@ class StateCollectionTest : public ::testing::Test {
         collection_(model_, {}, Batching::Create(1000, 10, 1, 1).value()) {}
 
   // Whether the answer of this stage to the request of `step` was the last one.
-  bool Completes(size_t stage, int64_t step, int generation = 1) {
-    const StagePlan& layers = active_.plan.stages[stage];
+  bool Completes(int stage, int64_t step, int generation = 1) {
+    const StagePlan& layers = active_.plan.stages[static_cast<size_t>(stage)];
     auto whole = collection_.AddPart(stage, {Generation(generation), Sequence(step),
                                              Slice(state_, layers.first_layer, layers.last_layer)});
     EXPECT_TRUE(whole.ok()) << whole.status();
