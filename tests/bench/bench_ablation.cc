@@ -14,9 +14,7 @@
 //                a segment is one submission, values that the DSP wrote stay there
 // + reuse:       packed weights are kept as long as their bytes are the same
 
-#include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -40,6 +38,7 @@
 #include "proto/base/model/rescale.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_tools.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
 
@@ -343,17 +342,11 @@ absl::StatusOr<nlohmann::json> Run(const Options& options, const std::string& ro
 }  // namespace runnel
 
 int main(int argc, char** argv) {
-  std::map<std::string, std::string> flags = {{"--model", "vgg11"},       {"--batch", "4"},
-                                              {"--micro-batches", "2"},   {"--switch-ms", "25"},
-                                              {"--schedule-batch", "64"}, {"--rows", "1,2,3,4,5"},
-                                              {"--summary", ""}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (flags.count(argv[i]) == 0) {
-      std::cerr << "no flag " << argv[i] << "\n";
-      return 2;
-    }
-    flags[argv[i]] = argv[i + 1];
-  }
+  runnel::Flags flags = {{"--model", "vgg11"},       {"--batch", "4"},
+                         {"--micro-batches", "2"},   {"--switch-ms", "25"},
+                         {"--schedule-batch", "64"}, {"--rows", "1,2,3,4,5"},
+                         {"--summary", ""}};
+  if (!runnel::ReadFlags(argc, argv, flags)) return 2;
   runnel::Options options;
   options.model = flags["--model"];
   if (!absl::SimpleAtoi(flags["--batch"], &options.batch) || options.batch < 1 ||
@@ -364,12 +357,5 @@ int main(int argc, char** argv) {
     std::cerr << "--batch, --micro-batches, --schedule-batch and --switch-ms are numbers\n";
     return 2;
   }
-  const auto result = runnel::Run(options, flags["--rows"]);
-  if (!result.ok()) {
-    std::cerr << result.status() << "\n";
-    return 2;
-  }
-  std::cout << result->dump(1) << "\n";
-  if (!flags["--summary"].empty()) std::ofstream(flags["--summary"]) << result->dump(1) << "\n";
-  return 0;
+  return runnel::Report(runnel::Run(options, flags["--rows"]), flags);
 }

@@ -6,12 +6,7 @@
 // bench_batch_split [--model vgg11] [--backend cpu] [--batch 64] [--runs 7] [--steps 15]
 //                   [--splits off,auto,4,16] [--summary FILE]
 
-#include <time.h>
-
-#include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <set>
@@ -19,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kernels/backends/backend.h"
@@ -31,33 +25,15 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_tools.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel {
 namespace {
 
-using Flags = std::map<std::string, std::string>;
-
 constexpr Part kParts[] = {Part::kForward, Part::kInputGradient, Part::kWeightGradient};
 constexpr const char* kPartNames[] = {"forward", "input_gradient", "weight_gradient"};
-
-double CpuMs() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-int64_t Number(const Flags& flags, const char* name) {
-  int64_t value = 0;
-  if (absl::SimpleAtoi(flags.at(name), &value)) return value;
-  return 1;
-}
 
 // One product by itself, ready to run.
 struct Runner {
@@ -251,19 +227,6 @@ int main(int argc, char** argv) {
   runnel::Flags flags = {{"--model", "vgg11"}, {"--backend", "cpu"}, {"--batch", "64"},
                          {"--runs", "7"},      {"--steps", "15"},    {"--splits", "off,auto,4,16"},
                          {"--summary", ""}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (flags.count(argv[i]) == 0) {
-      std::cerr << "no flag " << argv[i] << "\n";
-      return 2;
-    }
-    flags[argv[i]] = argv[i + 1];
-  }
-  const auto result = runnel::Run(flags);
-  if (!result.ok()) {
-    std::cerr << result.status() << "\n";
-    return 2;
-  }
-  std::cout << result->dump(1) << "\n";
-  if (!flags["--summary"].empty()) std::ofstream(flags["--summary"]) << result->dump(1) << "\n";
-  return 0;
+  if (!runnel::ReadFlags(argc, argv, flags)) return 2;
+  return runnel::Report(runnel::Run(flags), flags);
 }

@@ -7,14 +7,11 @@
 // place of the best. Answers each line N of standard input with a line of N numbers: milliseconds of
 // processor time of a forward.
 
-#include <time.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,19 +21,12 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_tools.h"
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel {
 namespace {
-
-using Flags = std::map<std::string, std::string>;
-
-double CpuMs() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
 
 absl::Status Answer(StageExecutor& executor, const Payload& input, const Payload& labels,
                     int64_t batch) {
@@ -88,12 +78,7 @@ absl::Status Run(const std::string& name, Flags flags) {
 int main(int argc, char** argv) {
   runnel::Flags flags = {
       {"--batch", "1"}, {"--backend", "cpu"}, {"--threads", "1"}, {"--onnx", ""}, {"--rows", ""}};
-  bool is_known = argc >= 2 && argc % 2 == 0;
-  for (int i = 2; i + 1 < argc; i += 2) {
-    is_known = is_known && flags.count(argv[i]) > 0;
-    flags[argv[i]] = argv[i + 1];
-  }
-  if (!is_known) {
+  if (argc < 2 || !runnel::ReadFlags(argc, argv, flags, 2)) {
     std::cerr << "usage: bench_forward MODEL [--onnx FILE] [--batch 1] [--backend cpu] "
                  "[--threads 1] [--rows NAME]\n";
     return 2;

@@ -6,12 +6,8 @@
 //
 // bench_freeze [--model vgg11] [--layers 6] [--recipe fp32] [--backend cpu] [--batch 64] [--runs 9]
 
-#include <time.h>
-
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,25 +19,13 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_tools.h"
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel {
 namespace {
-
-using Flags = std::map<std::string, std::string>;
-
-double CpuMs() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Layers of a model as one stage, and the times of its micro-batches, each a step.
 class Piece {
@@ -147,13 +131,10 @@ absl::Status Run(const Flags& flags) {
 int main(int argc, char** argv) {
   runnel::Flags flags = {{"--model", "vgg11"}, {"--layers", "6"}, {"--recipe", "fp32"},
                          {"--backend", "cpu"}, {"--batch", "64"}, {"--runs", "9"}};
-  for (int i = 1; i < argc; i += 2) {
-    if (flags.count(argv[i]) == 0 || i + 1 >= argc) {
-      std::cerr << "usage: bench_freeze [--model M] [--layers N] [--recipe R] [--backend B] "
-                   "[--batch N] [--runs N]\n";
-      return 2;
-    }
-    flags[argv[i]] = argv[i + 1];
+  if (!runnel::ReadFlags(argc, argv, flags)) {
+    std::cerr << "usage: bench_freeze [--model M] [--layers N] [--recipe R] [--backend B] "
+                 "[--batch N] [--runs N]\n";
+    return 2;
   }
   const absl::Status status = runnel::Run(flags);
   if (!status.ok()) std::cerr << status.message() << "\n";

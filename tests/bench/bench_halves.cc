@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,14 +20,13 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_tools.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/whole_values.h"
 
 namespace runnel {
 namespace {
-
-using Flags = std::map<std::string, std::string>;
 
 constexpr char kRecompute[] = "+recompute", kWhole[] = "+whole";
 
@@ -115,13 +113,10 @@ int main(int argc, char** argv) {
                          {"--batch", "64"},
                          {"--backend", "cpu"},
                          {"--runs", "5"}};
-  for (int i = 1; i < argc; i += 2) {
-    if (flags.count(argv[i]) == 0 || i + 1 >= argc) {
-      std::cerr << "usage: bench_halves [--models M,...] [--recipes R,...] [--batch N] [--backend "
-                   "B] [--runs N]\n";
-      return 2;
-    }
-    flags[argv[i]] = argv[i + 1];
+  if (!runnel::ReadFlags(argc, argv, flags)) {
+    std::cerr << "usage: bench_halves [--models M,...] [--recipes R,...] [--batch N] [--backend "
+                 "B] [--runs N]\n";
+    return 2;
   }
   const absl::Status status = runnel::Run(flags);
   if (!status.ok()) std::cerr << status.message() << "\n";

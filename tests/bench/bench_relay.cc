@@ -17,52 +17,18 @@
 #include <variant>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "proto/base/clock.h"
 #include "proto/transport/grpc/control/grpc_control.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/relay/relay_transport.h"
+#include "tests/bench/bench_frames.h"
+#include "tests/bench/bench_tools.h"
 
 namespace runnel {
 namespace {
 
 constexpr int kWindow = 4;  // frames under way, as an in-flight cap would have it
 constexpr int kPings = 200;
-
-struct Options {
-  int64_t frame_bytes = int64_t{1} << 20;
-  int frames = 100;
-  int rounds = 9;
-  std::string summary;
-};
-
-[[noreturn]] void Fail(const std::string& why) {
-  std::fprintf(stderr, "bench_relay: %s\n", why.c_str());
-  std::exit(1);
-}
-
-Options Parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (i + 1 == argc) Fail(flag + " needs a value");
-    const char* value = argv[i + 1];
-    if (flag == "--summary") {
-      options.summary = value;
-    } else if (!(flag == "--frame-bytes" && absl::SimpleAtoi(value, &options.frame_bytes)) &&
-               !(flag == "--frames" && absl::SimpleAtoi(value, &options.frames)) &&
-               !(flag == "--rounds" && absl::SimpleAtoi(value, &options.rounds))) {
-      Fail("bad flag or value: " + flag);
-    }
-  }
-  if (options.frame_bytes < 1 || options.frames < 1 || options.rounds < 1) Fail("too small");
-  return options;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 Frame MakeFrame(int64_t bytes) {
   BufferPool pool;
@@ -188,7 +154,7 @@ class Line final : public CentralControlObserver, WorkerControlObserver {
   int64_t pings_ = 0;
 };
 
-int Run(const Options& options) {
+int Run(const FrameOptions& options) {
   Line straight(false), relayed(true);
   const Frame frame = MakeFrame(options.frame_bytes);
   std::vector<double> rates[2], pings[2], rate_shares, ping_shares;
@@ -213,4 +179,7 @@ int Run(const Options& options) {
 }  // namespace
 }  // namespace runnel
 
-int main(int argc, char** argv) { return runnel::Run(runnel::Parse(argc, argv)); }
+int main(int argc, char** argv) {
+  return runnel::Run(runnel::ParseFrames(
+      argc, argv, {.frame_bytes = int64_t{1} << 20, .frames = 100, .rounds = 9}));
+}

@@ -7,20 +7,13 @@
 //
 // --keeps-after: WARM_UP of adaptive and static.
 
-#include <time.h>
-
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "central/data/batch_source.h"
 #include "central/data/dataset.h"
@@ -29,6 +22,7 @@
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_tools.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_executor.h"
 
@@ -36,25 +30,6 @@ namespace runnel {
 namespace {
 
 constexpr const char* kRules[] = {"dynamic", "speculate", "adaptive", "static"};
-
-using Flags = std::map<std::string, std::string>;
-
-double CpuMs() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-int64_t Number(const Flags& flags, const char* name) {
-  int64_t value = 0;
-  if (absl::SimpleAtoi(flags.at(name), &value)) return value;
-  return 1;
-}
 
 struct Contender {
   std::string rule;
@@ -173,19 +148,6 @@ int main(int argc, char** argv) {
   runnel::Flags flags = {{"--model", "vgg11"}, {"--dataset", "cifar10"}, {"--data-dir", ""},
                          {"--backend", "cpu"}, {"--batch", "64"},        {"--warm-up", "110"},
                          {"--steps", "60"},    {"--summary", ""},        {"--keeps-after", "100"}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (flags.count(argv[i]) == 0) {
-      std::cerr << "no flag " << argv[i] << "\n";
-      return 2;
-    }
-    flags[argv[i]] = argv[i + 1];
-  }
-  const auto result = runnel::Run(flags);
-  if (!result.ok()) {
-    std::cerr << result.status() << "\n";
-    return 2;
-  }
-  std::cout << result->dump(1) << "\n";
-  if (!flags["--summary"].empty()) std::ofstream(flags["--summary"]) << result->dump(1) << "\n";
-  return 0;
+  if (!runnel::ReadFlags(argc, argv, flags)) return 2;
+  return runnel::Report(runnel::Run(flags), flags);
 }

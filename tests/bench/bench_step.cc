@@ -2,8 +2,6 @@
 //
 // bench_step [--backend NAME] [--models lenet,...] [--steps N] [--threads N] [--summary FILE]
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -18,30 +16,20 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_tools.h"
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/torch_oracle.h"
 
 namespace runnel {
 namespace {
 
-struct Flags {
+struct Options {
   std::string backend = "torch";
   std::string models = "lenet,har_cnn,mobilenet_v2,mobilenet_v2_s1";
   std::string summary;
   int steps = 9;
   int threads = 1;
 };
-
-double CpuMs() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 template <typename Step>
 double MedianStepMs(int steps, const Step& step) {
@@ -57,7 +45,7 @@ double MedianStepMs(int steps, const Step& step) {
 
 // Milliseconds by column.
 absl::StatusOr<std::map<std::string, double>> BenchModel(const std::string& name, int64_t batch,
-                                                         const Flags& flags, Backend* backend) {
+                                                         const Options& flags, Backend* backend) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
   RUNNEL_ASSIGN_OR_RETURN(TestPipeline pipeline, TestPipeline::Make(model, {}, batch, backend, 1));
   TestStage& stage = *pipeline.stages[0];
@@ -95,7 +83,7 @@ absl::StatusOr<std::map<std::string, double>> BenchModel(const std::string& name
   return result;
 }
 
-int Run(const Flags& flags) {
+int Run(const Options& flags) {
   TuneAllocatorForTorch();
   auto backend = MakeBackend(flags.backend, flags.threads);
   if (!backend.ok()) {
@@ -129,7 +117,7 @@ int Run(const Flags& flags) {
 }  // namespace runnel
 
 int main(int argc, char** argv) {
-  runnel::Flags flags;
+  runnel::Options flags;
   for (int i = 1; i < argc; i += 2) {
     const std::string flag = argv[i];
     const bool known = flag == "--backend" || flag == "--models" || flag == "--steps" ||

@@ -31,6 +31,7 @@
 #include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/link/address.h"
 #include "proto/transport/link/bandwidth.h"
+#include "tests/bench/bench_tools.h"
 
 namespace runnel {
 namespace {
@@ -207,11 +208,6 @@ class Waiter final : public ConnectionObserver {
 
 double SecondsSince(int64_t start_ns) {
   return static_cast<double>(MonotonicClock().NowNanos() - start_ns) * 1e-9;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 Frame MakeFrame(int64_t bytes) {

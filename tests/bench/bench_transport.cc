@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -22,54 +21,20 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "proto/base/clock.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
-#include "tests/support/in_process/loopback.h"
 #include "proto/transport/link/frame_assembler.h"
+#include "tests/bench/bench_frames.h"
+#include "tests/bench/bench_tools.h"
+#include "tests/support/in_process/loopback.h"
 
 namespace runnel {
 namespace {
 
 constexpr int kWindow = 4;  // frames under way, as an in-flight cap would have it
 
-struct Options {
-  int64_t frame_bytes = int64_t{4} << 20;
-  int frames = 40;
-  int rounds = 7;
-  std::string summary;
-};
-
-[[noreturn]] void Fail(const std::string& why) {
-  std::fprintf(stderr, "bench_transport: %s\n", why.c_str());
-  std::exit(1);
-}
-
-Options Parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (i + 1 == argc) Fail(flag + " needs a value");
-    const char* value = argv[i + 1];
-    if (flag == "--summary") {
-      options.summary = value;
-    } else if (!(flag == "--frame-bytes" && absl::SimpleAtoi(value, &options.frame_bytes)) &&
-               !(flag == "--frames" && absl::SimpleAtoi(value, &options.frames)) &&
-               !(flag == "--rounds" && absl::SimpleAtoi(value, &options.rounds))) {
-      Fail("bad flag or value: " + flag);
-    }
-  }
-  if (options.frame_bytes < 1 || options.frames < 1 || options.rounds < 1) Fail("too small");
-  return options;
-}
-
 double SecondsSince(int64_t start_ns) {
   return static_cast<double>(MonotonicClock().NowNanos() - start_ns) * 1e-9;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 Frame MakeFrame(int64_t bytes) {
@@ -246,7 +211,7 @@ double PacingRatio(std::unique_ptr<Transport> transport) {
   return SecondsSince(start_ns) / ideal;
 }
 
-nlohmann::json Throughput(const Options& options, const Frame& frame) {
+nlohmann::json Throughput(const FrameOptions& options, const Frame& frame) {
   std::vector<int64_t> chunks;
   for (int64_t chunk = 64 << 10; chunk <= kMaxChunkBytes; chunk *= 2) chunks.push_back(chunk);
   std::vector<std::unique_ptr<Line>> lines;
@@ -278,7 +243,8 @@ nlohmann::json Throughput(const Options& options, const Frame& frame) {
 }
 
 int Main(int argc, char** argv) {
-  const Options options = Parse(argc, argv);
+  const FrameOptions options =
+      ParseFrames(argc, argv, {.frame_bytes = int64_t{4} << 20, .frames = 40, .rounds = 7});
   const Frame frame = MakeFrame(options.frame_bytes);
   nlohmann::json summary = Throughput(options, frame);
   summary["bench"] = "transport";

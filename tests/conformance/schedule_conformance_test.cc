@@ -162,12 +162,8 @@ struct HashRun {
       step += 1 + static_cast<int64_t>(random() % 7);
       options.barriers.push_back(options.batching.FirstSequence(step).value());
     }
-    options.samples = [](const MicroBatch& place) {
-      return HashPayload(HashOf(1, static_cast<uint64_t>(place.sequence.value())));
-    };
-    options.labels = [](const MicroBatch& place) {
-      return HashPayload(HashOf(2, static_cast<uint64_t>(place.sequence.value())));
-    };
+    options.samples = [](const MicroBatch& place) { return HashPayload(1, place.sequence); };
+    options.labels = [](const MicroBatch& place) { return HashPayload(2, place.sequence); };
   }
 
   std::vector<uint64_t> Weights() const {

@@ -7,17 +7,11 @@
 
 #include "absl/strings/numbers.h"
 #include "proto/base/random.h"
+#include "tests/fuzz/environment.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace runnel::fuzz {
 namespace {
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  uint64_t value = otherwise;
-  Require(text == nullptr || absl::SimpleAtoi(text, &value), name);
-  return value;
-}
 
 class Changes {
  public:

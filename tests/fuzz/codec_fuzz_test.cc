@@ -4,24 +4,16 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "compress/codec.h"
 #include "gtest/gtest.h"
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
+#include "tests/fuzz/environment.h"
 
 namespace runnel::codec_fuzz_test {
 namespace {
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  uint64_t value = otherwise;
-  if (text != nullptr && !absl::SimpleAtoi(text, &value)) std::abort();
-  return value;
-}
 
 // Draws in sequence from one stream.
 class Draws {
@@ -71,8 +63,8 @@ std::vector<std::byte> RandomPayload(const Codec& codec, const Shape& shape, Dra
 }
 
 TEST(CodecFuzz, DecodersSurviveAnyBytes) {
-  const uint64_t seed = FromEnvironment("RUNNEL_FUZZ_SEED", 1);
-  const uint64_t rounds = 1500 * FromEnvironment("RUNNEL_FUZZ_FACTOR", 1);
+  const uint64_t seed = fuzz::FromEnvironment("RUNNEL_FUZZ_SEED", 1);
+  const uint64_t rounds = 1500 * fuzz::FromEnvironment("RUNNEL_FUZZ_FACTOR", 1);
   std::printf("seed %llu, %llu rounds a codec\n", static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(rounds));
   Draws draws(seed);
@@ -105,7 +97,7 @@ TEST(CodecFuzz, DecodersSurviveAnyBytes) {
 // Decoders with a state: whatever arrives, what is kept stays what an encoder can go on from, and
 // after a refusal it is what it was.
 TEST(CodecFuzz, DecodersThatKeepSamplesSurviveAnyBytes) {
-  const uint64_t seed = FromEnvironment("RUNNEL_FUZZ_SEED", 1);
+  const uint64_t seed = fuzz::FromEnvironment("RUNNEL_FUZZ_SEED", 1);
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   Draws draws(seed + 2);
   const Shape shape = {3, 40};
@@ -156,7 +148,7 @@ TEST(CodecFuzz, DecodersThatKeepSamplesSurviveAnyBytes) {
 }
 
 TEST(CodecFuzz, EncodersSurviveAnyState) {
-  const uint64_t seed = FromEnvironment("RUNNEL_FUZZ_SEED", 1);
+  const uint64_t seed = fuzz::FromEnvironment("RUNNEL_FUZZ_SEED", 1);
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   Draws draws(seed + 1);
   const Shape shape = {100};

@@ -1,6 +1,7 @@
 // What comes over a data link: messages, each two bytes of length and then so many bytes. The CRC
 // of a first piece's header is mended in every second input, or hardly any would pass.
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -31,6 +32,20 @@ void MendCrc(std::string& message) {
   const uint32_t crc =
       Crc32(0, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(message.data()), 60));
   for (size_t i = 0; i < 4; ++i) message[60 + i] = static_cast<char>(crc >> (8 * i));
+}
+
+// A header is refused as what it is, or read back the same.
+void CheckHeader(absl::string_view message) {
+  const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(message.data()),
+                                          std::min<size_t>(message.size(), kFrameHeaderBytes));
+  const absl::StatusOr<FrameHeader> header = DecodeHeader(bytes);
+  if (!header.ok()) {
+    Require(absl::IsInvalidArgument(header.status()) || absl::IsDataLoss(header.status()),
+            "a header that is refused is wrong or damaged");
+    return;
+  }
+  Require(absl::MakeConstSpan(EncodeHeader(*header)) == bytes, "a header is read back the same");
+  Require(header->sequence >= Sequence(0), "no number of a micro-batch is negative");
 }
 
 }  // namespace
@@ -64,6 +79,7 @@ void Try(absl::string_view input) {
     std::string message(input.substr(2, length));
     input.remove_prefix(2 + message.size());
     if (mends && !assembler.mid_frame()) MendCrc(message);
+    if (!assembler.mid_frame()) CheckHeader(message);
     // In two pieces, as a transport hands them on.
     const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(message.data()),
                                             message.size());

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/backend.h"
+#include "proto/base/status_macros.h"
 #include "tests/kernels/integer_backends.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
@@ -83,23 +84,16 @@ absl::StatusOr<std::vector<Scaled>> Train(const Training& t, const std::string& 
   auto net = IntegerPipeline::Make(model, t.cuts, kBatch, backend->get(), **FindRecipe(t.recipe),
                                    t.micro_batches > 1, t.rescale, t.split);
   if (!net.ok()) return net.status();
-  for (size_t i = 0; i < net->weight_count(); ++i) {
-    const auto count = static_cast<int64_t>(net->Weight(i).mantissas.size());
-    net->SetWeight(i, {GoldenMantissas(500 + i, count), -9});
-  }
+  SetGoldenWeights(*net, 500);
   StepContext context;
   context.gradient_bits = {3, 4};
+  const auto samples = [count = kBatch * model.input.elements()](int64_t sequence) {
+    return RandomValues(4, sequence, count);
+  };
   int64_t sequence = 0;
   for (int step = 0; step < 3; ++step) {
-    for (int m = 0; m < t.micro_batches; ++m, ++sequence) {
-      const std::vector<float> x = RandomValues(4, sequence, kBatch * model.input.elements());
-      const std::vector<int32_t> labels = RandomLabels(5, sequence, kBatch, model.classes);
-      context.sequence = Sequence(sequence);
-      context.accumulate = m > 0;
-      const absl::Status status = net->ForwardBackward(x.data(), labels.data(), context);
-      if (!status.ok()) return status;
-    }
-    if (absl::Status status = net->Update(context); !status.ok()) return status;
+    RUNNEL_RETURN_IF_ERROR(
+        TrainStep(*net, t.micro_batches, kBatch, model.classes, samples, context, sequence));
   }
   std::vector<Scaled> weights;
   for (size_t i = 0; i < net->weight_count(); ++i) weights.push_back(net->Weight(i));

@@ -14,6 +14,7 @@
 #include "kernels/ir/recipe.h"
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
+#include "tests/kernels/grid_training.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
@@ -118,72 +119,38 @@ TEST(Dorefa, EachOfItsParametersIsChecked) {
   }
 }
 
-// Losses of a few steps on the same samples, and what was trained.
-struct Trained {
-  std::vector<double> losses;
-  std::vector<std::vector<float>> parameters;
-};
-
-struct Training {
-  ModelSpec model;
-  std::string backend = "cpu";
-  std::vector<int> cuts;
-  const char* recipe = "dorefa:4,4,8";
-  Steps steps = Steps::kApart;
-  int count = 2;
-  int micro_batches = 2;
-  int64_t batch = 4;
-  Checks checks = Checks::kOn;
-};
-
-Trained Train(const Training& t) {
-  Trained result;
-  auto backend = *MakeBackend(t.backend, 1);
-  auto pipeline =
-      TestPipeline::Make(t.model, t.cuts, t.batch, backend.get(), 3, t.checks, t.steps, t.recipe);
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-  if (!pipeline.ok()) return result;
-  const CounterRandom random(3, RandomPurpose::kTest, 5, 0);
-  std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
-  std::vector<int32_t> labels;
-  for (int64_t i = 0; i < t.batch; ++i) labels.push_back(static_cast<int32_t>(i % t.model.classes));
-  StepContext context;
-  context.run_seed = 3;
-  context.step_labels = t.micro_batches * t.batch;
-  context.learning_rate = 0.01;
-  context.momentum = 0.9;
-  for (int step = 0; step < t.count; ++step) {
-    for (int i = 0; i < t.micro_batches; ++i) {
-      context.accumulate = i > 0;
-      const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
-      EXPECT_TRUE(status.ok()) << status;
-      context.sequence = context.sequence.next();
-    }
-    result.losses.push_back(pipeline->Loss() / static_cast<double>(t.batch));
-    EXPECT_TRUE(pipeline->Update(context).ok());
-  }
-  result.parameters = pipeline->Tensors(Storage::kParameters);
-  return result;
+// Two steps of two micro-batches with the bits of the recipe's name.
+Training Two(const ModelSpec& model, const char* backend = "cpu") {
+  return {.model = model,
+          .backend = backend,
+          .recipe = "dorefa:4,4,8",
+          .levels = {{}},
+          .count = 2,
+          .micro_batches = 2};
 }
 
 TEST(Dorefa, CutsAndUpdatesInTheBackwardChangeNoByte) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     const ModelSpec model = RandomModel(seed);
     if (model.layer_count() < 2) continue;
-    const Trained whole = Train({.model = model});
-    const Trained cut = Train({.model = model, .cuts = {model.layer_count() / 2}});
-    EXPECT_EQ(whole.parameters, cut.parameters) << seed;
-    const Trained apart = Train({.model = model, .micro_batches = 1});
-    const Trained alone = Train({.model = model, .steps = Steps::kAlone, .micro_batches = 1});
-    EXPECT_EQ(apart.parameters, alone.parameters) << seed;
+    Training training = Two(model);
+    const Trained whole = TrainOnGrids(training);
+    training.cuts = {model.layer_count() / 2};
+    EXPECT_EQ(whole.parameters, TrainOnGrids(training).parameters) << seed;
+    training.cuts.clear();
+    training.micro_batches = 1;
+    const Trained apart = TrainOnGrids(training);
+    training.steps = Steps::kAlone;
+    EXPECT_EQ(apart.parameters, TrainOnGrids(training).parameters) << seed;
   }
 }
 
 TEST(Dorefa, FullPrecisionIsFp32) {
-  const ModelSpec model = *MakeModel("lenet");
-  EXPECT_EQ(Train({.model = model, .recipe = "dorefa:32,32,32"}).parameters,
-            Train({.model = model, .recipe = "fp32"}).parameters);
+  Training training = Two(*MakeModel("lenet"));
+  training.recipe = "dorefa:32,32,32";
+  const Trained full = TrainOnGrids(training);
+  training.recipe = "fp32";
+  EXPECT_EQ(full.parameters, TrainOnGrids(training).parameters);
 }
 
 // Each backend but ref takes `steps` steps and ends below `share` of its first loss. A code may
@@ -197,16 +164,17 @@ void ExpectEachTrains(const Training& ref, const Trained& on_ref, int steps, dou
     Training fast = ref;
     fast.backend = name;
     fast.count = steps;
-    const Trained on_fast = Train(fast);
+    const Trained on_fast = TrainOnGrids(fast);
     EXPECT_NEAR(on_fast.losses[0], on_ref.losses[0], tolerance * on_ref.losses[0]);
     EXPECT_LT(on_fast.losses.back(), share * on_fast.losses[0]);
   }
 }
 
 TEST(Dorefa, EveryBackendTrainsLeNet) {
-  const Training ref = {
-      .model = *MakeModel("lenet"), .backend = "ref", .count = 4, .checks = Checks::kOff};
-  const Trained on_ref = Train(ref);
+  Training ref = Two(*MakeModel("lenet"), "ref");
+  ref.count = 4;
+  ref.checks = Checks::kOff;
+  const Trained on_ref = TrainOnGrids(ref);
   EXPECT_LT(on_ref.losses.back(), on_ref.losses[0]);
   ExpectEachTrains(ref, on_ref, 12, 0.02, 0.8);
 }
@@ -226,31 +194,27 @@ double Distance(const Trained& a, const Trained& b) {
 // moves it a little.
 TEST(Dorefa, EveryBackendTakesTheStepOfRef) {
   for (const char* recipe : {"dorefa:4,4,8", "dorefa:1,32,6"}) {
-    const Training ref = {.model = *MakeModel("lenet"),
-                          .backend = "ref",
-                          .recipe = recipe,
-                          .count = 1,
-                          .checks = Checks::kOff};
+    Training ref = Two(*MakeModel("lenet"), "ref");
+    ref.recipe = recipe;
+    ref.count = 1;
+    ref.checks = Checks::kOff;
     Training start = ref;
     start.count = 0;
-    const Trained on_ref = Train(ref);
-    const double step = Distance(on_ref, Train(start));
+    const Trained on_ref = TrainOnGrids(ref);
+    const double step = Distance(on_ref, TrainOnGrids(start));
     for (const std::string& name : Backends()) {
       Training fast = ref;
       fast.backend = name;
-      EXPECT_LT(Distance(Train(fast), on_ref), 0.15 * step) << name << ", " << recipe;
+      EXPECT_LT(Distance(TrainOnGrids(fast), on_ref), 0.15 * step) << name << ", " << recipe;
     }
   }
 }
 
 TEST(Dorefa, EveryBackendTrainsMobileNetV2) {
-  const Training ref = {.model = *MakeModel("mobilenet_v2"),
-                        .backend = "ref",
-                        .count = 1,
-                        .micro_batches = 1,
-                        .batch = 4,
-                        .checks = Checks::kOff};
-  ExpectEachTrains(ref, Train(ref), 4, 0.2, 1);
+  Training ref = Two(*MakeModel("mobilenet_v2"), "ref");
+  ref.count = ref.micro_batches = 1;
+  ref.checks = Checks::kOff;
+  ExpectEachTrains(ref, TrainOnGrids(ref), 4, 0.2, 1);
 }
 
 }  // namespace

@@ -172,14 +172,7 @@ TEST(FixedPoint, CutsAndUpdatesInTheBackwardChangeNoByte) {
 }
 
 TEST(FixedPoint, ResNet8LearnsOnBothBackends) {
-  const ModelSpec model = *MakeModel("resnet8");
-  Training training = {.model = model, .backend = "ref", .recipe = "wageubn", .count = 1};
-  const Trained on_ref = TrainOnGrids(training);
-  training.backend = "cpu";
-  training.count = 16;
-  const Trained on_cpu = TrainOnGrids(training);
-  EXPECT_NEAR(on_cpu.losses[0], on_ref.losses[0], 0.05 * on_ref.losses[0]);
-  EXPECT_LT(on_cpu.losses.back(), 0.9 * on_cpu.losses[0]);
+  ExpectBothBackendsLearn("resnet8", "wageubn", 16, 0.9, 0.05);
 }
 
 }  // namespace

@@ -34,34 +34,39 @@ struct Training {
   int count = 3;
   Steps steps = Steps::kApart;
   double loss_scale = 1;
+  int micro_batches = 1;  // of a step
+  int64_t batch = 4;
+  Checks checks = Checks::kOn;
 };
 
 inline Trained TrainOnGrids(const Training& t) {
-  constexpr int64_t kBatch = 4;
   Trained result;
   auto backend = *MakeBackend(t.backend, 1);
   auto pipeline =
-      TestPipeline::Make(t.model, t.cuts, kBatch, backend.get(), 3, Checks::kOn, t.steps, t.recipe);
+      TestPipeline::Make(t.model, t.cuts, t.batch, backend.get(), 3, t.checks, t.steps, t.recipe);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return result;
   const CounterRandom random(3, RandomPurpose::kTest, 5, 0);
   std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
   std::vector<int32_t> labels;
-  for (int64_t i = 0; i < kBatch; ++i) labels.push_back(static_cast<int32_t>(i % t.model.classes));
+  for (int64_t i = 0; i < t.batch; ++i) labels.push_back(static_cast<int32_t>(i % t.model.classes));
   StepContext context;
   context.run_seed = 3;
-  context.step_labels = kBatch;
+  context.step_labels = t.micro_batches * t.batch;
   context.learning_rate = 0.01;
   context.momentum = 0.9;
   context.loss_scale = t.loss_scale;
   for (int step = 0; step < t.count; ++step) {
     context.step = step;
     context.grid_bits = t.levels[static_cast<size_t>(step) % t.levels.size()];
-    const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
-    EXPECT_TRUE(status.ok()) << status;
-    context.sequence = context.sequence.next();
-    result.losses.push_back(pipeline->Loss() / static_cast<double>(kBatch));
+    for (int i = 0; i < t.micro_batches; ++i) {
+      context.accumulate = i > 0;
+      const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
+      EXPECT_TRUE(status.ok()) << status;
+      context.sequence = context.sequence.next();
+    }
+    result.losses.push_back(pipeline->Loss() / static_cast<double>(t.batch));
     EXPECT_TRUE(pipeline->Update(context).ok());
   }
   result.parameters = pipeline->Tensors(Storage::kParameters);
@@ -87,6 +92,18 @@ inline void ExpectCutsChangeNoByte(const char* name, const char* recipe, const c
     training.cuts = {model.layer_count() / 2};
     EXPECT_EQ(TrainOnGrids(training).parameters, whole.parameters) << seed;
   }
+}
+
+// Backend cpu's first loss is that of ref but for `tolerance`, and falls below `share` of it within so
+// many steps.
+inline void ExpectBothBackendsLearn(const char* name, const char* recipe, int steps,
+                                    double share = 0.8, double tolerance = 0.02) {
+  const ModelSpec model = *MakeModel(name);
+  const Trained on_ref =
+      TrainOnGrids({.model = model, .backend = "ref", .recipe = recipe, .count = 1});
+  const Trained on_cpu = TrainOnGrids({.model = model, .recipe = recipe, .count = steps});
+  EXPECT_NEAR(on_cpu.losses[0], on_ref.losses[0], tolerance * on_ref.losses[0]);
+  EXPECT_LT(on_cpu.losses.back(), share * on_cpu.losses[0]);
 }
 
 }  // namespace runnel

@@ -1,9 +1,11 @@
 #include "tests/kernels/integer_pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "proto/base/status_macros.h"
+#include "tests/kernels/random_model.h"
 
 namespace runnel {
 namespace {
@@ -178,6 +180,34 @@ Scaled IntegerPipeline::InputGradient(size_t stage) {
 
 double IntegerPipeline::loss() const {
   return *reinterpret_cast<const double*>(stages.back().bindings[Storage::kMetrics]);
+}
+
+void SetGoldenWeights(IntegerPipeline& net, uint64_t first_seed) {
+  for (size_t i = 0; i < net.weight_count(); ++i) {
+    const auto count = static_cast<int64_t>(net.Weight(i).mantissas.size());
+    net.SetWeight(i, {GoldenMantissas(first_seed + i, count), -9});
+  }
+}
+
+std::vector<float> GoldenValues(uint64_t seed, int64_t count, int exponent) {
+  const std::vector<int8_t> mantissas = GoldenMantissas(seed, count);
+  std::vector<float> x(mantissas.size());
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = std::ldexp(static_cast<float>(mantissas[i]), exponent);
+  return x;
+}
+
+absl::Status TrainStep(IntegerPipeline& net, int micro_batches, int64_t batch, int classes,
+                       const std::function<std::vector<float>(int64_t sequence)>& samples,
+                       StepContext& context, int64_t& sequence) {
+  for (int m = 0; m < micro_batches; ++m, ++sequence) {
+    const std::vector<float> x = samples(sequence);
+    const std::vector<int32_t> labels = RandomLabels(5, sequence, batch, classes);
+    context.sequence = Sequence(sequence);
+    context.accumulate = m > 0;
+    RUNNEL_RETURN_IF_ERROR(net.ForwardBackward(x.data(), labels.data(), context));
+  }
+  return net.Update(context);
 }
 
 }  // namespace runnel

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,5 +75,17 @@ class IntegerPipeline {
   };
   std::vector<WeightPlace> weights_;
 };
+
+// Every weight from streams `first_seed`, first_seed + 1, ... of the golden data, times 2^-9.
+void SetGoldenWeights(IntegerPipeline& net, uint64_t first_seed);
+
+// Values of a stream of the golden data, times 2^exponent: exact on every machine, which draws
+// through the mathematical library are not.
+std::vector<float> GoldenValues(uint64_t seed, int64_t count, int exponent);
+
+// A step of micro-batches `sequence`, ..., whose number it moves on, with labels of stream 5.
+absl::Status TrainStep(IntegerPipeline& net, int micro_batches, int64_t batch, int classes,
+                       const std::function<std::vector<float>(int64_t sequence)>& samples,
+                       StepContext& context, int64_t& sequence);
 
 }  // namespace runnel

@@ -14,6 +14,7 @@
 #include "kernels/ir/recipe.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
+#include "tests/kernels/cpu/capped_cpu.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/whole_values.h"
@@ -21,11 +22,7 @@
 namespace runnel::mask_stash_test {
 namespace {
 
-std::unique_ptr<Backend> Cpu(int threads, bool fused) {
-  auto backend = MakeCappedCpuBackend(CpuInstructionSets().front(), threads, fused);
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  return std::move(*backend);
-}
+const std::string kCap = CpuInstructionSets().front();
 
 struct Result {
   std::vector<std::vector<float>> parameters;
@@ -67,7 +64,7 @@ ModelSpec Small(const char* name) {
 bool AreSame(const Result& a, const Result& b) { return a.parameters == b.parameters; }
 
 TEST(MaskStash, TheBytesAreThoseOfWholeValues) {
-  const auto masks = Cpu(2, true), apart = Cpu(1, false), plain = Cpu(1, true);
+  const auto masks = Cpu(kCap, 2, true), apart = Cpu(kCap, 1, false), plain = Cpu(kCap, 1, true);
   WholeValues whole(*plain);
   for (const auto& [name, recipe] :
        {std::pair("lenet", "sbm:8,8,8"), std::pair("resnet8", "fp32"),
@@ -87,8 +84,8 @@ TEST(MaskStash, TheBytesAreThoseOfWholeValues) {
 }
 
 TEST(MaskStash, RandomModelsTrainToTheSameBytes) {
-  const auto masks = Cpu(1, true);
-  const auto plain = Cpu(1, true);
+  const auto masks = Cpu(kCap, 1, true);
+  const auto plain = Cpu(kCap, 1, true);
   WholeValues whole(*plain);
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     ModelSpec model = RandomModel(seed);

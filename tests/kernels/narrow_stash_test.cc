@@ -3,8 +3,9 @@
 
 #include "kernels/ir/passes/narrow_stash.h"
 
+#include <algorithm>
 #include <cstring>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,7 @@
 #include "kernels/ir/recipe.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/random.h"
+#include "tests/kernels/cpu/capped_cpu.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
@@ -28,48 +29,14 @@ constexpr const char* kTypes[] = {"bf16", "fp16", "e4m3", "e5m2"};
 // Parameters behind two steps of two micro-batches; the memory contract is checked.
 Tensors Train(const ModelSpec& model, std::vector<int> cuts, Backend* backend, uint64_t seed,
               const char* recipe = "fp32") {
-  constexpr int64_t kBatch = 3;
-  auto pipeline = TestPipeline::Make(model, std::move(cuts), kBatch, backend, seed, Checks::kOn,
-                                     Steps::kApart, recipe);
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-  if (!pipeline.ok()) return {};
-  const CounterRandom random(seed, RandomPurpose::kTest, 5, 0);
-  std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
-  std::vector<int32_t> labels(kBatch);
-  for (size_t i = 0; i < labels.size(); ++i)
-    labels[i] = static_cast<int32_t>(random.Below(i, static_cast<uint32_t>(model.classes)));
-  StepContext context;
-  context.run_seed = seed;
-  context.step_labels = 2 * kBatch;
-  context.learning_rate = 0.05;
-  context.momentum = 0.9;
-  for (int step = 0; step < 2; ++step) {
-    for (int i = 0; i < 2; ++i) {
-      context.accumulate = i > 0;
-      const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
-      EXPECT_TRUE(status.ok()) << status;
-      context.sequence = context.sequence.next();
-    }
-    EXPECT_TRUE(pipeline->Update(context).ok());
-  }
-  return pipeline->Tensors(Storage::kParameters);
+  return TrainTwoSteps(model, std::move(cuts), 3, backend, seed, 2, Steps::kApart, recipe)
+      .parameters;
 }
 
 bool AreSame(const Tensors& a, const Tensors& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].size() != b[i].size() ||
-        std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0)
-      return false;
-  }
-  return true;
-}
-
-std::unique_ptr<Backend> Cpu(const std::string& cap, int threads, bool fused) {
-  auto backend = MakeCappedCpuBackend(cap, threads, fused);
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  return std::move(*backend);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
+  });
 }
 
 ModelSpec Small(const std::string& name) {

@@ -4,7 +4,6 @@
 
 #include <zlib.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "proto/base/status_macros.h"
 #include "tests/kernels/integer_backends.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
@@ -58,40 +58,24 @@ struct Training {
   int micro_batches = 1;
 };
 
-// Exact on every machine, which draws through the mathematical library are not.
-std::vector<float> Samples(int64_t sequence, int64_t count) {
-  const std::vector<int8_t> mantissas =
-      GoldenMantissas(5000 + static_cast<uint64_t>(sequence), count);
-  std::vector<float> x(mantissas.size());
-  for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(static_cast<float>(mantissas[i]), -5);
-  return x;
-}
-
 absl::StatusOr<Digests> Train(const Training& t, const std::string& backend_name) {
   auto backend = MakeIntegerBackend(backend_name);
   if (!backend.ok()) return backend.status();
   auto net = IntegerPipeline::Make(t.model, t.cuts, t.batch, backend->get(), *t.recipe,
                                    t.micro_batches > 1);
   if (!net.ok()) return net.status();
-  for (size_t i = 0; i < net->weight_count(); ++i) {
-    const auto count = static_cast<int64_t>(net->Weight(i).mantissas.size());
-    net->SetWeight(i, {GoldenMantissas(1000 + i, count), -9});
-  }
+  SetGoldenWeights(*net, 1000);
   Digests digests;
   StepContext context;
   context.run_seed = 3;
   context.gradient_bits = {3, 4};
+  const auto samples = [count = t.batch * t.model.input.elements()](int64_t sequence) {
+    return GoldenValues(5000 + static_cast<uint64_t>(sequence), count, -5);
+  };
   int64_t sequence = 0;
   for (int step = 1; step <= t.steps; ++step) {
-    for (int m = 0; m < t.micro_batches; ++m, ++sequence) {
-      const std::vector<float> x = Samples(sequence, t.batch * t.model.input.elements());
-      const std::vector<int32_t> labels = RandomLabels(5, sequence, t.batch, t.model.classes);
-      context.sequence = Sequence(sequence);
-      context.accumulate = m > 0;
-      const absl::Status status = net->ForwardBackward(x.data(), labels.data(), context);
-      if (!status.ok()) return status;
-    }
-    if (absl::Status status = net->Update(context); !status.ok()) return status;
+    RUNNEL_RETURN_IF_ERROR(
+        TrainStep(*net, t.micro_batches, t.batch, t.model.classes, samples, context, sequence));
     if (step == 1 || step == t.steps) AddDigests(*net, step, &digests);
   }
   return digests;

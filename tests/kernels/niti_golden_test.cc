@@ -113,10 +113,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
     for (const json& step : golden["steps"]) {
       const uint64_t k = step["step"];
       SCOPED_TRACE(absl::StrFormat("step %d", k));
-      const std::vector<int8_t> mantissas =
-          GoldenMantissas(seed + 100 + k - 1, 8 * model.input.elements());
-      std::vector<float> x(mantissas.size());
-      for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(static_cast<float>(mantissas[i]), -5);
+      const std::vector<float> x = GoldenValues(seed + 100 + k - 1, 8 * model.input.elements(), -5);
       std::vector<int32_t> labels(8);
       for (size_t i = 0; i < 8; ++i) {
         labels[i] = static_cast<int32_t>(SplitMix64(seed + 200 + k - 1, i) %

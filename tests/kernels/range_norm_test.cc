@@ -105,14 +105,7 @@ TEST(RangeNorm, CutsAndUpdatesInTheBackwardChangeNoByte) {
 }
 
 TEST(RangeNorm, ResNet8LearnsOnBothBackends) {
-  const ModelSpec model = *MakeModel("resnet8");
-  Training training = {.model = model, .backend = "ref", .recipe = "sbm_range:8,8,8", .count = 1};
-  const Trained on_ref = TrainOnGrids(training);
-  training.backend = "cpu";
-  training.count = 8;
-  const Trained on_cpu = TrainOnGrids(training);
-  EXPECT_NEAR(on_cpu.losses[0], on_ref.losses[0], 0.02 * on_ref.losses[0]);
-  EXPECT_LT(on_cpu.losses.back(), 0.8 * on_cpu.losses[0]);
+  ExpectBothBackendsLearn("resnet8", "sbm_range:8,8,8", 8);
 }
 
 }  // namespace

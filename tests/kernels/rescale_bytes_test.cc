@@ -1,12 +1,12 @@
 // Products that rescale their own sums, in whole nets: with speculation and with a period of one
 // the bytes are those of dynamic rescaling; kept scales give the same bytes on every backend.
 
-#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/base/status_macros.h"
 #include "tests/kernels/integer_backends.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/op_harness.h"
@@ -48,15 +48,6 @@ struct Result {
   int64_t gradient_bytes = 0;
 };
 
-std::vector<float> Samples(int64_t sequence, int64_t count) {
-  const auto mantissas = GoldenMantissas(9000 + static_cast<uint64_t>(sequence), count);
-  std::vector<float> x(mantissas.size());
-  // Now and then samples of another size.
-  const int size = sequence % 5 == 4 ? -3 : -5;
-  for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(static_cast<float>(mantissas[i]), size);
-  return x;
-}
-
 void ReadScales(IntegerStage& stage, Result* result) {
   for (const StateTensor& tensor : stage.program.state.tensors) {
     if (tensor.spec.role != TensorRole::kKeptScales) continue;
@@ -74,23 +65,17 @@ absl::StatusOr<Result> Train(const Training& t, const std::string& backend_name)
   auto net = IntegerPipeline::Make(t.model, t.cuts, t.batch, backend->get(), **FindRecipe("niti"),
                                    t.micro_batches > 1, t.rescale, {}, t.alone);
   if (!net.ok()) return net.status();
-  for (size_t i = 0; i < net->weight_count(); ++i) {
-    const auto count = static_cast<int64_t>(net->Weight(i).mantissas.size());
-    net->SetWeight(i, {GoldenMantissas(1000 + i, count), -9});
-  }
+  SetGoldenWeights(*net, 1000);
   StepContext context;
   context.gradient_bits = {3, 4};
+  const auto samples = [count = t.batch * t.model.input.elements()](int64_t sequence) {
+    // Now and then samples of another size.
+    return GoldenValues(9000 + static_cast<uint64_t>(sequence), count, sequence % 5 == 4 ? -3 : -5);
+  };
   int64_t sequence = 0;
   for (int step = 0; step < t.steps; ++step) {
-    for (int m = 0; m < t.micro_batches; ++m, ++sequence) {
-      const std::vector<float> x = Samples(sequence, t.batch * t.model.input.elements());
-      const std::vector<int32_t> labels = RandomLabels(5, sequence, t.batch, t.model.classes);
-      context.sequence = Sequence(sequence);
-      context.accumulate = m > 0;
-      const absl::Status status = net->ForwardBackward(x.data(), labels.data(), context);
-      if (!status.ok()) return status;
-    }
-    if (absl::Status status = net->Update(context); !status.ok()) return status;
+    RUNNEL_RETURN_IF_ERROR(
+        TrainStep(*net, t.micro_batches, t.batch, t.model.classes, samples, context, sequence));
   }
   Result result;
   for (size_t i = 0; i < net->weight_count(); ++i) result.tensors.push_back(net->Weight(i));

@@ -4,17 +4,10 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "tests/predictor/random_network.h"
 
 namespace runnel::adapt_mlp_test {
 namespace {
-
-LinearLayer Random(int inputs, int outputs, std::mt19937& random) {
-  std::normal_distribution<float> normal(0, 0.5f);
-  LinearLayer layer{inputs, outputs, {}, {}};
-  for (int i = 0; i < inputs * outputs; ++i) layer.weights.push_back(normal(random));
-  for (int i = 0; i < outputs; ++i) layer.bias.push_back(normal(random));
-  return layer;
-}
 
 Mlp Small(uint32_t seed) {
   std::mt19937 random(seed);
@@ -23,10 +16,10 @@ Mlp Small(uint32_t seed) {
   mlp.encoding_scale = {1, 1};
   mlp.hardware_mean = {0};
   mlp.hardware_scale = {1};
-  mlp.encoding_1 = Random(2, 6, random);
-  mlp.encoding_2 = Random(6, 5, random);
-  mlp.joint_1 = Random(6, 4, random);
-  mlp.joint_2 = Random(4, 1, random);
+  mlp.encoding_1 = RandomLayer(2, 6, random);
+  mlp.encoding_2 = RandomLayer(6, 5, random);
+  mlp.joint_1 = RandomLayer(6, 4, random);
+  mlp.joint_2 = RandomLayer(4, 1, random);
   return mlp;
 }
 

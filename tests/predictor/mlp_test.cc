@@ -6,19 +6,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/predictor/random_network.h"
 
 namespace runnel::mlp_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-LinearLayer Random(int inputs, int outputs, std::mt19937& random) {
-  std::normal_distribution<float> normal(0, 0.5f);
-  LinearLayer layer{inputs, outputs, {}, {}};
-  for (int i = 0; i < inputs * outputs; ++i) layer.weights.push_back(normal(random));
-  for (int i = 0; i < outputs; ++i) layer.bias.push_back(normal(random));
-  return layer;
-}
 
 Mlp RandomMlp(uint32_t seed) {
   std::mt19937 random(seed);
@@ -29,10 +22,10 @@ Mlp RandomMlp(uint32_t seed) {
   mlp.hardware_scale = {0.25f, 3};
   mlp.output_mean = -4;
   mlp.output_scale = 1.5f;
-  mlp.encoding_1 = Random(3, 5, random);
-  mlp.encoding_2 = Random(5, 4, random);
-  mlp.joint_1 = Random(6, 7, random);
-  mlp.joint_2 = Random(7, 1, random);
+  mlp.encoding_1 = RandomLayer(3, 5, random);
+  mlp.encoding_2 = RandomLayer(5, 4, random);
+  mlp.joint_1 = RandomLayer(6, 7, random);
+  mlp.joint_2 = RandomLayer(7, 1, random);
   return mlp;
 }
 

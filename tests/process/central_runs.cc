@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/random.h"
 
 namespace runnel {
 
@@ -59,17 +62,65 @@ void ExpectRefused(const Words& words, const std::string& message) {
   EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
 }
 
+nlohmann::json SummaryBehindALoss(const Words& run, const std::string& lost,
+                                  const std::string& kind, int count) {
+  ScratchDir dir;
+  const std::string journal = dir / "j";
+  Process central(
+      With({"runnel-central"}, With(run, {"--journal", journal, "--summary", dir / "s"})));
+  EXPECT_TRUE(WaitForRecords(journal, kind, count)) << central.err();
+  EXPECT_TRUE(KillWorker(central, lost));
+  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
+  nlohmann::json summary = Summary(dir / "s");
+  EXPECT_TRUE(summary.is_object()) << central.err();
+  if (!summary.is_object()) return nlohmann::json::object();
+  EXPECT_GE(summary["recoveries"].size(), 1u) << lost;
+  return summary;
+}
+
+std::string Replay(const std::string& journal) {
+  Process replay({"runnel-central", "replay", "--journal", journal});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  return replay.out();
+}
+
+void ExpectReplays(const std::string& journal) {
+  EXPECT_THAT(Replay(journal), testing::HasSubstr("the same weights"));
+}
+
+std::string WordAfter(const std::string& text, const std::string& before) {
+  const size_t at = text.find(before);
+  if (at == text.npos) return "";
+  const size_t begin = at + before.size();
+  return text.substr(begin, text.find_first_of(" \n", begin) - begin);
+}
+
+std::string WorkersAddress(Process& central) {
+  const std::string before = "runnel-worker --central ";
+  if (!central.WaitForOutput(before)) {
+    ADD_FAILURE() << central.err();
+    central.Signal(SIGKILL);
+  }
+  return WordAfter(central.out(), before);
+}
+
+void WriteImages(const std::string& path, int count) {
+  std::ofstream file(path, std::ios::binary);
+  const CounterRandom random(7, RandomPurpose::kTest, static_cast<uint64_t>(count), 0);
+  for (int i = 0; i < count; ++i) {
+    file.put(static_cast<char>(i % 10));
+    for (int e = 0; e < 3072; ++e)
+      file.put(static_cast<char>(random.Bits(static_cast<uint64_t>(i) * 3072 + e) & 0xff));
+  }
+}
+
 void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backend, std::string* log,
                                const Words& flags) {
   const std::string plain = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
   EXPECT_EQ(plain.size(), 64u);
   ScratchDir dir;
   Process central(With({"runnel-central"}, With(run, {"--workers", "1", "--summary", dir / "s"})));
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  const std::string address = WorkersAddress(central);
   Process worker(With({"runnel-worker", "--once", "--central", address, "--name", "other",
                        "--backend", backend, "--state-dir", dir / "state"},
                       flags));

@@ -34,6 +34,24 @@ void ExpectRefused(const Words& words, const std::string& message);
 void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backend,
                                std::string* log = nullptr, const Words& flags = {});
 
+// The summary of a training that loses this worker of its own once its journal has so many records
+// of a kind. It ends well, and says that it recovered.
+nlohmann::json SummaryBehindALoss(const Words& run, const std::string& lost,
+                                  const std::string& kind, int count = 1);
+
+// Replays a journal to a good end; what that says.
+std::string Replay(const std::string& journal);
+void ExpectReplays(const std::string& journal);  // with the weights of the run
+
+// What follows `before` in the text, up to a space or the line's end.
+std::string WordAfter(const std::string& text, const std::string& before);
+
+// Where a central that waits for workers says that it listens; ends it if it does not say so.
+std::string WorkersAddress(Process& central);
+
+// A small data set in CIFAR-10's format: noise, with labels.
+void WriteImages(const std::string& path, int count);
+
 // Of this kind, in a journal.
 int Records(const std::string& journal, const std::string& kind);
 

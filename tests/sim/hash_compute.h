@@ -26,6 +26,10 @@ inline Payload HashPayload(uint64_t value) {
   return Payload::CopyOf(
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&value), sizeof(value)));
 }
+// Of a micro-batch.
+inline Payload HashPayload(uint64_t stream, Sequence sequence) {
+  return HashPayload(HashOf(stream, static_cast<uint64_t>(sequence.value())));
+}
 
 inline uint64_t HashIn(const Payload& payload) {
   uint64_t value = 0;

@@ -46,12 +46,8 @@ struct Scenario {
       step += 1 + below(12);
       options.barriers.push_back(options.batching.FirstSequence(step).value());
     }
-    options.samples = [](const MicroBatch& place) {
-      return HashPayload(HashOf(1, static_cast<uint64_t>(place.sequence.value())));
-    };
-    options.labels = [](const MicroBatch& place) {
-      return HashPayload(HashOf(2, static_cast<uint64_t>(place.sequence.value())));
-    };
+    options.samples = [](const MicroBatch& place) { return HashPayload(1, place.sequence); };
+    options.labels = [](const MicroBatch& place) { return HashPayload(2, place.sequence); };
     for (int i = 0; i < stages; ++i)
       compute.emplace_back(HashOf(3, static_cast<uint64_t>(i)), i + 1 == stages);
     for (HashCompute& one : compute) options.compute.push_back(&one);

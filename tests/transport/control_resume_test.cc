@@ -304,15 +304,20 @@ PortProbe::Target TargetAt(uint32_t address) {
   return target;
 }
 
+// On loopback; does not listen.
+int BoundSocket(sockaddr_in* own) {
+  const int bound = socket(AF_INET, SOCK_STREAM, 0);
+  *own = {.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  EXPECT_EQ(bind(bound, reinterpret_cast<sockaddr*>(own), sizeof(*own)), 0);
+  socklen_t bytes = sizeof(*own);
+  getsockname(bound, reinterpret_cast<sockaddr*>(own), &bytes);
+  return bound;
+}
+
 int ListeningSocket(int* port) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in own = {};
-  own.sin_family = AF_INET;
-  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+  sockaddr_in own;
+  const int listener = BoundSocket(&own);
   EXPECT_EQ(listen(listener, 16), 0);
-  socklen_t bytes = sizeof(own);
-  getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes);
   *port = ntohs(own.sin_port);
   return listener;
 }
@@ -357,13 +362,8 @@ TEST(PortProbe, AllAddressesOfANameAreTried) {
 }
 
 TEST(PortProbe, TellsWhoIsThere) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in own = {};
-  own.sin_family = AF_INET;
-  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
-  socklen_t bytes = sizeof(own);
-  getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes);
+  sockaddr_in own;
+  const int listener = BoundSocket(&own);
   const int port = ntohs(own.sin_port);
   EXPECT_EQ(AnswerOf("127.0.0.1", port), PortAnswer::kRefused) << "bound and deaf";
   ASSERT_EQ(listen(listener, 1), 0);
@@ -375,13 +375,8 @@ TEST(PortProbe, TellsWhoIsThere) {
 
 // A kernel whose queue of connections is full says nothing, as a network that swallows everything.
 TEST(PortProbe, SilenceIsNoAnswer) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in own = {};
-  own.sin_family = AF_INET;
-  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
-  socklen_t bytes = sizeof(own);
-  getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes);
+  sockaddr_in own;
+  const int listener = BoundSocket(&own);
   ASSERT_EQ(listen(listener, 0), 0);
   std::vector<int> callers;
   for (int i = 0; i < 4; ++i) {

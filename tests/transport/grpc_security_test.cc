@@ -21,6 +21,7 @@
 #include "proto/transport/link/address.h"
 #include "tests/crypto/fake_time.h"
 #include "tests/support/scratch.h"
+#include "tests/transport/certified.h"
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/test_frames.h"
 
@@ -34,12 +35,6 @@ constexpr int64_t kTimeoutMs = 20'000;
 // For those that are not let in: nothing is heard of a handshake that fails.
 constexpr int64_t kShortMs = 300;
 
-GrpcSecurity SecurityOf(Identity identity) {
-  GrpcSecurity security;
-  security.identity = std::make_shared<IdentityHolder>(std::move(identity), "");
-  return security;
-}
-
 // A cluster's authority, and what its members have.
 class Cluster {
  public:
@@ -49,14 +44,7 @@ class Cluster {
     security.check_peer = [this](const CertificateInfo& peer) { return authority_->Check(peer); };
     return security;
   }
-  Identity Worker(const std::string& name) {
-    const std::string key = NewKey().value();
-    const JoinToken token = authority_->NewToken(name, kHour).value();
-    Identity identity =
-        authority_->Redeem({token.secret, name, "", NewRequest(key).value()}).value();
-    identity.key_pem = key;
-    return identity;
-  }
+  Identity Worker(const std::string& name) { return JoinedWorker(*authority_, name); }
   Identity Operator() { return ReadIdentity(authority_->operator_folder()).value(); }
 
  private:

@@ -25,6 +25,7 @@
 #include "proto/transport/relay/relay_transport.h"
 #include "tests/crypto/fake_time.h"
 #include "tests/support/scratch.h"
+#include "tests/transport/certified.h"
 #include "tests/transport/closed_port.h"
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/test_frames.h"
@@ -100,12 +101,6 @@ class Lines final : public Logger {
   std::mutex mutex_;
   std::string lines_;
 };
-
-GrpcSecurity SecurityOf(Identity identity) {
-  GrpcSecurity security;
-  security.identity = std::make_shared<IdentityHolder>(std::move(identity), "");
-  return security;
-}
 
 // Central, and worker "far", whom worker "near" may reach.
 class Relay {
@@ -226,12 +221,7 @@ TEST(RelayTest, OfManyThatSayNothingTheOldestGo) {
 class SecureRelay : public ::testing::Test {
  protected:
   GrpcSecurity Worker(const std::string& name) {
-    const std::string key = NewKey().value();
-    const JoinToken token = authority_->NewToken(name, kHour).value();
-    Identity identity =
-        authority_->Redeem({token.secret, name, "", NewRequest(key).value()}).value();
-    identity.key_pem = key;
-    return SecurityOf(std::move(identity));
+    return SecurityOf(JoinedWorker(*authority_, name));
   }
 
   ScratchDir scratch_;

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
 #include "tests/support/scratch.h"
 
 namespace runnel {
@@ -39,6 +41,15 @@ class DataFolder {
 inline std::string RealDataDir(const std::string& repository) {
   const char* named = std::getenv("RUNNEL_DATA_DIR");
   return named != nullptr ? named : repository + "/../shared/data";
+}
+
+// Runs in `folder` the command that a loader's refusal gives for packed files.
+inline void UnpackAsTold(const absl::Status& refusal, const std::string& folder) {
+  const std::string message(refusal.message());
+  const size_t begin = message.find("mkdir"), end = message.find(", then use");
+  ASSERT_NE(begin, std::string::npos) << message;
+  const std::string command = message.substr(begin, end - begin);
+  ASSERT_EQ(std::system(("cd '" + folder + "' && " + command).c_str()), 0) << command;
 }
 
 }  // namespace runnel

@@ -135,12 +135,7 @@ TEST(RealUciHar, UnpacksAndLoads) {
   absl::StatusOr<DatasetSplits> splits = data::LoadUciHar(RealDataDir(RUNNEL_SOURCE_DIR), 1);
   DataFolder unpacked;
   if (!splits.ok()) {
-    const std::string message(splits.status().message());
-    const size_t begin = message.find("mkdir");
-    const size_t end = message.find(", then use");
-    ASSERT_NE(begin, std::string::npos) << message;
-    const std::string command = message.substr(begin, end - begin);
-    ASSERT_EQ(std::system(("cd '" + unpacked.path() + "' && " + command).c_str()), 0) << command;
+    UnpackAsTold(splits.status(), unpacked.path());
     splits = data::LoadUciHar(unpacked.path() + "/ucihar", 1);
   }
   ASSERT_TRUE(splits.ok()) << splits.status();

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,63 +22,16 @@
 #include "kernels/ir/compiler.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
+#include "tests/kernels/cpu/capped_cpu.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
 namespace runnel::cpu_fp32_fusion_test {
 namespace {
 
-struct Trained {
-  std::vector<std::vector<float>> parameters, momentum, statistics;
-  std::vector<float> logits, eval_logits;
-};
+using runnel::ExpectSame;
 
-// Two steps of `micro_batches` each, then an evaluation.
-Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Backend* backend,
-              uint64_t seed, int micro_batches = 2, Steps steps = Steps::kApart,
-              const char* recipe = "fp32") {
-  Trained result;
-  auto pipeline =
-      TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn, steps, recipe);
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-  if (!pipeline.ok()) return result;
-  const CounterRandom random(seed, RandomPurpose::kTest, 5, 0);
-  std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
-  std::vector<int32_t> labels(static_cast<size_t>(batch));
-  for (size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = static_cast<int32_t>(random.Below(i, static_cast<uint32_t>(model.classes)));
-  }
-  StepContext context;
-  context.run_seed = seed;
-  context.step_labels = micro_batches * batch;
-  context.learning_rate = 0.05;
-  context.momentum = 0.9;
-  context.weight_decay = 0.01;
-  for (int step = 0; step < 2; ++step) {
-    for (int i = 0; i < micro_batches; ++i) {
-      context.accumulate = i > 0;
-      const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
-      EXPECT_TRUE(status.ok()) << status;
-      context.sequence = context.sequence.next();
-    }
-    EXPECT_TRUE(pipeline->Update(context).ok());
-  }
-  result.logits = pipeline->logits;
-  EXPECT_TRUE(pipeline->Forward(Part::kForwardEval, x.data(), labels.data(), context).ok());
-  result.eval_logits = pipeline->logits;
-  result.parameters = pipeline->Tensors(Storage::kParameters);
-  result.momentum = pipeline->Tensors(Storage::kSlots);
-  result.statistics = pipeline->Tensors(Storage::kStatistics);
-  return result;
-}
-
-void ExpectSame(const std::vector<float>& a, const std::vector<float>& b, const char* what) {
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
-}
-
-void ExpectSame(const Trained& a, const Trained& b) {
+void ExpectSame(const TwoSteps& a, const TwoSteps& b) {
   ExpectSame(a.logits, b.logits, "logits");
   ExpectSame(a.eval_logits, b.eval_logits, "logits of evaluation");
   ASSERT_EQ(a.parameters.size(), b.parameters.size());
@@ -93,12 +44,6 @@ void ExpectSame(const Trained& a, const Trained& b) {
     SCOPED_TRACE(absl::StrCat("statistics tensor ", i));
     ExpectSame(a.statistics[i], b.statistics[i], "statistics");
   }
-}
-
-std::unique_ptr<Backend> Cpu(const std::string& cap, int threads, bool fused) {
-  auto backend = MakeCappedCpuBackend(cap, threads, fused);
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  return std::move(*backend);
 }
 
 // Middle layers of the zoo's nets on small images: every shape of block that they have.
@@ -131,10 +76,10 @@ TEST(CpuFusion, ZooModelsTrainToTheSameBytes) {
     SCOPED_TRACE(name);
     const ModelSpec model = name == "lenet" ? *MakeModel(name) : Shrunk(name, 16);
     const std::string cap = CpuInstructionSets().front();
-    const Trained plain = Train(model, {}, 3, Cpu(cap, 1, false).get(), 7);
-    ExpectSame(plain, Train(model, {}, 3, Cpu(cap, 1, true).get(), 7));
-    ExpectSame(plain, Train(model, {}, 3, Cpu(cap, 2, true).get(), 7));
-    ExpectSame(plain, Train(model, {2, 4}, 3, Cpu(cap, 1, true).get(), 7));
+    const TwoSteps plain = TrainTwoSteps(model, {}, 3, Cpu(cap, 1, false).get(), 7);
+    ExpectSame(plain, TrainTwoSteps(model, {}, 3, Cpu(cap, 1, true).get(), 7));
+    ExpectSame(plain, TrainTwoSteps(model, {}, 3, Cpu(cap, 2, true).get(), 7));
+    ExpectSame(plain, TrainTwoSteps(model, {2, 4}, 3, Cpu(cap, 1, true).get(), 7));
   }
 }
 
@@ -145,8 +90,8 @@ TEST(CpuFusion, LargeBatchesTrainToTheSameBytes) {
   for (const int64_t batch : {24, 64}) {
     SCOPED_TRACE(batch);
     for (const Steps steps : {Steps::kApart, Steps::kAlone}) {
-      ExpectSame(Train(model, {}, batch, Cpu(cap, 2, false).get(), 7, 1, steps),
-                 Train(model, {}, batch, Cpu(cap, 2, true).get(), 7, 1, steps));
+      ExpectSame(TrainTwoSteps(model, {}, batch, Cpu(cap, 2, false).get(), 7, 1, steps),
+                 TrainTwoSteps(model, {}, batch, Cpu(cap, 2, true).get(), 7, 1, steps));
     }
   }
 }
@@ -156,10 +101,11 @@ TEST(CpuFusion, RandomModelsTrainToTheSameBytesOnEveryInstructionSet) {
     const ModelSpec model = RandomModel(seed);
     for (const std::string& cap : CpuInstructionSets()) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", cap));
-      const Trained plain = Train(model, {}, 4, Cpu(cap, 1, false).get(), seed);
-      ExpectSame(plain, Train(model, {}, 4, Cpu(cap, 3, true).get(), seed));
+      const TwoSteps plain = TrainTwoSteps(model, {}, 4, Cpu(cap, 1, false).get(), seed);
+      ExpectSame(plain, TrainTwoSteps(model, {}, 4, Cpu(cap, 3, true).get(), seed));
       if (model.layer_count() < 2) continue;
-      ExpectSame(plain, Train(model, {model.layer_count() / 2}, 4, Cpu(cap, 1, true).get(), seed));
+      ExpectSame(plain,
+                 TrainTwoSteps(model, {model.layer_count() / 2}, 4, Cpu(cap, 1, true).get(), seed));
     }
   }
 }
@@ -259,9 +205,11 @@ TEST(CpuFusion, CodesOfNormsAreTheSameBytes) {
         if (cap != CpuInstructionSets().front() && name != "resnet8") continue;
         SCOPED_TRACE(absl::StrCat(recipe, ", ", name, ", ", cap));
         const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 2, true);
-        const Trained apart = Train(model, {}, 3, plain.get(), 7, 1, Steps::kApart, recipe);
-        ExpectSame(apart, Train(model, {}, 3, fused.get(), 7, 1, Steps::kApart, recipe));
-        ExpectSame(apart, Train(model, {2, 3}, 3, fused.get(), 7, 1, Steps::kAlone, recipe));
+        const TwoSteps apart =
+            TrainTwoSteps(model, {}, 3, plain.get(), 7, 1, Steps::kApart, recipe);
+        ExpectSame(apart, TrainTwoSteps(model, {}, 3, fused.get(), 7, 1, Steps::kApart, recipe));
+        ExpectSame(apart,
+                   TrainTwoSteps(model, {2, 3}, 3, fused.get(), 7, 1, Steps::kAlone, recipe));
       }
     }
   }
@@ -294,13 +242,13 @@ TEST(StepInBackward, ZooModelsTrainToTheSameBytes) {
     SCOPED_TRACE(name);
     const ModelSpec model = name == "lenet" ? *MakeModel(name) : Shrunk(name, 32);
     const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 1, true);
-    const Trained apart = Train(model, {}, 2, plain.get(), 7, 1);
+    const TwoSteps apart = TrainTwoSteps(model, {}, 2, plain.get(), 7, 1);
     for (const bool cut : {false, true}) {
       for (Backend* backend : {plain.get(), fused.get()}) {
         SCOPED_TRACE(
             absl::StrCat(cut ? "cut" : "uncut", backend->traits().recomputes ? ", fused" : ""));
         const std::vector<int> cuts = cut ? std::vector<int>{1, 3} : std::vector<int>();
-        ExpectSame(apart, Train(model, cuts, 2, backend, 7, 1, Steps::kAlone));
+        ExpectSame(apart, TrainTwoSteps(model, cuts, 2, backend, 7, 1, Steps::kAlone));
       }
     }
   }
@@ -311,11 +259,11 @@ TEST(StepInBackward, RandomModelsTrainToTheSameBytes) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const ModelSpec model = RandomModel(seed);
     const auto plain = Cpu("portable", 1, false), fused = Cpu("portable", 2, true);
-    const Trained apart = Train(model, {}, 4, plain.get(), seed, 1);
-    ExpectSame(apart, Train(model, {}, 4, fused.get(), seed, 1, Steps::kAlone));
+    const TwoSteps apart = TrainTwoSteps(model, {}, 4, plain.get(), seed, 1);
+    ExpectSame(apart, TrainTwoSteps(model, {}, 4, fused.get(), seed, 1, Steps::kAlone));
     if (model.layer_count() < 2) continue;
     const int cut = model.layer_count() / 2;
-    ExpectSame(apart, Train(model, {cut}, 4, fused.get(), seed, 1, Steps::kAlone));
+    ExpectSame(apart, TrainTwoSteps(model, {cut}, 4, fused.get(), seed, 1, Steps::kAlone));
   }
 }
 
@@ -332,14 +280,15 @@ TEST(RecomputedLayers, ZooModelsTrainToTheSameBytes) {
     SCOPED_TRACE(name);
     const bool is_small = name == "lenet" || name == "har_cnn";
     const ModelSpec model = is_small ? *MakeModel(name) : Shrunk(name, 16);
-    const Trained kept = Train(model, {}, 3, plain.get(), 7);
+    const TwoSteps kept = TrainTwoSteps(model, {}, 3, plain.get(), 7);
     for (Backend* backend : {plain.get(), fused.get()}) {
-      ExpectSame(kept, Train(Recomputing(model, 1), {}, 3, backend, 7));
-      ExpectSame(kept, Train(Recomputing(model, 2), {}, 3, backend, 7));
-      ExpectSame(kept, Train(Recomputing(model, 1), {1, 3}, 3, backend, 7));
+      ExpectSame(kept, TrainTwoSteps(Recomputing(model, 1), {}, 3, backend, 7));
+      ExpectSame(kept, TrainTwoSteps(Recomputing(model, 2), {}, 3, backend, 7));
+      ExpectSame(kept, TrainTwoSteps(Recomputing(model, 1), {1, 3}, 3, backend, 7));
     }
-    const Trained alone = Train(model, {}, 3, plain.get(), 7, 1);
-    ExpectSame(alone, Train(Recomputing(model, 1), {2}, 3, fused.get(), 7, 1, Steps::kAlone));
+    const TwoSteps alone = TrainTwoSteps(model, {}, 3, plain.get(), 7, 1);
+    ExpectSame(alone,
+               TrainTwoSteps(Recomputing(model, 1), {2}, 3, fused.get(), 7, 1, Steps::kAlone));
   }
 }
 
@@ -348,10 +297,12 @@ TEST(RecomputedLayers, CodesAreMadeAgainWithTheSameBytes) {
   const std::string cap = CpuInstructionSets().front();
   const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 2, true);
   const ModelSpec model = Shrunk("resnet8", 16);
-  const Trained kept = Train(model, {}, 3, plain.get(), 7, 2, Steps::kApart, kRecipe);
+  const TwoSteps kept = TrainTwoSteps(model, {}, 3, plain.get(), 7, 2, Steps::kApart, kRecipe);
   for (Backend* backend : {plain.get(), fused.get()}) {
-    ExpectSame(kept, Train(Recomputing(model, 1), {}, 3, backend, 7, 2, Steps::kApart, kRecipe));
-    ExpectSame(kept, Train(Recomputing(model, 2), {2}, 3, backend, 7, 2, Steps::kApart, kRecipe));
+    ExpectSame(kept,
+               TrainTwoSteps(Recomputing(model, 1), {}, 3, backend, 7, 2, Steps::kApart, kRecipe));
+    ExpectSame(kept,
+               TrainTwoSteps(Recomputing(model, 2), {2}, 3, backend, 7, 2, Steps::kApart, kRecipe));
   }
 }
 
@@ -360,9 +311,9 @@ TEST(RecomputedLayers, RandomModelsTrainToTheSameBytes) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const ModelSpec model = RandomModel(seed);
     const auto plain = Cpu("portable", 1, false), fused = Cpu("portable", 2, true);
-    const Trained kept = Train(model, {}, 4, plain.get(), seed);
-    ExpectSame(kept, Train(Recomputing(model, 1), {}, 4, plain.get(), seed));
-    ExpectSame(kept, Train(Recomputing(model, 1 + seed % 2), {}, 4, fused.get(), seed));
+    const TwoSteps kept = TrainTwoSteps(model, {}, 4, plain.get(), seed);
+    ExpectSame(kept, TrainTwoSteps(Recomputing(model, 1), {}, 4, plain.get(), seed));
+    ExpectSame(kept, TrainTwoSteps(Recomputing(model, 1 + seed % 2), {}, 4, fused.get(), seed));
   }
 }
 

@@ -25,37 +25,46 @@ class Int8Conv : public testing::TestWithParam<std::tuple<const Int8Kernels*, in
     EXPECT_TRUE(workspace.intact()) << Describe(shape);
   }
 
+  // What `call` computes into its last two arguments: the sums and the largest of them.
+  template <typename Sum, typename Expected, typename Call>
+  void Check(const ConvCase& c, ConvPass pass, const std::vector<Expected>& expected,
+             const char* name, const Call& call) {
+    std::vector<Sum> sums(expected.size() + 16, kRubbish);
+    Sum largest = -1;
+    InWorkspace(c.shape, pass,
+                [&](const Int8Context& context) { call(context, sums.data(), &largest); });
+    EXPECT_EQ(FirstDifference(sums, expected), "") << name << " " << Describe(c.shape);
+    EXPECT_EQ(largest, LargestOf(expected)) << name << " " << Describe(c.shape);
+    EXPECT_EQ(sums[expected.size()], kRubbish);
+  }
+
   void CheckForward(const ConvCase& c) {
-    std::vector<int32_t> y(c.y.size() + 16, kRubbish);
-    int32_t largest = -1;
-    InWorkspace(c.shape, ConvPass::kForward, [&](const Int8Context& context) {
-      Int8ConvForward(context, c.shape, c.x.data(), c.w.data(), y.data(), &largest);
-    });
-    EXPECT_EQ(FirstDifference(y, c.y), "") << "forward " << Describe(c.shape);
-    EXPECT_EQ(largest, LargestOf(c.y)) << "forward " << Describe(c.shape);
-    EXPECT_EQ(y[c.y.size()], kRubbish);
+    Check<int32_t>(c, ConvPass::kForward, c.y, "forward",
+                   [&](const Int8Context& context, int32_t* y, int32_t* largest) {
+                     Int8ConvForward(context, c.shape, c.x.data(), c.w.data(), y, largest);
+                   });
   }
 
   void CheckInputGradient(const ConvCase& c) {
-    std::vector<int32_t> dx(c.dx.size() + 16, kRubbish);
-    int32_t largest = -1;
-    InWorkspace(c.shape, ConvPass::kInputGradient, [&](const Int8Context& context) {
-      Int8ConvInputGradient(context, c.shape, c.dy.data(), c.w.data(), dx.data(), &largest);
-    });
-    EXPECT_EQ(FirstDifference(dx, c.dx), "") << "input-gradient " << Describe(c.shape);
-    EXPECT_EQ(largest, LargestOf(c.dx)) << "input-gradient " << Describe(c.shape);
-    EXPECT_EQ(dx[c.dx.size()], kRubbish);
+    Check<int32_t>(c, ConvPass::kInputGradient, c.dx, "input-gradient",
+                   [&](const Int8Context& context, int32_t* dx, int32_t* largest) {
+                     Int8ConvInputGradient(context, c.shape, c.dy.data(), c.w.data(), dx, largest);
+                   });
   }
 
   void CheckWeightGradient(const ConvCase& c) {
-    std::vector<int32_t> dw(c.dw.size() + 16, kRubbish);
-    int32_t largest = -1;
-    InWorkspace(c.shape, ConvPass::kWeightGradient, [&](const Int8Context& context) {
-      Int8ConvWeightGradient(context, c.shape, c.dy.data(), c.x.data(), dw.data(), &largest);
-    });
-    EXPECT_EQ(FirstDifference(dw, c.dw), "") << "weight-gradient " << Describe(c.shape);
-    EXPECT_EQ(largest, LargestOf(c.dw)) << "weight-gradient " << Describe(c.shape);
-    EXPECT_EQ(dw[c.dw.size()], kRubbish);
+    Check<int32_t>(c, ConvPass::kWeightGradient, c.dw, "weight-gradient",
+                   [&](const Int8Context& context, int32_t* dw, int32_t* largest) {
+                     Int8ConvWeightGradient(context, c.shape, c.dy.data(), c.x.data(), dw, largest);
+                   });
+  }
+
+  void CheckWide(const ConvCase& c) {
+    Check<int64_t>(c, ConvPass::kWideWeightGradient, c.dw, "wide weight-gradient",
+                   [&](const Int8Context& context, int64_t* dw, int64_t* largest) {
+                     Int8ConvWeightGradientWide(context, c.shape, c.dy.data(), c.x.data(), dw,
+                                                largest);
+                   });
   }
 
   // Added to the gradient of the same samples.
@@ -107,17 +116,6 @@ class Int8Conv : public testing::TestWithParam<std::tuple<const Int8Kernels*, in
       EXPECT_EQ(largest, LargestOf(c.dw)) << "rounded " << Describe(c.shape);
       EXPECT_EQ(rounded[c.dw.size()], 0x5A);
     }
-  }
-
-  void CheckWide(const ConvCase& c) {
-    std::vector<int64_t> dw(c.dw.size() + 8, kRubbish);
-    int64_t largest = -1;
-    InWorkspace(c.shape, ConvPass::kWideWeightGradient, [&](const Int8Context& context) {
-      Int8ConvWeightGradientWide(context, c.shape, c.dy.data(), c.x.data(), dw.data(), &largest);
-    });
-    EXPECT_EQ(FirstDifference(dw, c.dw), "") << "wide weight-gradient " << Describe(c.shape);
-    EXPECT_EQ(largest, LargestOf(c.dw)) << "wide weight-gradient " << Describe(c.shape);
-    EXPECT_EQ(dw[c.dw.size()], kRubbish);
   }
 
   void CheckAll(const ConvShape& shape, uint64_t seed) {
@@ -217,31 +215,19 @@ TEST_P(Int8Conv, ExtremeMantissas) {
 
 // A reduction longer than int32 can hold, all products of one sign.
 TEST_P(Int8Conv, WideWeightGradientPassesInt32) {
-  ConvCase c(MakeShape(9, 128, 128, 3, 2, 1, 1, 1, 0, 0), 8);
-  std::fill(c.x.begin(), c.x.end(), -127);
-  std::fill(c.dy.begin(), c.dy.end(), 127);
-  c.Sum();
-  ASSERT_LT(c.dw[0], int64_t{INT32_MIN});
-  CheckWide(c);
-  ConvCase images(MakeShape(12, 112, 112, 64, 1, 1, 2, 1, 0, 1), 9);
-  std::fill(images.x.begin(), images.x.end(), 127);
-  std::fill(images.dy.begin(), images.dy.end(), 127);
-  images.Sum();
-  ASSERT_GT(images.dw[0], int64_t{INT32_MAX});
-  CheckWide(images);
-  ConvCase depthwise(MakeShape(1, 370, 370, 2, 2, 1, 1, 1, 0, 0, 2), 10);
-  std::fill(depthwise.x.begin(), depthwise.x.end(), 127);
-  std::fill(depthwise.dy.begin(), depthwise.dy.end(), 127);
-  depthwise.Sum();
-  ASSERT_GT(depthwise.dw[0], int64_t{INT32_MAX});
-  CheckWide(depthwise);
+  const auto check = [&](const ConvShape& shape, int8_t x) {
+    ConvCase c(shape, 8);
+    std::fill(c.x.begin(), c.x.end(), x);
+    std::fill(c.dy.begin(), c.dy.end(), 127);
+    c.Sum();
+    ASSERT_GT(std::abs(c.dw[0]), int64_t{INT32_MAX} + 1);
+    CheckWide(c);
+  };
+  check(MakeShape(9, 128, 128, 3, 2, 1, 1, 1, 0, 0), -127);
+  check(MakeShape(12, 112, 112, 64, 1, 1, 2, 1, 0, 1), 127);
+  check(MakeShape(1, 370, 370, 2, 2, 1, 1, 1, 0, 0, 2), 127);
   // Even one row of outputs is more than int32 holds.
-  ConvCase signal(MakeShape(1, 1, 160'000, 3, 3, 1, 1, 1, 0, 0, 3), 11);
-  std::fill(signal.x.begin(), signal.x.end(), 127);
-  std::fill(signal.dy.begin(), signal.dy.end(), 127);
-  signal.Sum();
-  ASSERT_GT(signal.dw[0], int64_t{INT32_MAX});
-  CheckWide(signal);
+  check(MakeShape(1, 1, 160'000, 3, 3, 1, 1, 1, 0, 0, 3), 127);
 }
 
 TEST_P(Int8Conv, Gemm) {

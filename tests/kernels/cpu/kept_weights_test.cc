@@ -13,6 +13,7 @@
 
 #include "kernels/backends/cpu/cpu_backend.h"
 #include "partition/zoo/zoo.h"
+#include "tests/kernels/cpu/capped_cpu.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
@@ -29,17 +30,6 @@ std::vector<float> Evaluate(TestPipeline& pipeline, int64_t batch, int64_t weigh
   const absl::Status status = pipeline.Forward(part, x.data(), labels.data(), context);
   EXPECT_TRUE(status.ok()) << status;
   return pipeline.logits;
-}
-
-void ExpectSame(const std::vector<float>& a, const std::vector<float>& b, const char* what) {
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
-}
-
-std::unique_ptr<Backend> Cpu(const std::string& cap, int threads, bool fused) {
-  auto backend = MakeCappedCpuBackend(cap, threads, fused);
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  return std::move(*backend);
 }
 
 // Makes the weights of the first stage others.

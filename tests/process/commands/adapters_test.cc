@@ -56,8 +56,7 @@ TEST_F(Adapters, PairsTrainTheSameOnOneAndThreeStagesAndAreMerged) {
   const json whole = RunCentral(With(run, {"--local-workers", "0"}));
   EXPECT_EQ(cut["weights_sha256"], whole["weights_sha256"]);
   EXPECT_GT(whole["accuracy"], 0.6) << "two of the five classes are known";
-  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir_ / "j");
 
   // What was there stays, to the bit.
   const auto base = ReadLatestCheckpoint(dir_ / "base"),

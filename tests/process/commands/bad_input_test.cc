@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/control/grpc_control.h"
 #include "proto/transport/grpc/security/join_secret.h"
+#include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
 namespace runnel::bad_input_test {
@@ -29,7 +30,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 void ExpectRefused(const Words& words, const std::string& text, int lines = 1) {
   Words command = words;
@@ -454,11 +454,7 @@ TEST(BadInput, WorkerWithoutCentral) {
 class WaitingCentral {
  public:
   WaitingCentral() : central_({"runnel-central", "train", "--workers", "2"}) {
-    const std::string marker = "runnel-worker --central ";
-    EXPECT_TRUE(central_.WaitForOutput(marker)) << central_.err();
-    const std::string text = central_.out();
-    const size_t at = text.find(marker) + marker.size();
-    address_ = text.substr(at, text.find_first_of(" \n", at) - at);
+    address_ = WorkersAddress(central_);
   }
   Process& process() { return central_; }
   const std::string& address() const { return address_; }

@@ -82,15 +82,8 @@ TEST(Freeze, FrozenLayersEndAsTheyBegan) {
 TEST(Freeze, LostWorkersAndALostCentralChangeNothing) {
   const Words run = With(With(kTwo, kThreeStages), {"--max-batches", "150"});
   const std::string whole = Weights(run);
-  for (const char* lost : {"local-000", "local-002"}) {
-    ScratchDir dir;
-    Process central(
-        With({"runnel-central"}, With(run, {"--journal", dir / "j", "--summary", dir / "s"})));
-    ASSERT_TRUE(WaitForRecords(dir / "j", "barrier", 3)) << central.err();
-    ASSERT_TRUE(KillWorker(central, lost));
-    EXPECT_EQ(central.Wait(), 0) << central.err();
-    EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole) << lost;
-  }
+  for (const char* lost : {"local-000", "local-002"})
+    EXPECT_EQ(SummaryBehindALoss(run, lost, "barrier", 3)["weights_sha256"], whole) << lost;
   ScratchDir dir;
   Process central(
       With({"runnel-central"}, With(run, {"--journal", dir / "j", "--checkpoint-dir", dir / "c"})));
@@ -98,8 +91,7 @@ TEST(Freeze, LostWorkersAndALostCentralChangeNothing) {
   central.Signal(SIGKILL);
   central.Wait();
   EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c"}), whole);
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "j");
 }
 
 TEST(Freeze, BadInputIsOneLine) {

@@ -28,18 +28,10 @@ const Words kRun = {"--quick",
                     "--eval-every",
                     "-1"};
 
-std::string AddressOf(Process& central) {
-  const std::string marker = "runnel-worker --central ";
-  if (!central.WaitForOutput(marker)) return "";
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  return text.substr(at, text.find_first_of(" \n", at) - at);
-}
-
 TEST(Memory, AWorkerThatIsTooSmallIsRefusedWithTheNumbers) {
   for (const char* command : {"plan", "train"}) {
     Process central(With(With({"runnel-central", command}, kRun), {"--workers", "1"}));
-    const std::string address = AddressOf(central);
+    const std::string address = WorkersAddress(central);
     ScratchDir dir;
     Process worker({"runnel-worker", "--once", "--central", address, "--name", "small",
                     "--memory-mb", "70", "--state-dir", dir / "state"});
@@ -79,7 +71,7 @@ TEST(Memory, AWorkerThatRunsOutOfItSaysSoAndIsLeftOut) {
   GTEST_SKIP() << "a sanitizer has memory of its own, and ends a process that has none left";
 #endif
   Process central(With(With({"runnel-central", "train"}, kRun), {"--workers", "2"}));
-  const std::string address = AddressOf(central);
+  const std::string address = WorkersAddress(central);
   ScratchDir dir;
   const Words worker = {"runnel-worker", "--central", address, "--memory-mb", "1000000", "--once"};
   Process starved(With(worker, {"--name", "starved", "--state-dir", dir / "a"}));

@@ -60,8 +60,7 @@ TEST_F(OwnData, ATableIsLearned) {
       three, {"--micro-batches", "1", "--journal", dir_ / "j", "--checkpoint-dir", dir_ / "c"}));
   EXPECT_GT(whole["accuracy"], 0.95);
   EXPECT_EQ(Weights(With(table_, {"--local-workers", "0"})), whole["weights_sha256"]);
-  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir_ / "j");
   Process eval({"runnel-central", "eval", "--checkpoint-dir", dir_ / "c", "--summary", dir_ / "e"});
   EXPECT_EQ(eval.Wait(), 0) << eval.err();
   EXPECT_EQ(Summary(dir_ / "e")["accuracy"], whole["accuracy"]);
@@ -115,8 +114,7 @@ TEST_F(OwnData, WeightsGoOutAndComeBack) {
   Words onnx = With(With(table_, still), {"--local-workers", "3", "--journal", dir_ / "j"});
   onnx[2] = absl::StrCat("onnx:", dir_ / "m.onnx");
   EXPECT_EQ(RunCentral(onnx)["accuracy"], trained["accuracy"]);
-  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir_ / "j");
   const Words from = With(With(table_, still), {"--init-from", dir_ / "c", "--local-workers"});
   EXPECT_EQ(RunCentral(With(from, {"0"}))["accuracy"], trained["accuracy"]);
   EXPECT_EQ(RunCentral(With(from, {"2"}))["accuracy"], trained["accuracy"]);
@@ -321,9 +319,7 @@ TEST_F(OwnData, ARunThatLearnsNothingMoreEnds) {
   EXPECT_EQ(whole["steps"], 12);
   EXPECT_TRUE(whole.value("stopped_early", false));
   EXPECT_EQ(whole["evaluations"].size(), 3u);
-  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("replayed 12 steps"));
+  EXPECT_THAT(Replay(dir_ / "j"), HasSubstr("replayed 12 steps"));
   EXPECT_FALSE(RunCentral(With(run, {dir_ / "d", "--max-batches", "8"})).contains("stopped_early"));
   Process resume({"runnel-central", "resume", "--checkpoint-dir", dir_ / "d", "--max-batches", "32",
                   "--summary", dir_ / "s"});

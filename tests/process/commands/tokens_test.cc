@@ -77,8 +77,7 @@ TEST_F(Tokens, ResumeAndReplayGiveTheSameBytes) {
   EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir_ / "c", "--max-batches", "1000000",
                      "--local-workers", "2"}),
             whole);
-  Process replay({"runnel-central", "replay", "--journal", dir_ / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir_ / "j");
   Process quantize(
       {"runnel-central", "quantize", "--checkpoint-dir", dir_ / "c", "--out", dir_ / "q"});
   EXPECT_EQ(quantize.Wait(), 2) << quantize.out();

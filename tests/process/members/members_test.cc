@@ -29,11 +29,7 @@ class RunOfThree {
   RunOfThree()
       : central_(With({"runnel-central"}, With(kRun, {"--workers", "2", "--journal", journal(),
                                                       "--summary", dir_ / "s"}))) {
-    const std::string marker = "runnel-worker --central ";
-    EXPECT_TRUE(central_.WaitForOutput(marker)) << central_.err();
-    const std::string text = central_.out();
-    const size_t at = text.find(marker) + marker.size();
-    address_ = text.substr(at, text.find_first_of(" \n", at) - at);
+    address_ = WorkersAddress(central_);
   }
   std::string journal() const { return dir_ / "j"; }
   const std::string& address() const { return address_; }
@@ -46,8 +42,7 @@ class RunOfThree {
   Process Order(const Words& words) const { return Process(With({"runnel-central"}, words)); }
   json End() {
     EXPECT_EQ(central_.Wait(), 0) << central_.out() << central_.err();
-    Process replay({"runnel-central", "replay", "--journal", journal()});
-    EXPECT_EQ(replay.Wait(), 0) << replay.err();
+    Replay(journal());
     return Summary(dir_ / "s");
   }
 

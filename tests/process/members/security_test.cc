@@ -31,6 +31,7 @@
 #include "proto/transport/link/address.h"
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
+#include "tests/transport/certified.h"
 #include "tests/transport/control_recorders.h"
 
 namespace runnel::security_test {
@@ -48,14 +49,6 @@ constexpr int64_t kMostGrowthKb = 450'000;
 #else
 constexpr int64_t kMostGrowthKb = 150'000;
 #endif
-
-// What follows `before` in the text, up to a space or the line's end.
-std::string WordAfter(const std::string& text, const std::string& before) {
-  const size_t at = text.find(before);
-  if (at == text.npos) return "";
-  const size_t begin = at + before.size();
-  return text.substr(begin, text.find_first_of(" \n", begin) - begin);
-}
 
 // A certificate authority and the commands that use it.
 class Home {
@@ -76,23 +69,11 @@ class Home {
     return token;
   }
   GrpcSecurity Worker(const std::string& name) const {
-    const std::string key = NewKey().value();
-    const auto authority = Authority::Open(path(), SystemWallClock()).value();
-    const JoinToken token = authority->NewToken(name, 3600).value();
-    Identity identity =
-        authority->Redeem({token.secret, name, "", NewRequest(key).value()}).value();
-    identity.key_pem = key;
-    return SecurityOf(std::move(identity));
+    return SecurityOf(JoinedWorker(*Authority::Open(path(), SystemWallClock()).value(), name));
   }
   GrpcSecurity Operator() const { return SecurityOf(ReadIdentity(path() + "/operator").value()); }
 
  private:
-  static GrpcSecurity SecurityOf(Identity identity) {
-    GrpcSecurity security;
-    security.identity = std::make_shared<IdentityHolder>(std::move(identity), "");
-    return security;
-  }
-
   ScratchDir dir_;
 };
 
@@ -404,8 +385,7 @@ TEST(LoopbackCluster, AWorkerWithoutTheUsersSecretIsRefused) {
   const ScratchDir theirs;
   Process central(
       With({"runnel-central", "train", "--workers", "1", "--listen", "127.0.0.1:0"}, kTraining));
-  ASSERT_TRUE(central.WaitForOutput("runnel-worker --central ")) << central.err();
-  const std::string control = WordAfter(central.out(), "runnel-worker --central ");
+  const std::string control = WorkersAddress(central);
   Process stranger({"runnel-worker", "--central", control, "--name", "stranger"},
                    [&] { setenv("RUNNEL_RUNTIME_DIR", theirs.path().c_str(), 1); });
   EXPECT_EQ(stranger.Wait(), 2);

@@ -38,11 +38,7 @@ TEST(Serve, DevicesGoToARunAndComeBack) {
   // Centrals of other tests are not found there.
   ASSERT_EQ(setenv("RUNNEL_RUNTIME_DIR", (dir / "run").c_str(), 1), 0);
   Process serve({"runnel-central", "serve", "--listen", "127.0.0.1:0"});
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(serve.WaitForOutput(marker)) << serve.err();
-  const std::string text = serve.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  const std::string address = WorkersAddress(serve);
   const auto worker = [&](const std::string& name) {
     return Words{"runnel-worker", "--central", address, "--name", name, "--state-dir", dir / name};
   };

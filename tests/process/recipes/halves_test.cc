@@ -57,8 +57,7 @@ TEST(Fp16, GoesOnFromACheckpointOverAChangeOfTheScale) {
   const json still = RunCentral(
       With(run, {"--local-workers", "0", "--max-batches", "23", "--loss-scale", "1024"}));
   EXPECT_EQ(still["loss_scale"], 1024);
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "j");
 }
 
 // Beyond the range they are held at its end.

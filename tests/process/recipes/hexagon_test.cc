@@ -112,8 +112,7 @@ void ExpectTheCpuGoesOn(int workers, int signal, const std::string& why,
   EXPECT_EQ(summary["weights_sha256"], cpu);
   EXPECT_EQ(summary["recoveries"].size(), 1u);
   EXPECT_EQ(Records(dir / "j", "worker_lost"), 0);
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "j");
 }
 
 TEST_F(HexagonTraining, AfterAKilledDspProgramTheCpuGoesOn) {

@@ -47,13 +47,8 @@ TEST(NumericsClasses, OfAMixedRunAreNamedByStageAndComparedByReplay) {
   Process central(
       With({"runnel-central"}, With(kRun, {"--workers", "1", "--local-workers", "1", "--journal",
                                            dir / "journal", "--summary", dir / "summary"})));
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  Process worker({"runnel-worker", "--once", "--central",
-                  text.substr(at, text.find_first_of(" \n", at) - at), "--name", "other",
-                  "--backend", "ref", "--state-dir", dir / "state"});
+  Process worker({"runnel-worker", "--once", "--central", WorkersAddress(central), "--name",
+                  "other", "--backend", "ref", "--state-dir", dir / "state"});
   ASSERT_EQ(central.Wait(), 0) << central.out() << central.err();
   EXPECT_EQ(worker.Wait(), 0) << worker.err();
   EXPECT_THAT(JournalledClasses(dir / "journal"), ElementsAre(StartsWith("cpu/"), "ref"));

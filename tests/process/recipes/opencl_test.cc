@@ -112,11 +112,7 @@ std::string Plan(const Words& words, const Words& flags) {
   Process central(With({"runnel-central", "plan", "--model", "lenet", "--recipe", "niti",
                         "--batch-size", "8", "--workers", "1"},
                        words));
-  const std::string marker = "runnel-worker --central ";
-  EXPECT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  const std::string address = WorkersAddress(central);
   Process worker(With({"runnel-worker", "--once", "--central", address, "--name", "other"}, flags));
   EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
   EXPECT_EQ(worker.Wait(), 0) << worker.err();
@@ -178,11 +174,7 @@ TEST_F(OpenClTraining, ALimitOfTheDevicesMemoryChangesNoByte) {
 TEST_F(OpenClTraining, APlanFitsTheDevicesMemory) {
   Process central({"runnel-central", "plan", "--model", "vgg11", "--recipe", "niti", "--policy",
                    "uniform", "--batch-size", "64", "--workers", "1"});
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  const std::string address = WorkersAddress(central);
   Process worker({"runnel-worker", "--once", "--central", address, "--name", "other", "--backend",
                   "opencl", "--device-memory-mb", "3", "--state-dir", ""});
   EXPECT_EQ(central.Wait(), 2);

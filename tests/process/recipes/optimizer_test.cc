@@ -16,7 +16,6 @@ namespace runnel::optimizer_test {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 struct Row {
   std::string optimizer;
@@ -83,9 +82,7 @@ TEST_P(OptimizerRuns, ResumeOnOtherStagesRecoverAndReplay) {
   EXPECT_EQ(summary["weights_sha256"], whole);
   EXPECT_GT(summary["clipped_steps"], 0);
   EXPECT_EQ(Records(journal, "worker_lost"), 1);
-  Process replay({"runnel-central", "replay", "--journal", journal});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  ExpectReplays(journal);
 }
 
 // Staleness: look-ahead goes where the optimizer's state leads.
@@ -93,8 +90,7 @@ TEST_P(OptimizerRuns, LookAheadIsReplayed) {
   ScratchDir dir;
   const Words run = With(RunOf(GetParam()), {"--local-workers", "3", "--max-batches", "20"});
   const std::string ahead = Weights(With(run, {"--look-ahead", "0.5", "--journal", dir / "j"}));
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "j");
   EXPECT_NE(Weights(With(run, {"--look-ahead", "0"})), ahead);
 }
 

@@ -102,8 +102,7 @@ TEST(Recipes, StatesOfOperatorsAreThoseOfThePlainLoop) {
     EXPECT_EQ(resumed["weights_sha256"], plain);
     RunCentral(With(run, {"--schedule", "async_1f1b", "--local-workers", "3", "--max-batches", "4",
                           "--journal", dir / "j"}));
-    Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-    EXPECT_EQ(replay.Wait(), 0) << replay.err();
+    Replay(dir / "j");
   }
 }
 
@@ -242,16 +241,7 @@ TEST(CostTarget, AWorkerThatIsLostBehindATurnChangesNothing) {
   const json whole = RunCentral(run);
   ASSERT_EQ(whole["precision"]["gates"]["turns"], 2);
   for (const char* lost : {"local-000", "local-001", "local-002"}) {
-    ScratchDir files;
-    const std::string journal = files / "j";
-    Process central(
-        With({"runnel-central"}, With(run, {"--journal", journal, "--summary", files / "s.json"})));
-    ASSERT_TRUE(WaitForRecords(journal, "training_change", 1)) << central.err();
-    ASSERT_TRUE(KillWorker(central, lost));
-    EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
-    const json summary = Summary(files / "s.json");
-    ASSERT_TRUE(summary.is_object()) << central.err();
-    EXPECT_GE(summary["recoveries"].size(), 1u) << lost;
+    const json summary = SummaryBehindALoss(run, lost, "training_change");
     EXPECT_EQ(summary["weights_sha256"], whole["weights_sha256"]) << lost;
     EXPECT_EQ(summary["precision"]["gates"]["layers"], whole["precision"]["gates"]["layers"]);
     EXPECT_EQ(summary["precision"]["gates"]["cost_targets"],
@@ -269,13 +259,12 @@ TEST(CostTarget, AsyncRunsThatTurnReplay) {
   Process central(With({"runnel-central"}, With(run, {"--summary", dir / "s.json"})));
   EXPECT_EQ(central.Wait(), 0) << central.err();
   EXPECT_EQ(Summary(dir / "s.json")["precision"]["gates"]["turns"], 1);
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  const std::string replay = Replay(dir / "j");
+  EXPECT_THAT(replay, HasSubstr("the same weights"));
   // Its totals are those of the run.
-  const size_t at = replay.out().find("gates did ");
-  ASSERT_NE(at, std::string::npos) << replay.out();
-  const std::string totals = replay.out().substr(at, replay.out().find(" skipped", at) - at);
+  const size_t at = replay.find("gates did ");
+  ASSERT_NE(at, std::string::npos) << replay;
+  const std::string totals = replay.substr(at, replay.find(" skipped", at) - at);
   EXPECT_THAT(central.out(), HasSubstr(totals));
 }
 
@@ -445,8 +434,7 @@ TEST(Precision, AsyncRunsThatTurnResumeAndReplay) {
   const Words journalled = With(kAsync, {"--journal", dir / "j"});
   const std::string whole = Weights(journalled);
   EXPECT_EQ(Records(dir / "j", "training_change"), 2);
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "j");
   // Before the first turn, and between both.
   for (const char* steps : {"3", "7"}) {
     Words run = kAsync;

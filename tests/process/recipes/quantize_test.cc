@@ -34,13 +34,6 @@ class Quantize : public ::testing::Test {
     Process central(With({"runnel-central"}, words));
     EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
   }
-  static void ExpectRefused(const Words& words, const std::string& text) {
-    Process central(With({"runnel-central"}, words));
-    EXPECT_EQ(central.Wait(60), 2) << central.err();
-    const std::string err = central.err();
-    EXPECT_THAT(err, HasSubstr(text));
-    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
-  }
   static json Evaluate() { return RunCentral({"eval", "--quantized", Path("model.q8")}); }
 
   static ScratchDir* dir_;

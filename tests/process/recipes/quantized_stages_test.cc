@@ -1,13 +1,10 @@
 // A model in integers by real workers: any number of stages, here and elsewhere, gives the figures
 // of one stage to the last bit, also when workers are lost on the way.
 
-#include <fstream>
-
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "proto/base/random.h"
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
@@ -16,17 +13,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-// A small data set in CIFAR-10's format: noise, with labels.
-void WriteImages(const std::string& path, int count) {
-  std::ofstream file(path, std::ios::binary);
-  const CounterRandom random(7, RandomPurpose::kTest, static_cast<uint64_t>(count), 0);
-  for (int i = 0; i < count; ++i) {
-    file.put(static_cast<char>(i % 10));
-    for (int e = 0; e < 3072; ++e)
-      file.put(static_cast<char>(random.Bits(static_cast<uint64_t>(i) * 3072 + e) & 0xff));
-  }
-}
 
 // A LeNet and a ResNet-38 of a few steps, once for all tests.
 class QuantizedStages : public ::testing::Test {
@@ -57,13 +43,6 @@ class QuantizedStages : public ::testing::Test {
   static void ExpectSame(const json& got, const json& plain) {
     for (const char* key : {"accuracy", "loss", "weights_sha256", "steps"})
       EXPECT_EQ(got[key], plain[key]) << key;
-  }
-  static void ExpectRefused(const Words& words, const std::string& text) {
-    Process central(With({"runnel-central"}, words));
-    EXPECT_EQ(central.Wait(60), 2) << central.err();
-    const std::string err = central.err();
-    EXPECT_THAT(err, HasSubstr(text));
-    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
   }
 
   static ScratchDir* dir_;
@@ -102,11 +81,7 @@ TEST_F(QuantizedStages, WorkersThatDialInHaveStages) {
   ScratchDir dir;
   Process central(With({"runnel-central"},
                        Eval("lenet", {"--workers", "2", "--quick", "--summary", dir / "s"})));
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  const std::string address = WorkersAddress(central);
   const auto worker = [&](const std::string& name, const std::string& backend) {
     return Words{"runnel-worker", "--once",   "--central", address, "--name", name,
                  "--state-dir",   dir / name, "--backend", backend};

@@ -13,7 +13,6 @@ namespace runnel::recipe_codec_test {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 // Cut into three behind both pools: the next stage begins with a convolution or a linear layer.
 // clang-format off
@@ -71,9 +70,7 @@ TEST(RecipeCodec, RunsThatTurnResumeAndReplay) {
     EXPECT_EQ(central.Wait(), 0) << central.err();
     const json whole = Summary(dir / "s.json");
     EXPECT_EQ(whole["precision"]["turns"], 2);
-    Process replay({"runnel-central", "replay", "--journal", journal});
-    EXPECT_EQ(replay.Wait(), 0) << replay.err();
-    EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+    ExpectReplays(journal);
   }
   // Across the first turn, at step 5. Several micro-batches in flight would see other weights.
   const Words run = With(With(kSync, kInBits), kThree);
@@ -97,16 +94,7 @@ TEST(RecipeCodec, AWorkerThatIsLostBehindATurnChangesNothing) {
   const json whole = RunCentral(run);
   ASSERT_EQ(whole["precision"]["turns"], 2);
   for (const char* lost : {"local-000", "local-001", "local-002"}) {
-    ScratchDir files;
-    const std::string journal = files / "j";
-    Process central(
-        With({"runnel-central"}, With(run, {"--journal", journal, "--summary", files / "s.json"})));
-    ASSERT_TRUE(WaitForRecords(journal, "training_change", 1)) << central.err();
-    ASSERT_TRUE(KillWorker(central, lost));
-    EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
-    const json summary = Summary(files / "s.json");
-    ASSERT_TRUE(summary.is_object()) << central.err();
-    EXPECT_GE(summary["recoveries"].size(), 1u) << lost;
+    const json summary = SummaryBehindALoss(run, lost, "training_change");
     EXPECT_EQ(summary["weights_sha256"], whole["weights_sha256"]) << lost;
   }
 }

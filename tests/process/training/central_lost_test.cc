@@ -63,16 +63,6 @@ TEST(CentralLost, AnOldOneThatContinuesWritesNothing) {
   EXPECT_EQ(ReadFile(dir / "c/" + last), written);
 }
 
-// Where the central that waits for workers listens.
-std::string AddressOf(const Process& central) {
-  const std::string marker = "runnel-worker --central ";
-  const std::string text = central.out();
-  const size_t at = text.find(marker);
-  if (at == std::string::npos) return "";
-  const size_t begin = at + marker.size();
-  return text.substr(begin, text.find_first_of(" \n", begin) - begin);
-}
-
 // Its workers were not started by it: they wait, and join the next one by themselves.
 TEST(CentralLost, WorkersThatWaitedJoinTheNextOne) {
   const std::string whole = Weights(With(kRun, {"--local-workers", "3"}));
@@ -80,8 +70,7 @@ TEST(CentralLost, WorkersThatWaitedJoinTheNextOne) {
   std::optional<Process> central(
       std::in_place, With({"runnel-central"}, With(kRun, {"--workers", "2", "--journal", dir / "j",
                                                           "--checkpoint-dir", dir / "c"})));
-  ASSERT_TRUE(central->WaitForOutput("runnel-worker --central ")) << central->err();
-  const std::string address = AddressOf(*central);
+  const std::string address = WorkersAddress(*central);
   const Words worker = {"runnel-worker", "--central", address, "--name"};
   Process one(With(worker, {"one"}));
   Process two(With(worker, {"two"}));
@@ -94,7 +83,7 @@ TEST(CentralLost, WorkersThatWaitedJoinTheNextOne) {
     ASSERT_TRUE(central->WaitForOutput("resuming")) << central->err();
   }
   EXPECT_EQ(central->Wait(), 0) << central->err();
-  EXPECT_EQ(AddressOf(*central), address);
+  EXPECT_EQ(WordAfter(central->out(), "runnel-worker --central "), address);
   EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
   // They wait for the next run; told to end while they wait, they do.
   for (Process* waiting : {&one, &two}) {
@@ -102,8 +91,7 @@ TEST(CentralLost, WorkersThatWaitedJoinTheNextOne) {
     waiting->Signal(SIGTERM);
     EXPECT_EQ(waiting->Wait(30), 0) << waiting->err();
   }
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "j");
 }
 
 TEST(CentralLost, WorkersSayThatItDoesNotAnswer) {
@@ -111,8 +99,7 @@ TEST(CentralLost, WorkersSayThatItDoesNotAnswer) {
   ScratchDir dir;
   Process central(With({"runnel-central"}, With(kRun, {"--workers", "1", "--journal", dir / "j",
                                                        "--summary", dir / "s"})));
-  ASSERT_TRUE(central.WaitForOutput("runnel-worker --central ")) << central.err();
-  const std::string address = AddressOf(central);
+  const std::string address = WorkersAddress(central);
   Process worker({"runnel-worker", "--once", "--central", address, "--name", "one"});
   ASSERT_TRUE(WaitForRecords(dir / "j", "barrier", 2)) << central.err();
   central.Signal(SIGSTOP);
@@ -147,8 +134,7 @@ TEST(CentralLost, ResumesInAnotherPlace) {
   EXPECT_EQ(resume.Wait(), 0) << resume.err();
   EXPECT_THAT(resume.out(), HasSubstr("/metrics"));
   EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
-  Process replay({"runnel-central", "replay", "--journal", dir / "elsewhere"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "elsewhere");
 }
 
 }  // namespace

@@ -102,9 +102,7 @@ TEST(IntegerTraining, BitsThatFollowTheLossAreJournalledAndReplayed) {
   const std::string weights =
       Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "35"});
   EXPECT_NE(Weights(With(common, {"--gradient-bits", "5", "--max-batches", "35"})), weights);
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr(weights));
+  EXPECT_THAT(Replay(dir / "j"), HasSubstr(weights));
 }
 
 TEST(IntegerTraining, FlagsFromAFileAreTheSame) {
@@ -162,9 +160,7 @@ TEST(IntegerTraining, ARunThatLostAWorkerGoesOnAndReplays) {
   ASSERT_EQ(workers.size(), 3u);
   kill(workers[1], SIGKILL);
   EXPECT_EQ(central.Wait(60), 0) << central.err();
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  ExpectReplays(dir / "j");
 }
 
 // Speculation and a period of one are dynamic rescaling; what keeps scales is a training of its
@@ -207,9 +203,7 @@ TEST(IntegerTraining, SlicesOfABatch) {
   EXPECT_EQ(weights("shifted:1", "1", "cpu:portable"), shifted);
   EXPECT_EQ(weights("shifted:1", "3", "cpu"), shifted);
   EXPECT_THAT(ReadFile(dir / "jshifted:13"), HasSubstr("\"batch-split\":\"shifted:1\""));
-  Process replay({"runnel-central", "replay", "--journal", dir / "jshifted:13"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  ExpectReplays(dir / "jshifted:13");
 }
 
 // Which gradient bits held from which step on, at last.
@@ -270,9 +264,7 @@ TEST(IntegerTraining, KeptScalesOutliveALostWorkerAndReplay) {
   kill(workers[1], SIGKILL);
   EXPECT_EQ(central.Wait(60), 0) << central.err();
   EXPECT_THAT(ReadFile(dir / "j"), HasSubstr("\"rescale\":\"adaptive:6\""));
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  ExpectReplays(dir / "j");
 }
 
 TEST(IntegerTraining, LayersAreMeasuredForAPlan) {

@@ -43,12 +43,6 @@ json RunAndKill(const Words& words, const std::string& journal, KillFn kill) {
                              : json{{"weights_sha256", ""}, {"recoveries", json::array()}};
 }
 
-void ExpectReplays(const std::string& journal) {
-  Process replay({"runnel-central", "replay", "--journal", journal});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
-}
-
 // The kinds of runs whose weights do not depend on who trained what.
 struct Kind {
   const char* name;
@@ -305,11 +299,7 @@ TEST(RecoveringDialled, TheRunGoesOnWithoutIt) {
   const std::string journal = dir / "j";
   Process central(With({"runnel-central"}, With(run, {"--workers", "2", "--journal", journal,
                                                       "--summary", dir / "s"})));
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  const std::string address = WorkersAddress(central);
   Process one({"runnel-worker", "--once", "--central", address, "--name", "one"});
   Process two({"runnel-worker", "--once", "--central", address, "--name", "two"});
   ASSERT_TRUE(WaitForRecords(journal, "barrier", 3)) << central.err();

@@ -28,13 +28,6 @@ const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthe
                     "--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "200"};
 // clang-format on
 
-std::string WordAfter(const std::string& text, const std::string& before) {
-  const size_t at = text.find(before);
-  if (at == text.npos) return "";
-  return text.substr(at + before.size(),
-                     text.find_first_of(" \n", at + before.size()) - at - before.size());
-}
-
 // A run of central's worker and two that dial in, of which one cannot be dialled.
 class RunWithPhone {
  public:
@@ -44,8 +37,7 @@ class RunWithPhone {
         central_(With({"runnel-central"}, With(With(kRun, {"--workers", "2", "--journal", journal(),
                                                            "--summary", dir_ / "s"}),
                                                home.empty() ? Words{} : Words{"--home", home}))) {
-    EXPECT_TRUE(central_.WaitForOutput("runnel-worker --central ")) << central_.err();
-    address_ = WordAfter(central_.out(), "runnel-worker --central ");
+    address_ = WorkersAddress(central_);
     door_ = WordAfter(central_.out(), "--join TOKEN@");
   }
   std::string journal() const { return dir_ / "j"; }

@@ -116,11 +116,7 @@ TEST_F(Staying, ACentralThatIsStoppedLosesNobody) {
 // seconds.
 TEST_F(Staying, ACutControlConnectionCostsNothing) {
   Start({"--workers", "2", "--insecure-network"});
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central_->WaitForOutput(marker)) << log();
-  const std::string text = central_->out();
-  const size_t at = text.find(marker) + marker.size();
-  TcpProxy way(text.substr(at, text.find_first_of(" \n", at) - at));
+  TcpProxy way(WorkersAddress(*central_));
   std::vector<std::unique_ptr<Process>> workers;
   for (const char* name : {"one", "two"}) {
     workers.push_back(std::make_unique<Process>(

@@ -14,7 +14,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "proto/base/random.h"
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
@@ -29,17 +28,6 @@ struct Case {
   Words flags;
   bool needs_images = false;
 };
-
-// A small data set in CIFAR-10's format: noise, with labels.
-void WriteImages(const std::string& path, int count) {
-  std::ofstream file(path, std::ios::binary);
-  const CounterRandom random(7, RandomPurpose::kTest, static_cast<uint64_t>(count), 0);
-  for (int i = 0; i < count; ++i) {
-    file.put(static_cast<char>(i % 10));
-    for (int e = 0; e < 3072; ++e)
-      file.put(static_cast<char>(random.Bits(static_cast<uint64_t>(i) * 3072 + e) & 0xff));
-  }
-}
 
 class SyncEqualsPlainLoop : public ::testing::TestWithParam<Case> {};
 
@@ -179,9 +167,7 @@ TEST(Training, ASynchronousRunResumesOnAnotherNumberOfStages) {
 TEST(Training, ReplayComesToTheSameWeights) {
   ScratchDir dir;
   RunCentral(With(kAsync, {"--max-batches", "25", "--journal", dir / "j"}));
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  ExpectReplays(dir / "j");
   // A journal that tells of other weights is noticed.
   std::string text = ReadFile(dir / "j");
   const size_t at = text.rfind("\"weights_sha256\":\"") + 18;
@@ -233,8 +219,7 @@ TEST(Training, BitsByEpochSurviveStopResumeAndReplay) {
   RunCentral(With(scheduled, {"--max-batches", "11", "--checkpoint-dir", dir / "c"}));
   EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "18"}),
             whole["weights_sha256"]);
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
-  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  Replay(dir / "j");
 }
 
 // What both ends of a link keep of each sample is in check-points, and the journal replays to it: steps
@@ -456,11 +441,7 @@ TEST(Training, DialledWorkersTakePart) {
   ScratchDir dir;
   Process central(
       With({"runnel-central"}, With(common, {"--workers", "2", "--summary", dir / "s"})));
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  const std::string address = WorkersAddress(central);
   Process one({"runnel-worker", "--once", "--central", address, "--name", "one"});
   Process two({"runnel-worker", "--once", "--central", address, "--name", "two"});
   EXPECT_EQ(central.Wait(), 0) << central.err();

@@ -3,8 +3,7 @@
 #include "central/run/machines/coordinator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "partition/zoo/zoo.h"
-#include "tests/central/run/machines/machine_effects.h"
+#include "tests/central/run/machines/coordinator_run.h"
 #include "tests/central/scripted_planner.h"
 
 namespace runnel::coordinator_losses_test {
@@ -19,23 +18,16 @@ constexpr int64_t kMs = 1'000'000;
 class CoordinatorLosses : public ::testing::Test {
  protected:
   explicit CoordinatorLosses(int64_t gathers_ns = 0) {
-    CoordinatorOptions options;
-    options.stage.model = MakeModel("lenet").value();
+    CoordinatorOptions options = LeNetRun(2);
     options.stage.training.dataset_samples = 1'200;
-    options.stage.training.batch_size = options.stage.training.eval_batch_size = 10;
     options.barriers.rule = {.every = 40, .steps_per_epoch = 80, .epochs = 3};
     options.barriers.stop_step = 120;
-    options.roster = {.local_workers = 1,
-                      .dialling_workers = 2,
-                      .recipe = "fp32",
-                      .codecs = {CodecId::Identity()}};
     planner_.first_plan = [](const auto&) { return PlanOf({0, 1, 2}, {1, 3, 5}); };
     options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
     for (const int64_t begun_ns = now_ns_; now_ns_ < begun_ns + gathers_ns; now_ns_ += 100 * kMs)
       coordinator_->TimerFired(now_ns_, 0);
-    for (int i = 0; i < 3; ++i)
-      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
+    JoinWorkers(*coordinator_, 3);
     coordinator_->TimerFired(now_ns_, 0);
     for (int i = 0; i < 3; ++i)
       coordinator_->PortProbed(ConnectionId(i), PortAnswer::kAnswered, now_ns_);

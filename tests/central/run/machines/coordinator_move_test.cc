@@ -9,27 +9,13 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
-#include "tests/central/sample_hello.h"
+#include "tests/central/run/machines/coordinator_run.h"
 #include "tests/central/scripted_planner.h"
 
 namespace runnel::coordinator_move_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-Plan PlanOf(const std::vector<int>& devices, const std::vector<int>& last_layers) {
-  Plan plan;
-  plan.generation = Generation(1);
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const int first = i == 0 ? 0 : last_layers[i - 1] + 1;
-    plan.stages.push_back({{Seat{DeviceId(devices[i])}},
-                           first,
-                           last_layers[i],
-                           static_cast<int64_t>(devices.size() - i)});
-    if (i > 0) plan.links.emplace_back();
-  }
-  return plan;
-}
 
 // Workers that keep the layers that they were given, as the real ones do.
 class Cluster {
@@ -38,18 +24,7 @@ class Cluster {
 
   // `next` is wanted at step 40. LeNet has layers 0..5.
   Cluster(int workers, const Plan& first, const Plan& next) {
-    CoordinatorOptions options;
-    options.stage.model = MakeModel("lenet").value();
-    options.stage.training.dataset_samples = 1000;
-    options.stage.training.batch_size = 10;
-    options.stage.training.eval_batch_size = 10;
-    options.barriers.rule = {
-        .every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
-    options.barriers.stop_step = 100;
-    options.roster = {.local_workers = 1,
-                      .dialling_workers = workers - 1,
-                      .recipe = "fp32",
-                      .codecs = {CodecId::Identity()}};
+    CoordinatorOptions options = LeNetRun(workers - 1);
     options.link_token = "secret";
     options.initial_state = InitialState(options.stage.model, 1).value();
     planner_.first_plan = [first](const auto&) { return first; };
@@ -60,9 +35,7 @@ class Cluster {
     };
     options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
-    for (int i = 0; i < workers; ++i) {
-      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
-    }
+    JoinWorkers(*coordinator_, workers);
   }
 
   // Carries effects out until there are none.

@@ -7,8 +7,7 @@
 #include "central/run/machines/coordinator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "partition/zoo/zoo.h"
-#include "tests/central/sample_hello.h"
+#include "tests/central/run/machines/coordinator_run.h"
 #include "tests/central/scripted_planner.h"
 
 namespace runnel::coordinator_probe_test {
@@ -23,27 +22,10 @@ using ::testing::IsEmpty;
 class ProbingCluster : public ::testing::Test {
  protected:
   void Begin(MeasureDevices wanted) {
-    CoordinatorOptions options;
-    options.stage.model = MakeModel("lenet").value();
-    options.stage.training.dataset_samples = 1000;
-    options.stage.training.batch_size = 10;
-    options.stage.training.eval_batch_size = 10;
-    options.barriers.rule = {
-        .every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
-    options.barriers.stop_step = 100;
-    options.roster = {.local_workers = 1,
-                      .dialling_workers = 2,
-                      .recipe = "fp32",
-                      .codecs = {CodecId::Identity()}};
+    CoordinatorOptions options = LeNetRun(2);
     options.recovers = false;
     options.needs_profile = true;
-    planner_.first_plan = [](const auto&) {
-      Plan plan;
-      plan.generation = Generation(1);
-      plan.stages = {{{Seat{DeviceId(0)}}, 0, 2, 2}, {{Seat{DeviceId(1)}}, 3, 5, 1}};
-      plan.links.emplace_back();
-      return plan;
-    };
+    planner_.first_plan = [](const auto&) { return PlanOf({0, 1}, {2, 5}); };
     planner_.at_barrier = [this, wanted](const BarrierReport& report) -> BarrierDecision {
       asked_at_.push_back(report.step);
       facts_ = report.devices;
@@ -54,8 +36,7 @@ class ProbingCluster : public ::testing::Test {
     planner_.layers = 6;
     options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
-    for (int i = 0; i < 3; ++i)
-      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
+    JoinWorkers(*coordinator_, 3);
     Settle();
   }
 

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
-#include "tests/central/sample_hello.h"
+#include "tests/central/run/machines/coordinator_run.h"
 #include "tests/central/scripted_planner.h"
 
 namespace runnel::coordinator_profile_test {
@@ -36,29 +36,14 @@ class Cluster {
   explicit Cluster(const ByStep& to_measure = {}, bool by_range = true,
                    const std::string& model = "lenet", bool first_only = false)
       : by_range_(by_range), model_(MakeModel(model).value()) {
-    CoordinatorOptions options;
+    CoordinatorOptions options = LeNetRun(1);
     options.stage.model = model_;
-    options.stage.training.dataset_samples = 1000;
-    options.stage.training.batch_size = 10;
-    options.stage.training.eval_batch_size = 10;
-    options.barriers.rule = {
-        .every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
-    options.barriers.stop_step = 100;
-    options.roster = {.local_workers = 1,
-                      .dialling_workers = 1,
-                      .recipe = "fp32",
-                      .codecs = {CodecId::Identity()}};
     options.recovers = false;  // nobody is lost, and the model is large
     options.initial_state = InitialState(options.stage.model, 1).value();
     options.needs_profile = true;
     options.profiles_first_only = first_only;
     planner_.first_plan = [this](const auto&) {
-      Plan plan;
-      plan.generation = Generation(1);
-      plan.stages = {{{Seat{DeviceId(0)}}, 0, half() - 1, 2},
-                     {{Seat{DeviceId(1)}}, half(), layers() - 1, 1}};
-      plan.links.emplace_back();
-      return plan;
+      return PlanOf({0, 1}, {half() - 1, layers() - 1});
     };
     if (by_range) options.measurement.sub_models = kRanges;
     planner_.layers = layers();
@@ -72,9 +57,7 @@ class Cluster {
     };
     options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
-    for (int i = 0; i < 2; ++i) {
-      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
-    }
+    JoinWorkers(*coordinator_, 2);
   }
 
   int layers() const { return model_.layer_count(); }

@@ -8,8 +8,7 @@
 #include "central/run/machines/coordinator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "partition/zoo/zoo.h"
-#include "tests/central/run/machines/machine_effects.h"
+#include "tests/central/run/machines/coordinator_run.h"
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
@@ -26,19 +25,8 @@ constexpr int64_t kSecond = 1'000'000'000;
 class CoordinatorStart : public ::testing::Test {
  protected:
   void Begin(std::optional<int> least_dialling = {}, bool needs_profile = true) {
-    CoordinatorOptions options;
-    options.stage.model = MakeModel("lenet").value();
-    options.stage.training.dataset_samples = 1000;
-    options.stage.training.batch_size = 10;
-    options.stage.training.eval_batch_size = 10;
-    options.barriers.rule = {
-        .every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
-    options.barriers.stop_step = 100;
-    options.roster = {.local_workers = 1,
-                      .dialling_workers = 2,
-                      .least_dialling = least_dialling,
-                      .recipe = "fp32",
-                      .codecs = {CodecId::Identity()}};
+    CoordinatorOptions options = LeNetRun(2);
+    options.roster.least_dialling = least_dialling;
     options.needs_profile = needs_profile;
     options.measurement.sub_models = {{0, 0}, {0, 5}};
     planner_.layers = 6;

@@ -7,6 +7,7 @@
 #include "proto/base/model/initial_state.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/recipe_family.h"
+#include "tests/central/run/machines/coordinator_run.h"
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
@@ -40,24 +41,16 @@ class Cluster {
                    const std::string& backend = "auto",
                    Evaluation evaluation = Evaluation::kThroughThePipeline, bool recovers = true,
                    int64_t early_stop = 0, int64_t barrier_every = 40) {
-    CoordinatorOptions options;
+    CoordinatorOptions options = LeNetRun(workers - 1);
     options.early_stop = EarlyStop(early_stop, /*by_loss=*/false);
     options.recovers = recovers;
     options.evaluates_beside = evaluation == Evaluation::kBeside;
-    options.stage.model = MakeModel("lenet").value();
-    options.stage.training.dataset_samples = 1000;
-    options.stage.training.batch_size = 10;  // 100 steps an epoch
-    options.stage.training.eval_batch_size = 10;
     options.barriers.rule = {
         .every = barrier_every, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 5};
     options.barriers.eval_samples = 25;
     options.barriers.eval_batch_size = 10;
     options.barriers.stop_step = stop_step;
-    options.roster = {.local_workers = 1,
-                      .dialling_workers = workers - 1,
-                      .recipe = "fp32",
-                      .backend = backend,
-                      .codecs = {CodecId::Identity()}};
+    options.roster.backend = backend;
     options.collect_at_barriers = checkpoints;
     options.needs_profile = profile;
     options.format = format;

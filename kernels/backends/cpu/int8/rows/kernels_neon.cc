@@ -2,8 +2,7 @@
 // column become eight 16-bit sums of two (2 * 127 * 127 < 2^15), which are added in pairs to four
 // 32-bit sums.
 
-#include "kernels/backends/cpu/int8/rows/neon_loops.h"
-#include "kernels/backends/cpu/int8/rows/neon_packing.h"
+#include "kernels/backends/cpu/int8/rows/neon_row.h"
 
 namespace runnel::cpu {
 namespace {
@@ -52,55 +51,12 @@ void Tile(const Int8Tile& tile) {
 }
 
 static_assert(kRows == kColumns);
-using Packing = NeonPacking<kRows, kGroup, TurnBySixteen>;
 
 }  // namespace
 
-const Int8Kernels kNeonInt8Kernels = {
-    .name = "neon",
-    .isa = Isa::kNeon,
-    .tile_rows = kRows,
-    .panel_columns = kColumns,
-    .column_unit = kColumns,
-    .k_group = kGroup,
-    .a_bias = 0,
-    .panel_steps = 256,
-    .tile = Tile<false>,
-    .copy_a = Packing::CopyA,
-    .pack_a = Packing::PackA,
-    .pack_b_columns = Packing::PackBColumns,
-    .pack_b_rows = Packing::PackBRows,
-    .column_start = nullptr,
-    .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
-    .rescale_half_away = NeonRescaleHalfAway,
-    .max_abs = NeonMaxAbs,
-    .subtract_saturating = NeonSubtractSaturating,
-    .depthwise_row = NeonDepthwiseRow<false>,
-    .depthwise_weight_row = NeonDepthwiseWeightRow<false>,
-};
-
-const Int8Kernels kNeonLowestInt8Kernels = {
-    .name = "neon_lowest",
-    .isa = Isa::kNeon,
-    .tile_rows = kRows,
-    .panel_columns = kColumns,
-    .column_unit = kColumns,
-    .k_group = kGroup,
-    .a_bias = 0,
-    .takes_lowest = true,
-    .panel_steps = 256,
-    .tile = Tile<true>,
-    .copy_a = Packing::CopyA,
-    .pack_a = Packing::PackA,
-    .pack_b_columns = Packing::PackBColumns,
-    .pack_b_rows = Packing::PackBRows,
-    .column_start = nullptr,
-    .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
-    .rescale_half_away = NeonRescaleHalfAway,
-    .max_abs = NeonMaxAbs,
-    .subtract_saturating = NeonSubtractSaturating,
-    .depthwise_row = NeonDepthwiseRow<true>,
-    .depthwise_weight_row = NeonDepthwiseWeightRow<true>,
-};
+constinit const Int8Kernels kNeonInt8Kernels =
+    NeonRow<kRows, kGroup, TurnBySixteen, false>("neon", Isa::kNeon, 256, Tile<false>);
+constinit const Int8Kernels kNeonLowestInt8Kernels =
+    NeonRow<kRows, kGroup, TurnBySixteen, true>("neon_lowest", Isa::kNeon, 256, Tile<true>);
 
 }  // namespace runnel::cpu

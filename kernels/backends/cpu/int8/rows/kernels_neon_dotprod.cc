@@ -1,8 +1,7 @@
 // Advanced SIMD with SDOT (Raspberry Pi 5, phones since 2018): four products of a row and each of
 // four columns in one instruction.
 
-#include "kernels/backends/cpu/int8/rows/neon_loops.h"
-#include "kernels/backends/cpu/int8/rows/neon_packing.h"
+#include "kernels/backends/cpu/int8/rows/neon_row.h"
 
 namespace runnel::cpu {
 namespace {
@@ -87,39 +86,12 @@ void Tile(const Int8Tile& tile) {
 }
 
 static_assert(kRows == kColumns);
-using Packing = NeonPacking<kRows, kGroup, TurnByFour>;
-
-// kLowest: depthwise rows whose values may be -128, which are slower.
-template <bool kLowest>
-constexpr Int8Kernels MakeRow() {
-  return {
-      .name = kLowest ? "dotprod_lowest" : "dotprod",
-      .isa = Isa::kNeonDotprod,
-      .tile_rows = kRows,
-      .panel_columns = kColumns,
-      .column_unit = kColumns,
-      .k_group = kGroup,
-      .a_bias = 0,
-      .takes_lowest = kLowest,
-      .panel_steps = 512,
-      .tile = Tile,
-      .copy_a = Packing::CopyA,
-      .pack_a = Packing::PackA,
-      .pack_b_columns = Packing::PackBColumns,
-      .pack_b_rows = Packing::PackBRows,
-      .column_start = nullptr,
-      .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
-      .rescale_half_away = NeonRescaleHalfAway,
-      .max_abs = NeonMaxAbs,
-      .subtract_saturating = NeonSubtractSaturating,
-      .depthwise_row = NeonDepthwiseRow<kLowest>,
-      .depthwise_weight_row = NeonDepthwiseWeightRow<kLowest>,
-  };
-}
 
 }  // namespace
 
-constinit const Int8Kernels kNeonDotprodInt8Kernels = MakeRow<false>();
-constinit const Int8Kernels kNeonDotprodLowestInt8Kernels = MakeRow<true>();
+constinit const Int8Kernels kNeonDotprodInt8Kernels =
+    NeonRow<kRows, kGroup, TurnByFour, false>("dotprod", Isa::kNeonDotprod, 512, Tile);
+constinit const Int8Kernels kNeonDotprodLowestInt8Kernels =
+    NeonRow<kRows, kGroup, TurnByFour, true>("dotprod_lowest", Isa::kNeonDotprod, 512, Tile);
 
 }  // namespace runnel::cpu

@@ -1,8 +1,7 @@
 // Advanced SIMD with SMMLA (arm64 processors since 2021): two rows times two columns of eight
 // values in one instruction.
 
-#include "kernels/backends/cpu/int8/rows/neon_loops.h"
-#include "kernels/backends/cpu/int8/rows/neon_packing.h"
+#include "kernels/backends/cpu/int8/rows/neon_row.h"
 
 namespace runnel::cpu {
 namespace {
@@ -81,39 +80,12 @@ void Tile(const Int8Tile& tile) {
 }
 
 static_assert(kRows == kColumns);
-using Packing = NeonPacking<kRows, kGroup, TurnByEight>;
-
-// kLowest: depthwise rows whose values may be -128, which are slower.
-template <bool kLowest>
-constexpr Int8Kernels MakeRow() {
-  return {
-      .name = kLowest ? "i8mm_lowest" : "i8mm",
-      .isa = Isa::kNeonI8mm,
-      .tile_rows = kRows,
-      .panel_columns = kColumns,
-      .column_unit = kColumns,
-      .k_group = kGroup,
-      .a_bias = 0,
-      .takes_lowest = kLowest,
-      .panel_steps = 256,
-      .tile = Tile,
-      .copy_a = Packing::CopyA,
-      .pack_a = Packing::PackA,
-      .pack_b_columns = Packing::PackBColumns,
-      .pack_b_rows = Packing::PackBRows,
-      .column_start = nullptr,
-      .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
-      .rescale_half_away = NeonRescaleHalfAway,
-      .max_abs = NeonMaxAbs,
-      .subtract_saturating = NeonSubtractSaturating,
-      .depthwise_row = NeonDepthwiseRow<kLowest>,
-      .depthwise_weight_row = NeonDepthwiseWeightRow<kLowest>,
-  };
-}
 
 }  // namespace
 
-constinit const Int8Kernels kNeonI8mmInt8Kernels = MakeRow<false>();
-constinit const Int8Kernels kNeonI8mmLowestInt8Kernels = MakeRow<true>();
+constinit const Int8Kernels kNeonI8mmInt8Kernels =
+    NeonRow<kRows, kGroup, TurnByEight, false>("i8mm", Isa::kNeonI8mm, 256, Tile);
+constinit const Int8Kernels kNeonI8mmLowestInt8Kernels =
+    NeonRow<kRows, kGroup, TurnByEight, true>("i8mm_lowest", Isa::kNeonI8mm, 256, Tile);
 
 }  // namespace runnel::cpu
