@@ -70,7 +70,9 @@ std::string DifferenceOf(const Result& a, const Result& b) {
 }
 
 TEST(DrawnTraining, FusedStepsGiveTheBytesOfInstructionsInMemoryThatNobodyShares) {
-  for (const uint64_t seed : SeedsOf(60)) {
+  std::vector<uint64_t> seeds = SeedsOf(60);
+  seeds.push_back(205);  // a batch norm's sum lies over what is added
+  for (const uint64_t seed : seeds) {
     const DrawnTraining drawn = DrawTraining(seed);
     const std::string set = InstructionSetOf(seed);
     const auto threads = static_cast<int>(1 + seed % 3);
