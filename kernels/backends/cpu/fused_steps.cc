@@ -124,7 +124,8 @@ class Fuser : private PlannedPart {
     return part;
   }
 
-  // A normalisation, its sum with another value, activation, codes.
+  // A normalisation, its sum with another value, activation, codes. The normalised values are made
+  // where the activation's go, so the other value must not lie there.
   size_t TakeSumCodes(size_t i, Step* step) {
     const size_t sum = i + 1, activation = i + 2, codes = i + 3;
     if (StartsNorm(i) != 1 || Code(sum) != OpCode::kAddForward || !IsActivation(Code(activation)) ||
@@ -136,7 +137,7 @@ class Fuser : private PlannedPart {
       return 0;
     if (WantedAfter(Out(i), sum, codes) || WantedAfter(Out(sum), activation, codes) ||
         !MeetAtElements(Out(activation), In(i, 0)) ||
-        !MeetAtElements(Out(activation), In(sum, is_first ? 1 : 0)))
+        Overlap(Out(activation), In(sum, is_first ? 1 : 0)))
       return 0;
     for (size_t k = i; k <= codes; ++k) Take(k, step);
     step->run = CodesOfSum;
