@@ -72,7 +72,9 @@ class Follower {
     for (size_t i = 0; i < instruction.outputs.size(); ++i) {
       const BufferIndex output = instruction.outputs[i];
       if (!IsPlanned(BufferOf(output))) continue;
-      if (traits.ReadsOutput(i) && !instruction.overwrites)
+      // Gradients that the backward's own steps read are of one micro-batch (steps_in_backward).
+      const bool adds = !instruction.overwrites && !program_.part(Part::kUpdate).empty();
+      if (traits.ReadsOutput(i) && adds)
         return Wrong(instruction, "changes a value that the memory plan owns");
       RUNNEL_RETURN_IF_ERROR(CheckOutput(instruction, i));
       Write(output);
@@ -228,7 +230,7 @@ class Arranger {
   // Places around those of other values. near: over a part of one that died shortly before.
   void FindPlaces(const PlannedValue& group, std::vector<int64_t>* near,
                   std::vector<int64_t>* legal) {
-    constexpr int kShortly = 6;
+    constexpr int kShortly = 2;
     for (const PlannedValue* other : placed_) {
       if (other->storage != group.storage || LiveTogether(*other, group)) continue;
       const int64_t blocks = AlignUp(other->bytes) / kAlignment;

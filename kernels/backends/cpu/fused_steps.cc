@@ -85,7 +85,7 @@ class Fuser : private PlannedPart {
   size_t StartsNorm(size_t i) const {
     if (!IsNorm(Code(i)) || Turned(i)) return 0;
     const bool with = IsActivation(Code(i + 1)) && !Turned(i + 1) && In(i + 1, 0) == Out(i) &&
-                      !WantedAfter(Out(i), i + 1, i + 1);
+                      !WantedAfter(Out(i), i + 1, i + 1) && MeetAtElements(Out(i + 1), In(i, 0));
     return with ? 2 : 1;
   }
   // Likewise of one that is made again for nobody: for gradients of activations that find their
@@ -100,6 +100,8 @@ class Fuser : private PlannedPart {
     if (Code(i) == OpCode::kBatchNormInputGradient) return Turned(i) ? 0 : 1;
     if (!IsActivationGradient(Code(i)) || Code(i + 1) != OpCode::kBatchNormInputGradient) return 0;
     if (Turned(i) || Turned(i + 1) || In(i + 1, 0) != Out(i) || ShiftOf(i + 1) < 0) return 0;
+    // The activation's gradient is read twice, before and while the normalisation's is written.
+    if (Overwrites(i + 1, In(i, 0))) return 0;
     // What stands between the activation and the normalisation is nothing but their value.
     return ActivationReads(i, i + 1) ? 2 : 0;
   }
@@ -135,7 +137,8 @@ class Fuser : private PlannedPart {
     return part;
   }
 
-  // A normalisation, its sum with another value, activation, codes.
+  // A normalisation, its sum with another value, activation, codes. The normalised values are made
+  // where the activation's go, so the other value must not lie there.
   size_t TakeSumCodes(size_t i, Step* step) {
     const size_t sum = i + 1, activation = i + 2, codes = i + 3;
     if (StartsNorm(i) != 1 || Code(sum) != OpCode::kAddForward || !IsActivation(Code(activation)) ||
@@ -147,7 +150,7 @@ class Fuser : private PlannedPart {
       return 0;
     if (WantedAfter(Out(i), sum, codes) || WantedAfter(Out(sum), activation, codes) ||
         !MeetAtElements(Out(activation), In(i, 0)) ||
-        !MeetAtElements(Out(activation), In(sum, is_first ? 1 : 0)))
+        Overlap(Out(activation), In(sum, is_first ? 1 : 0)))
       return 0;
     for (size_t k = i; k <= codes; ++k) Take(k, step);
     step->run = CodesOfSum;
@@ -271,6 +274,9 @@ class Fuser : private PlannedPart {
     if (has_input && has_weight) has_input = SparesOperands(weight, input);
     if (!has_weight && !has_input) return TakeNormGradients(i, gradient, step);
     const size_t end = has_input ? input + 1 : weight + 1;
+    if (gradient > 0 && again > 0 && WantedAfter(Out(weight - 1), weight, end - 1) &&
+        OverwritesSources(i, gradient, at, 0, weight - 1))
+      return TakeNormGradients(i, gradient, step);
     for (size_t k = i; k < end; ++k) {
       StepPart& part =
           Code(k) == OpCode::kBatchNormInputGradient ? TakeNormGradient(k, step) : Take(k, step);

@@ -1,139 +1,16 @@
 #include "tests/worker/arithmetic/drawn_training.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "kernels/ir/recipe.h"
-#include "partition/zoo/rewrites/rewrites.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"
 #include "tests/worker/arithmetic/drawn_model.h"
 
 namespace runnel {
 namespace {
-
-// Multiply-adds of a micro-batch's forward.
-constexpr int64_t kMostMacsAtOnce = 40'000'000;
-
-const std::vector<std::string>& AllRecipes() {
-  static const auto* const recipes = new std::vector<std::string>{
-      "fp32",    "fp32",        "fp32",      "fp32",         "bf16",      "fp16",
-      "niti",    "niti",        "sbm:8,8,8", "sbm:8,8,8",    "sbm:4,4,6", "sbm_range:8,8,8",
-      "ui8",     "octo",        "octo_lac",  "dorefa:4,4,8", "mls:2,4",   "afp",
-      "wageubn", "fp8_chunk:64"};
-  return *recipes;
-}
-
-class TrainingMaker {
- public:
-  TrainingMaker(uint64_t seed, const TrainingDraw& draw) : draw_(draw), draws_(seed, 0) {
-    drawn_.seed = seed;
-  }
-
-  DrawnTraining Make() {
-    const std::vector<std::string>& recipes = draw_.recipes.empty() ? AllRecipes() : draw_.recipes;
-    drawn_.recipe =
-        recipes[static_cast<size_t>(draws_.Below(static_cast<int64_t>(recipes.size())))];
-    recipe_ = *FindRecipe(drawn_.recipe);
-    do {
-      drawn_.model = DrawModel();
-    } while (!CheckModel(*recipe_, drawn_.model).ok() || !InferShapes(drawn_.model, 2).ok());
-    DrawOptionsOfLayers();
-    DrawBatches();
-    DrawSettings();
-    DrawStages();
-    return std::move(drawn_);
-  }
-
- private:
-  bool is_integer() const { return recipe_->numbers.integer_parameters(); }
-
-  ModelSpec DrawModel() {
-    const int64_t kind = draws_.Below(10);
-    const ModelLimits limits = {.norms = !is_integer() && draws_.Chance(75),
-                                .biases = !is_integer(),
-                                .odd_windows = !draw_.plain && !is_integer()};
-    if (kind == 0 && !draw_.plain) return DrawTokenModel(draws_);
-    if (kind <= 2 || !draw_.large)
-      return RandomModel(1 + static_cast<uint64_t>(draws_.Below(100'000)));
-    return DrawImageModel(draws_, limits);
-  }
-
-  void DrawOptionsOfLayers() {
-    ModelSpec& model = drawn_.model;
-    const bool is_narrow = !is_integer() && !draw_.plain && draws_.Chance(25);
-    if (is_narrow) {
-      const char* type = draws_.Pick<const char*>({"bf16", "fp16", "e4m3", "e5m2"});
-      model = *WithStash(std::move(model), type);
-    }
-    for (LayerSpec& layer : model.layers) layer.recompute = draws_.Chance(15);
-    const int64_t frozen = draws_.Chance(20) ? draws_.Below(model.layer_count()) : 0;
-    for (int64_t i = 0; i < frozen; ++i) model.layers[static_cast<size_t>(i)].frozen = true;
-  }
-
-  void DrawBatches() {
-    TrainingSettings& training = drawn_.training;
-    const auto macs = std::max<int64_t>(1, *CountMacs(drawn_.model));
-    int64_t batch = draw_.large ? draws_.Pick<int64_t>({1, 2, 3, 5, 8, 13, 24, 33, 48, 64, 70})
-                                : draws_.Pick<int64_t>({1, 2, 3, 5});
-    batch = std::max<int64_t>(1, std::min(batch, kMostMacsAtOnce / macs));
-    const int64_t parts = draws_.Pick<int64_t>({1, 1, 2, 3});
-    training.min_samples = drawn_.model.has_batch_norm() ? 2 : 1;
-    batch = std::max(batch, training.min_samples);
-    training.micro_batches = parts;
-    training.batch_size = std::max(batch * parts - draws_.Below(2), parts * training.min_samples);
-    // The last step of an epoch may be a partial one.
-    const int64_t rest = draws_.Chance(30) ? draws_.Below(training.batch_size) : 0;
-    training.dataset_samples = drawn_.steps * training.batch_size - rest;
-    training.eval_batch_size = draws_.Pick<int64_t>({1, 2, batch, batch + 1});
-  }
-
-  void DrawSettings() {
-    TrainingSettings& training = drawn_.training;
-    training.seed = drawn_.seed;
-    training.learning_rate = draws_.Pick<double>({0.05, 0.01});
-    training.weight_decay = draws_.Pick<double>({0, 0.01});
-    if (is_integer()) {
-      training.rescale =
-          draws_.Pick<const char*>({"dynamic", "dynamic", "speculate", "adaptive", "static"});
-      if (draw_.plain) training.rescale = "dynamic";
-      if (draws_.Chance(30))
-        training.batch_split =
-            absl::StrCat(draw_.plain || draws_.Chance(50) ? "" : "shifted:", draws_.Between(1, 9));
-      return;
-    }
-    training.optimizer = draws_.Pick<const char*>({"sgd", "sgd", "adamw"});
-    if (draws_.Chance(15)) training.label_smoothing = 0.1;
-    if (draws_.Chance(15)) training.clip_norm = 0.5;
-    if (draws_.Chance(15)) training.ema = 0.9;
-  }
-
-  void DrawStages() {
-    const int layers = drawn_.model.layer_count();
-    drawn_.starts = {0};
-    for (int64_t i = draws_.Below(3); i > 0; --i) {
-      const auto start = static_cast<int>(draws_.Below(layers));
-      if (std::count(drawn_.starts.begin(), drawn_.starts.end(), start) == 0)
-        drawn_.starts.push_back(start);
-    }
-    std::sort(drawn_.starts.begin(), drawn_.starts.end());
-    drawn_.drains = draws_.Chance(50);
-    const bool is_plain_loop = draws_.Chance(35);
-    for (int i = 0; i < drawn_.stages(); ++i) {
-      drawn_.caps.push_back(is_plain_loop ? 1 : draws_.Between(1, 4));
-      drawn_.deferred.push_back(is_plain_loop || draws_.Chance(60) ? 0 : draws_.Between(1, 2));
-    }
-    if (drawn_.stages() > 1) drawn_.training.clip_norm = 0;  // needs the sum of all stages
-  }
-
-  const TrainingDraw draw_;
-  Draws draws_;
-  DrawnTraining drawn_;
-  const Recipe* recipe_ = nullptr;
-};
 
 template <typename T>
 Payload PayloadOf(const std::vector<T>& values) {
@@ -147,25 +24,19 @@ std::string BytesOf(double value) {
   return bytes;
 }
 
+// A boundary tensor without what lies between its mantissas and their tail.
+std::string BytesOf(const Payload& tensor, const StageExecutor& executor, const Shape& shape,
+                    Direction direction) {
+  const DType type = executor.numbers().boundary(direction);
+  std::string bytes(reinterpret_cast<const char*>(tensor.bytes().data()), tensor.size());
+  if (!IsScaled(type) || bytes.empty()) return bytes;
+  bytes.resize(static_cast<size_t>(shape.elements()) * SizeOf(type));
+  const int32_t exponent = TailOf(tensor.bytes().data(), type, shape).exponent;
+  bytes.append(reinterpret_cast<const char*>(&exponent), sizeof exponent);
+  return bytes;
+}
+
 }  // namespace
-
-std::string DrawnTraining::text() const {
-  return absl::StrCat("seed ", seed, ": ", recipe, ", ", model.layer_count(), " layers from ",
-                      absl::StrJoin(starts, ","), ", ", training.batch_size, " samples a step in ",
-                      training.micro_batches, ", caps ", absl::StrJoin(caps, ","), ", deferred ",
-                      absl::StrJoin(deferred, ","), drains ? ", drained" : "", ", ",
-                      training.optimizer,
-                      model.layers[0].stash != DType::kFloat32 ? ", narrow stash" : "",
-                      model.frozen_front() > 0 ? ", frozen front" : "");
-}
-
-DrawnTraining DrawTraining(uint64_t seed, const TrainingDraw& draw) {
-  return TrainingMaker(seed, draw).Make();
-}
-
-void NamedBytes::Add(std::string name, absl::Span<const std::byte> bytes) {
-  Add(std::move(name), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-}
 
 void NamedBytes::Add(std::string name, std::string bytes) {
   all_.emplace_back(std::move(name), std::move(bytes));
@@ -273,7 +144,9 @@ absl::Status TrainingRun::Do(int number, Action action, NamedBytes& seen) {
         StageCompute::Output output,
         stage.executor->Forward(place, std::move(input),
                                 is_last ? Labels(stream, place.samples) : Payload()));
-    seen.Add(name("output", place), output.tensor.bytes());
+    seen.Add(name("output", place),
+             BytesOf(output.tensor, *stage.executor, stage.executor->output_shape(place.samples),
+                     Direction::kForward));
     seen.Add(name("loss", place), BytesOf(output.loss_sum));
     if (!is_last)
       stages_[static_cast<size_t>(number) + 1].inputs[stage.forwards] = std::move(output.tensor);
@@ -287,7 +160,9 @@ absl::Status TrainingRun::Do(int number, Action action, NamedBytes& seen) {
       gradient = std::move(come.mapped());
     RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
                             stage.executor->InputGradient(place, std::move(gradient)));
-    seen.Add(name("input gradient", place), output.tensor.bytes());
+    seen.Add(name("input gradient", place),
+             BytesOf(output.tensor, *stage.executor, stage.executor->input_shape(place.samples),
+                     Direction::kBackward));
     if (number > 0)
       stages_[static_cast<size_t>(number) - 1].gradients[stage.input_gradients] =
           std::move(output.tensor);

@@ -25,6 +25,8 @@ struct TrainingDraw {
   bool large =
       true;  // batches and planes of several blocks; else so small that any backend is fast
   bool plain = false;  // no option that only backends cpu and ref have
+  // Nets of images and batches that fused steps take in several blocks, one step of one micro-batch.
+  bool blocks = false;
 };
 
 struct DrawnTraining {
@@ -46,13 +48,15 @@ struct DrawnTraining {
   std::string text() const;  // for people, to draw it again
 };
 
+// 1 to CaseCount(usual), or RUNNEL_DRAWN_SEED alone where that is set: a failure names its seed.
+std::vector<uint64_t> SeedsOf(uint64_t usual);
+
 // A pure function of its arguments; a training that CompileStage takes.
 DrawnTraining DrawTraining(uint64_t seed, const TrainingDraw& draw = {});
 
 // Bytes by name, in the order in which they were there first.
 class NamedBytes {
  public:
-  void Add(std::string name, absl::Span<const std::byte> bytes);
   void Add(std::string name, std::string bytes);
   const std::vector<std::pair<std::string, std::string>>& all() const { return all_; }
 

@@ -10,7 +10,6 @@
 #include "gtest/gtest.h"
 #include "kernels/backends/cpu/cpu_backend.h"
 #include "tests/kernels/rearranged_backend.h"
-#include "tests/support/case_count.h"
 #include "tests/worker/arithmetic/drawn_model.h"
 #include "tests/worker/arithmetic/drawn_training.h"
 
@@ -115,7 +114,7 @@ class History {
 
 TEST(Evaluations, FollowTheWeightsThroughStepsCheckPointsAndMoves) {
   const std::vector<std::string> sets = CpuInstructionSets();
-  for (uint64_t seed = 1; seed <= CaseCount(30); ++seed) {
+  for (const uint64_t seed : SeedsOf(30)) {
     const std::string set = sets[seed % sets.size()];
     const auto fused = *MakeCappedCpuBackend(set, static_cast<int>(1 + seed % 2), true);
     const auto plain = *MakeCappedCpuBackend(set, 1, false);
@@ -134,7 +133,7 @@ TEST(Evaluations, FollowTheWeightsThroughStepsCheckPointsAndMoves) {
 
 // Evaluations and moves between steps change no byte of the training.
 TEST(Evaluations, LeaveNoTraceInTheTraining) {
-  for (uint64_t seed = 1; seed <= CaseCount(20); ++seed) {
+  for (const uint64_t seed : SeedsOf(20)) {
     const DrawnTraining drawn = DrawHistory(seed);
     SCOPED_TRACE(drawn.text());
     const auto cpu = *MakeCappedCpuBackend(CpuInstructionSets().front(), 1, true);
