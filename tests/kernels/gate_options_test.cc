@@ -260,59 +260,6 @@ TEST(GateOptions, AreMicroBatchesOfTheirOwnBits) {
   EXPECT_GT(several, 5);
 }
 
-// Norms take the samples of an option, however many threads share them and whichever instructions.
-TEST(GateOptions, NormsOfSeveralOptionsHaveTheBytesOfEverySetAndThread) {
-  for (uint64_t seed = 0; seed < 8; ++seed) {
-    Drawn drawn = Draw(seed);
-    drawn.norms = true;
-    drawn.batch = 9;
-    drawn.gates = "ff:0,3,4,6/6,6,8,12@hold:0.4";
-    SCOPED_TRACE(
-        absl::StrCat("seed ", seed, ", ", drawn.channels, " -> ", drawn.inner, " of ", drawn.side));
-    const int64_t count = drawn.batch * drawn.image();
-    const std::vector<float> x = Values(count, 1, true), dy = Values(count, 2, false);
-    auto ref = *MakeBackend("ref", 1);
-    const Results results = TrainGated(drawn, ref.get(), x, dy);
-    for (const std::string& set : CpuInstructionSets()) {
-      for (const int threads : {1, 2, 3}) {
-        auto cpu = *MakeBackend("cpu:" + set, threads);
-        EXPECT_TRUE(TrainGated(drawn, cpu.get(), x, dy) == results) << set << ", " << threads;
-      }
-    }
-  }
-}
-
-// Samples of other options keep their bytes beside one that is no number.
-TEST(GateOptions, WhatIsNoNumberStaysInItsOption) {
-  Drawn drawn = Draw(7);
-  drawn.norms = true;
-  drawn.batch = 9;
-  drawn.gates = "ff:0,3,4,6/6,6,8,12@hold:0.4";
-  const ModelSpec gated = *AddGates(BlockModel(drawn, /*alone=*/false), drawn.gates);
-  const auto samples = SamplesByOption(gated.layers[1].ops[0], drawn.batch);
-  const int64_t size = drawn.image(), count = drawn.batch * size;
-  const std::vector<float> x = Values(count, 1, true), dy = Values(count, 2, false);
-  for (const char* name : kGridBackends) {
-    auto backend = *MakeBackend(name, 1);
-    const Results whole = TrainGated(drawn, backend.get(), x, dy);
-    int poisoned = 0;
-    for (size_t option = 0; option < samples.size(); ++option) {
-      if (samples[option].empty()) continue;
-      ++poisoned;
-      std::vector<float> with_nan = x;
-      with_nan[static_cast<size_t>(samples[option][0] * size + 1)] = std::nanf("");
-      const Results beside = TrainGated(drawn, backend.get(), with_nan, dy);
-      for (size_t other = 0; other < samples.size(); ++other) {
-        if (other == option) continue;
-        SCOPED_TRACE(absl::StrCat(name, ": from option ", option, " to ", other));
-        EXPECT_EQ(Rows(beside.y, samples[other], size), Rows(whole.y, samples[other], size));
-        EXPECT_EQ(Rows(beside.dx, samples[other], size), Rows(whole.dx, samples[other], size));
-      }
-    }
-    EXPECT_GT(poisoned, 2);
-  }
-}
-
 // Whole steps with batch norms between products: those that run for all options at once are fused, and
 // change no byte.
 TEST(GateOptions, FusedStepsChangeNoByte) {
