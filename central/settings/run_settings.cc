@@ -161,22 +161,28 @@ void SetDefault(T& value, const std::optional<T>& fallback) {
   if (fallback.has_value()) SetDefault(value, *fallback);
 }
 
+absl::StatusOr<RecipeName> RecipeNameOf(const RunSettings& settings) {
+  absl::StatusOr<RecipeName> name = ParseRecipeName(settings.recipe);
+  if (name.ok()) return name;
+  return absl::InvalidArgumentError(absl::StrCat("--recipe: ", name.status().message()));
+}
+
+// All optimizers that may be the default keep the same beside a weight.
+TrainingSettings WithAnOptimizer(TrainingSettings training) {
+  if (training.optimizer.empty()) training.optimizer = TrainingSettings().optimizer;
+  return training;
+}
+
 }  // namespace
 
 absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings) {
-  const absl::StatusOr<RecipeName> name = ParseRecipeName(settings.recipe);
-  if (!name.ok())
-    return absl::InvalidArgumentError(absl::StrCat("--recipe: ", name.status().message()));
-  TrainingSettings training = settings.training;
-  // All that may be the default keep the same beside a weight.
-  if (training.optimizer.empty()) training.optimizer = TrainingSettings().optimizer;
-  return FormatOf(*name->family, training);
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName name, RecipeNameOf(settings));
+  return FormatOf(*name.family, WithAnOptimizer(settings.training));
 }
 
 absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings, const ModelSpec& model) {
-  RUNNEL_ASSIGN_OR_RETURN(NumberFormat format, FormatOf(settings));
-  format.beside = SideValuesOf(HasCostTarget(settings.training), CarriesState(model));
-  return format;
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName name, RecipeNameOf(settings));
+  return FormatOf(*name.family, WithAnOptimizer(settings.training), model);
 }
 
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format) {

@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "proto/base/model/side_values.h"
+
 namespace runnel {
 
-NumberFormat WithCarriedState(NumberFormat numbers, const ModelSpec& model) {
-  const auto is_cost = [](const SideValue& row) { return row.name == kGateCost.name; };
-  const bool has_target = std::any_of(numbers.beside.begin(), numbers.beside.end(), is_cost);
-  numbers.beside = SideValuesOf(has_target, CarriesState(model));
-  return numbers;
-}
-
-CarriedState PlaceCarriedState(const ModelSpec& model, const NumberFormat& numbers,
-                               Program& program, std::vector<bool>& placed) {
+absl::StatusOr<CarriedState> PlaceCarriedState(const ModelSpec& model, const NumberFormat& numbers,
+                                               Program& program, std::vector<bool>& placed) {
   const auto add = [&](Storage storage, const SideValue& row, Direction direction,
                        const Shape& tensor) {
     for (const SidePlace& place : SidePlaces(numbers, tensor, direction)) {
@@ -24,6 +20,18 @@ CarriedState PlaceCarriedState(const ModelSpec& model, const NumberFormat& numbe
     }
     return kNoBuffer;
   };
+  const auto has_row = [&numbers](const SideValue& row) {
+    return std::any_of(numbers.beside.begin(), numbers.beside.end(),
+                       [&row](const SideValue& beside) { return beside.name == row.name; });
+  };
+  const bool crosses =
+      StateEnters(model, program.first_layer) || StateEnters(model, program.last_layer + 1);
+  if (crosses && !(has_row(kCarriedStates) && has_row(kCarriedGradients))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", model.name,
+                     ": a state crosses a cut, and the recipe has no row for it beside "
+                     "boundary tensors"));
+  }
   CarriedState state;
   if (StateEnters(model, program.first_layer)) {
     state.input = add(Storage::kInput, kCarriedStates, Direction::kForward, program.input);

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "kernels/ir/op_nodes.h"
 #include "kernels/ir/program.h"
 #include "proto/base/model/model_spec.h"
@@ -21,12 +22,10 @@ struct CarriedState {
   BufferIndex output_gradient = kNoBuffer;
 };
 
-// With the rows that the model has beside its boundaries.
-NumberFormat WithCarriedState(NumberFormat numbers, const ModelSpec& model);
-
 // Adds the buffers to a program whose layers, shapes and needs_input_gradient are known. `placed`:
-// StageDraft::placed.
-CarriedState PlaceCarriedState(const ModelSpec& model, const NumberFormat& numbers,
-                               Program& program, std::vector<bool>& placed);
+// StageDraft::placed. InvalidArgument: a state crosses an end and `numbers` has no rows for it
+// (SideValuesOf).
+absl::StatusOr<CarriedState> PlaceCarriedState(const ModelSpec& model, const NumberFormat& numbers,
+                                               Program& program, std::vector<bool>& placed);
 
 }  // namespace runnel

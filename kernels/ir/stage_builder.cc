@@ -36,8 +36,8 @@ class StageBuilder {
                  ? AddPlaced(Storage::kInput, model_.input_type(), program_.input)
                  : AddBoundary(Storage::kInput, program_.input);
     output_ = AddBoundary(Storage::kOutput, nodes_.back().shape);
-    const NumberFormat numbers = WithCarriedState(recipe_.numbers, model_);
-    state_ = PlaceCarriedState(model_, numbers, program_, placed_);
+    const NumberFormat& numbers = recipe_.numbers;
+    RUNNEL_ASSIGN_OR_RETURN(state_, PlaceCarriedState(model_, numbers, program_, placed_));
     program_.input_bytes = program_.first_layer == 0 ? program_.buffers[input_].bytes()
                                                      : BoundaryBytes(numbers, program_.input);
     program_.output_bytes = BoundaryBytes(numbers, program_.output);

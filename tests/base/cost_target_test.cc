@@ -71,11 +71,17 @@ TEST(CostTarget, ItsRunsHaveTwoValuesBesideBoundaries) {
 TEST(CostTarget, AStateThatLayersHandOnStandsInFrontOfItsValues) {
   const RecipeFamily& family = *ParseRecipeName("fp32")->family;
   TrainingSettings training;
-  OpSpec linear = {.kind = OpKind::kLinear, .inputs = {0}, .out_channels = 4 * kLstmUnits};
+  const auto linear = [](int32_t input, int64_t features) {
+    return OpSpec{.kind = OpKind::kLinear, .inputs = {input}, .out_channels = features};
+  };
   const OpSpec cell = {.kind = OpKind::kLstmCell, .inputs = {1}};
-  OpSpec end = {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 3};
   const OpSpec carried = {.kind = OpKind::kCarriedState, .inputs = {0}};
-  const ModelSpec model{"state", {4}, 3, {{"first", {linear, cell}}, {"second", {carried, end}}}};
+  const OpSpec add = {.kind = OpKind::kAdd, .inputs = {2, 3}};
+  const ModelSpec model{"state",
+                        {4},
+                        3,
+                        {{"first", {linear(0, 4 * kLstmUnits), cell, linear(2, 5)}},
+                         {"second", {carried, linear(1, 3), linear(0, 3), add}}}};
   ASSERT_TRUE(InferShapes(model, 2).ok());
   EXPECT_TRUE(CarriesState(model) && StateEnters(model, 1));
   EXPECT_FALSE(StateEnters(model, 0) || StateEnters(model, 2));

@@ -108,6 +108,43 @@ TEST(InferLayer, AnLstmCellTakesSumsAndAState) {
               HasSubstr("has 3 inputs, needs 2"));
 }
 
+// A state stands beside the tensors between layers: it is none of them, and its readers need one.
+TEST(InferShapes, AStateIsNoTensorBetweenLayers) {
+  const auto linear = [](int32_t input, int64_t features) {
+    return OpSpec{.kind = OpKind::kLinear, .inputs = {input}, .out_channels = features};
+  };
+  const auto error = [](std::vector<LayerSpec> layers) {
+    const ModelSpec model{"m", {4}, 3, std::move(layers)};
+    return std::string(InferShapes(model, 2).status().message());
+  };
+  const OpSpec cell = {.kind = OpKind::kLstmCell, .inputs = {1}};
+  const OpSpec carried = {.kind = OpKind::kCarriedState, .inputs = {0}};
+  const OpSpec add = {.kind = OpKind::kAdd, .inputs = {2, 3}};
+  const LayerSpec first = {"first", {linear(0, 4 * kLstmUnits), cell, linear(2, 5)}};
+  const LayerSpec second = {"second", {carried, linear(1, 3), linear(0, 3), add}};
+  EXPECT_EQ(error({first, second}), "");
+  EXPECT_EQ(error({first, {"lone", {carried, linear(1, 3)}}}),
+            "model m, layer lone: no operator but carried_state reads the layer's input");
+  EXPECT_EQ(error({{"open", {linear(0, 4 * kLstmUnits), cell}}, second}),
+            "model m, layer open: ends with lstm_cell; put an operator behind it that reads the "
+            "state");
+}
+
+TEST(CarriesState, IsAnOperatorInFrontOfItsLayersCell) {
+  const OpSpec cell = {.kind = OpKind::kLstmCell, .inputs = {0}};
+  const OpSpec carried = {.kind = OpKind::kCarriedState, .inputs = {0}};
+  const OpSpec relu = {.kind = OpKind::kRelu, .inputs = {0}};
+  const auto carries = [](std::vector<std::vector<OpSpec>> layers) {
+    ModelSpec model{"m", {4}, 3, {}};
+    for (std::vector<OpSpec>& ops : layers) model.layers.push_back({"layer", std::move(ops)});
+    return CarriesState(model);
+  };
+  EXPECT_TRUE(carries({{cell, relu}, {relu}, {relu, carried, cell}}));
+  EXPECT_TRUE(carries({{cell, carried}, {carried}}));
+  EXPECT_FALSE(carries({{cell, carried}, {cell, carried}}));
+  EXPECT_FALSE(carries({{carried}, {relu}}));
+}
+
 TEST(InferLayer, ErrorsNameLayerAndOp) {
   const auto error = [](OpSpec op, Shape in) {
     return std::string(InferLayer({"stem", {op}}, in).status().message());

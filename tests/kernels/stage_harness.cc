@@ -9,6 +9,7 @@
 #include "kernels/ir/compiler.h"
 #include "kernels/ir/recipe.h"
 #include "proto/base/huge_pages.h"
+#include "proto/base/model/side_values.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 
@@ -119,7 +120,10 @@ absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& mode
                                                            int last, int64_t batch,
                                                            Backend* backend, Checks checks,
                                                            Steps steps, const char* recipe_name) {
-  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(recipe_name));
+  RUNNEL_ASSIGN_OR_RETURN(const Recipe* found, FindRecipe(recipe_name));
+  Recipe recipe = *found;
+  if (CarriesState(model))
+    recipe.numbers.beside = SideValuesOf(/*has_cost_target=*/false, /*carries_state=*/true);
   auto stage = std::make_unique<TestStage>();
   stage->checks = checks;
   stage->steps = steps;
@@ -130,8 +134,7 @@ absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& mode
                                   .stash = backend->traits().stash,
                                   .integer_products = backend->traits().multiplies_codes,
                                   .masks_stash = backend->traits().masks_stash};
-  RUNNEL_ASSIGN_OR_RETURN(stage->program,
-                          CompileStage(model, first, last, batch, *recipe, options));
+  RUNNEL_ASSIGN_OR_RETURN(stage->program, CompileStage(model, first, last, batch, recipe, options));
   const std::array<int64_t, kStorageCount> bytes = AreaBytes(stage->program);
   for (int i = 0; i < kStorageCount; ++i) {
     stage->memory.push_back(std::make_unique<AlignedBytes>(bytes[i]));

@@ -16,6 +16,7 @@
 #include "tests/worker/seeded_links.h"
 #include "worker/link_codecs.h"
 #include "worker/measure/random_tensors.h"
+#include "worker/not_finite.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel::side_values_test {
@@ -209,6 +210,25 @@ TEST(SideValues, CrossInEvaluationsToo) {
         codecs.UnpackEvaluation(kShape, Payload::CopyOf(packed->bytes().subspan(4)), link.pool())
             .ok());
   }
+}
+
+// Training that diverged in a gate alone has a tensor of numbers and a state of none.
+TEST(SideValues, AreNumbersLikeTheTensor) {
+  Link link({"fp32", "identity"}, kRows);
+  const auto is_finite = [&link](Direction direction, absl::Span<const std::byte> tensor) {
+    return HasNumbers(link.format(), direction, kShape, tensor);
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(is_finite(Direction::kForward, {}));
+  Payload down = link.Tensor(Direction::kForward);
+  EXPECT_TRUE(is_finite(Direction::kForward, down.bytes()));
+  std::memcpy(down.mutable_bytes().last(4).data(), &nan, 4);
+  EXPECT_FALSE(is_finite(Direction::kForward, down.bytes()));
+  Payload up = link.Tensor(Direction::kBackward);
+  std::memcpy(up.mutable_bytes().last(4).data(), &nan, 4);
+  EXPECT_TRUE(is_finite(Direction::kBackward, up.bytes())) << "a count is an integer";
+  std::memcpy(up.mutable_bytes().data(), &nan, 4);
+  EXPECT_FALSE(is_finite(Direction::kBackward, up.bytes()));
 }
 
 // Compiled stages leave room for the values and compute what they did.

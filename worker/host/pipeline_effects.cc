@@ -13,10 +13,9 @@
 namespace runnel {
 namespace {
 
-// Whether all elements of a tensor, behind which values may stand, are finite. So is no tensor.
-bool HasNumbers(DType type, const Shape& shape, const Payload& tensor) {
-  const auto elements = static_cast<size_t>(ValueBytes(type, shape));
-  return AllFinite(type, tensor.bytes().first(std::min(tensor.size(), elements)));
+std::string Diverged(absl::string_view what, const MicroBatch& place) {
+  return absl::StrCat(what, " of micro-batch ", place.sequence.value(),
+                      " is not finite: training diverged; try a smaller --lr");
 }
 
 }  // namespace
@@ -99,18 +98,19 @@ void PipelineHost::Carry(ForwardEffect effect) {
 absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& effect) {
   RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
                           engine_->Forward(effect.place, effect.input, effect.labels));
-  const DType boundary = engine_->numbers().boundary(Direction::kForward);
+  const NumberFormat& numbers = engine_->numbers();
   const int64_t samples = effect.place.samples;
-  const bool has_number = HasNumbers(boundary, engine_->output_shape(samples), output.tensor);
+  const bool has_number = HasNumbers(numbers, Direction::kForward, engine_->output_shape(samples),
+                                     output.tensor.bytes());
   if (has_number && std::isfinite(output.loss_sum)) return output;
-  const DType entering = runtime_.first_stage() ? DType::kFloat32 : boundary;
-  loss_from_ = HasNumbers(entering, engine_->input_shape(samples), effect.input)
-                   ? NotFinite::kOwn
-                   : NotFinite::kUpstream;
+  const absl::Span<const std::byte> input = effect.input.bytes();
+  const bool enters_well =
+      runtime_.first_stage()
+          ? AllFinite(DType::kFloat32, input)
+          : HasNumbers(numbers, Direction::kForward, engine_->input_shape(samples), input);
+  loss_from_ = enters_well ? NotFinite::kOwn : NotFinite::kUpstream;
   if (has_number) return output;
-  return MarkNotFinite(absl::InvalidArgumentError(absl::StrCat(
-                           "an activation of micro-batch ", effect.place.sequence.value(),
-                           " is not finite: training diverged; try a smaller --lr")),
+  return MarkNotFinite(absl::InvalidArgumentError(Diverged("an activation", effect.place)),
                        loss_from_);
 }
 
@@ -201,10 +201,14 @@ absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
         std::copy_n(payload.bytes().begin(), bytes, shorter.mutable_bytes().begin());
         return shorter;
       });
-  const DType boundary = engine_->numbers().boundary(effect.direction);
-  if (!encoded.ok() && !HasNumbers(boundary, shape, effect.tensor))
-    return MarkNotFinite(encoded.status(), NotFinite::kOwn);
-  return encoded;
+  if (encoded.ok() ||
+      HasNumbers(engine_->numbers(), effect.direction, shape, effect.tensor.bytes()))
+    return encoded;
+  const char* what = effect.direction == Direction::kForward ? "an activation" : "a gradient";
+  return MarkNotFinite(
+      absl::Status(encoded.status().code(),
+                   absl::StrCat(Diverged(what, place), " (", encoded.status().message(), ")")),
+      NotFinite::kOwn);
 }
 
 void PipelineHost::Carry(DecodeEffect effect) {

@@ -27,17 +27,18 @@ Payload LabelsOf(int64_t samples, int32_t label) {
                                              labels.size() * sizeof(int32_t)));
 }
 
-// Appends a boundary tensor as FP32.
-absl::Status AppendFloats(DType type, const Payload& tensor, std::string& out) {
+// Appends the elements of a boundary tensor as FP32, and not the values that stand beside it.
+absl::Status AppendFloats(DType type, const Shape& shape, const Payload& tensor, std::string& out) {
   const auto* bytes = reinterpret_cast<const char*>(tensor.bytes().data());
+  const auto size = static_cast<size_t>(ValueBytes(type, shape));
   if (type == DType::kFloat32) {
-    out.append(bytes, tensor.size());
+    out.append(bytes, size);
     return absl::OkStatus();
   }
   const bool is_half = type == DType::kFloat16;
   if (!is_half && type != DType::kBFloat16)
     return absl::InvalidArgumentError("the recipe's activations are no floats");
-  for (size_t at = 0; at < tensor.size(); at += sizeof(uint16_t)) {
+  for (size_t at = 0; at < size; at += sizeof(uint16_t)) {
     uint16_t code = 0;
     std::memcpy(&code, bytes + at, sizeof(code));
     const float value = is_half ? ToFloat<kHalfFormat>(code) : ToFloat<kBFloat16Format>(code);
@@ -78,7 +79,8 @@ absl::Status Evaluate(const proto::RunFront& asked, StageExecutor& executor, int
     reply.set_correct(reply.correct() + output.correct);
     if (!has_loss) {
       RUNNEL_RETURN_IF_ERROR(AppendFloats(executor.numbers().boundary(Direction::kForward),
-                                          output.tensor, *reply.mutable_outputs()));
+                                          executor.output_shape(count), output.tensor,
+                                          *reply.mutable_outputs()));
     }
   }
   return absl::OkStatus();

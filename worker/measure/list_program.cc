@@ -10,6 +10,7 @@
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
 #include "proto/base/clock.h"
+#include "proto/base/model/side_values.h"
 #include "proto/base/status_macros.h"
 #include "worker/stage/work_energy.h"
 
@@ -93,9 +94,12 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
                           CompileOptionsFor(traits, recipe, stage.programs));
   // As in a stage (CompiledStage).
   if (HasGates(stage.model)) options.steps_in_backward = false;
+  Recipe with_rows = recipe;
+  if (CarriesState(stage.model))
+    with_rows.numbers.beside = SideValuesOf(/*has_cost_target=*/false, /*carries_state=*/true);
   RUNNEL_ASSIGN_OR_RETURN(
       Program program, CompileStage(stage.model, stage.layers.first_layer, stage.layers.last_layer,
-                                    stage.programs.max_batch, recipe, options));
+                                    stage.programs.max_batch, with_rows, options));
   if (!stage.counts && MeasuresSlices(traits, recipe, stage.programs.batch_split)) {
     const MonotonicClock clock;
     RUNNEL_RETURN_IF_ERROR(

@@ -6,9 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
+#include "proto/base/model/side_values.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/recipe_family.h"
+#include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/weight_average.h"
 #include "worker/stage/stage_executor.h"
 #include "worker/stage/work_energy.h"
@@ -20,7 +21,8 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
                                                     bool keeps_gradients) {
   const TrainingSettings& training = options.training;
   Recipe recipe = *options.recipe;
-  recipe.numbers.beside = FormatOf(*recipe.family, training, options.model).beside;
+  const bool has_target = HasCostTarget(training), carries_state = CarriesState(options.model);
+  if (has_target || carries_state) recipe.numbers.beside = SideValuesOf(has_target, carries_state);
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, training.eval_batch_size, options.eval_samples);

@@ -315,8 +315,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   bindings[Storage::kStash] = entry.activations->address();
-  if (gates_ != nullptr && !programs_.has_loss())
-    FillBeside(Direction::kForward, program.output, output);
+  if (!programs_.has_loss()) FillBeside(Direction::kForward, program.output, output);
   StepContext context = ContextOf(place);
   trained_grid_bits_ = context.grid_bits;
   CountMacs(program, context.grid_bits);
@@ -372,10 +371,9 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   if (gates_ != nullptr && !programs_.has_loss())
     entry.price_sign = gates_->ReadSign(entry.output_gradient.bytes(), program.output);
   context.price_sign = entry.price_sign;
-  if (gates_ != nullptr && program.needs_input_gradient) {
-    FillBeside(Direction::kBackward, program.input, result.tensor);
+  if (program.needs_input_gradient) FillBeside(Direction::kBackward, program.input, result.tensor);
+  if (gates_ != nullptr && program.needs_input_gradient)
     gates_->WriteSign(entry.price_sign, result.tensor.mutable_bytes(), program.input);
-  }
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kInputGradient, context, bindings));
   CountGradients(program, Part::kInputGradient);
   return result;

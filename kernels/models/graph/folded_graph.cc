@@ -184,19 +184,23 @@ class Folder {
     return Append(std::move(node), {});
   }
 
-  absl::Status AddOp(const OpSpec& op) {
+  // Windows that integers have.
+  absl::Status CheckWindow(const OpSpec& op) const {
     const bool is_mean = op.kind == OpKind::kAvgPool;
-    if (op.kind == OpKind::kConv || op.kind == OpKind::kMaxPool || is_mean) {
-      const absl::string_view what = op.is_dilated()             ? "dilation"
-                                     : op.pads_by_side()         ? "padding that differs by side"
-                                     : is_mean && op.is_padded() ? "a mean over padding"
-                                                                 : "";
-      if (!what.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat("layer ", model_.layers[layer_].name,
-                                                       ", op ", op_, " (", Name(op.kind),
-                                                       "): ", what, " has no form in INT8"));
-      }
-    }
+    if (op.kind != OpKind::kConv && op.kind != OpKind::kMaxPool && !is_mean)
+      return absl::OkStatus();
+    const absl::string_view what = op.is_dilated()             ? "dilation"
+                                   : op.pads_by_side()         ? "padding that differs by side"
+                                   : is_mean && op.is_padded() ? "a mean over padding"
+                                                               : "";
+    if (what.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("layer ", model_.layers[layer_].name, ", op ",
+                                                   op_, " (", Name(op.kind), "): ", what,
+                                                   " has no form in INT8"));
+  }
+
+  absl::Status AddOp(const OpSpec& op) {
+    RUNNEL_RETURN_IF_ERROR(CheckWindow(op));
     switch (op.kind) {
       case OpKind::kConv:
       case OpKind::kLinear:
@@ -235,7 +239,22 @@ class Folder {
         values_.push_back(Source(op));
         return absl::OkStatus();
       }
-      default:
+      case OpKind::kEmbedding:
+      case OpKind::kLayerNorm:
+      case OpKind::kGelu:
+      case OpKind::kAttention:
+      case OpKind::kSigmoid:
+      case OpKind::kHardSigmoid:
+      case OpKind::kLeakyRelu:
+      case OpKind::kMultiply:
+      case OpKind::kConcat:
+      case OpKind::kSlice:
+      case OpKind::kShuffle:
+      case OpKind::kGate:
+      case OpKind::kPack:
+      case OpKind::kUnpack:
+      case OpKind::kLstmCell:
+      case OpKind::kCarriedState:
         break;
     }
     return absl::InvalidArgumentError(

@@ -1,6 +1,7 @@
 #include "proto/base/model/model_spec.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -63,11 +64,42 @@ absl::Status CheckTokens(const ModelSpec& model) {
   return absl::OkStatus();
 }
 
-// A state that is read has been made.
+// The layer's first operator that reads the state of another layer or makes one.
+std::optional<OpKind> FirstOfState(const LayerSpec& layer) {
+  for (const OpSpec& op : layer.ops) {
+    if (op.kind == OpKind::kCarriedState || op.kind == OpKind::kLstmCell) return op.kind;
+  }
+  return std::nullopt;
+}
+
+// carried_state reads the state of a layer in front, so its input leads nowhere.
+bool ReadsInput(const LayerSpec& layer) {
+  return std::any_of(layer.ops.begin(), layer.ops.end(), [](const OpSpec& op) {
+    return op.kind != OpKind::kCarriedState &&
+           std::find(op.inputs.begin(), op.inputs.end(), 0) != op.inputs.end();
+  });
+}
+
+// A state that is read has been made, and stands beside the tensors between layers: it is none of
+// them itself.
 absl::Status CheckState(const ModelSpec& model) {
-  if (!StateEnters(model, 0)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "model ", model.name, ": an operator carried_state has no lstm_cell in front of it"));
+  if (StateEnters(model, 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", model.name, ": an operator carried_state has no lstm_cell in front of it"));
+  }
+  for (const LayerSpec& layer : model.layers) {
+    if (!ReadsInput(layer)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model ", model.name, ", layer ", layer.name,
+                       ": no operator but carried_state reads the layer's input"));
+    }
+    if (layer.ops.back().kind == OpKind::kLstmCell) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model ", model.name, ", layer ", layer.name,
+                       ": ends with lstm_cell; put an operator behind it that reads the state"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -123,18 +155,16 @@ bool HasGates(const ModelSpec& model) {
 }
 
 bool CarriesState(const ModelSpec& model) {
-  for (int layer = 1; layer < model.layer_count(); ++layer) {
-    if (StateEnters(model, layer)) return true;
+  for (size_t layer = 1; layer < model.layers.size(); ++layer) {
+    if (FirstOfState(model.layers[layer]) == OpKind::kCarriedState) return true;
   }
   return false;
 }
 
 bool StateEnters(const ModelSpec& model, int layer) {
   for (; layer < model.layer_count(); ++layer) {
-    for (const OpSpec& op : model.layers[static_cast<size_t>(layer)].ops) {
-      if (op.kind == OpKind::kCarriedState) return true;
-      if (op.kind == OpKind::kLstmCell) return false;
-    }
+    const std::optional<OpKind> first = FirstOfState(model.layers[static_cast<size_t>(layer)]);
+    if (first.has_value()) return first == OpKind::kCarriedState;
   }
   return false;
 }

@@ -306,6 +306,49 @@ TEST(GatesWithAnLstm, StagesHaveTheWeightsOfThePlainLoopAndResume) {
   }
 }
 
+// The last tensor of a trained model stands in front of a state that nobody reads.
+TEST(GatesWithAnLstm, PredictsByWhatItTrained) {
+  ScratchDir dir;
+  RunCentral(With(LstmRun(dir, "4"), {"--local-workers", "0", "--checkpoint-dir", dir / "c"}));
+  Process predict(
+      {"runnel-central", "predict", "--checkpoint-dir", dir / "c", "--out", dir / "p.csv"});
+  EXPECT_EQ(predict.Wait(), 0) << predict.err();
+  EXPECT_THAT(predict.out(), HasSubstr(" predictions"));
+}
+
+// Codecs write over the tensor and leave the state beside it, also those whose payloads vary.
+TEST(GatesWithAnLstm, CodecsOfLinksLeaveTheState) {
+  ScratchDir dir;
+  for (const char* codec : {"mbq:4", "hadamard_ans:4"}) {
+    SCOPED_TRACE(codec);
+    const Words run = With(LstmRun(dir, "6"), {"--codec-forward", codec, "--codec-backward", codec,
+                                               "--local-workers", "3", "--journal"});
+    RunCentral(With(run, {absl::StrCat(dir / "j", codec)}));
+    Replay(absl::StrCat(dir / "j", codec));
+  }
+}
+
+// Layers by whose cut a state would be a tensor.
+TEST(GatesWithAnLstm, StatesThatAreNoneAreRefused) {
+  ScratchDir dir;
+  const auto refused = [&dir](const std::string& layers, const std::string& message) {
+    const std::string file = dir / "state.json";
+    std::ofstream(file) << R"({"format": "runnel-model", "version": 1, "name": "state",
+      "input": [1, 28, 28], "classes": 10, "layers": [)"
+                        << layers << "]}";
+    ExpectRefused({"train", "--model", "json:" + file, "--dataset", "synthetic_digits"}, message);
+  };
+  const std::string cell = R"({"op": "flatten"}, {"op": "linear", "out": 64}, {"op": "lstm_cell"})";
+  const std::string carried = R"({"op": "carried_state"}, {"op": "linear", "out": 10})";
+  refused(R"({"name": "one", "ops": [)" + cell + R"(, {"op": "linear", "out": 16}]},
+            {"name": "two", "ops": [)" +
+              carried + "]}",
+          "layer two: no operator but carried_state reads the layer's input");
+  refused(R"({"name": "one", "ops": [)" + cell + R"(]},
+            {"name": "two", "ops": [{"op": "linear", "out": 10}]})",
+          "layer one: ends with lstm_cell");
+}
+
 TEST(GatesWithAnLstm, AsyncRunsReplay) {
   ScratchDir dir;
   RunCentral(With(LstmRun(dir, "8"), {"--schedule", "async_1f1b", "--local-workers", "3",

@@ -198,6 +198,43 @@ TEST(GateCosts, AStateThatNobodyReadsIsZero) {
   }
 }
 
+// Without gates, too: what a stage sends holds nothing of who had the memory before.
+TEST(GateCosts, AStateOfAModelWithoutGatesIsZeroWhereNobodyReadsIt) {
+  const auto linear = [](int32_t input, int64_t features) {
+    return OpSpec{.kind = OpKind::kLinear, .inputs = {input}, .out_channels = features};
+  };
+  const OpSpec cell = {.kind = OpKind::kLstmCell, .inputs = {1}};
+  const OpSpec carried = {.kind = OpKind::kCarriedState, .inputs = {0}};
+  const OpSpec add = {.kind = OpKind::kAdd, .inputs = {2, 3}};
+  StageExecutorOptions options;
+  options.model = {"state",
+                   {4},
+                   3,
+                   {{"first", {linear(0, 4 * kLstmUnits), cell, linear(2, 5)}},
+                    {"second", {carried, linear(1, 16), linear(0, 16), add}},
+                    {"third", {linear(0, 3)}}}};
+  options.last_layer = 1;
+  options.training = Settings("off");
+  options.recipe = *FindRecipe("fp32");
+  const auto backend = *MakeRefBackend(1);
+  BufferPool pool;
+  const auto front = *StageExecutor::Create(options, backend.get(), &pool);
+  ASSERT_TRUE(front->DrawState().ok());
+  const Shape shape = front->output_shape(kSamples);
+  const SidePlace state = SidePlaces(front->numbers(), shape, Direction::kForward).at(0);
+  {
+    Payload before = pool.Allocate(static_cast<size_t>(BoundaryBytes(front->numbers(), shape)));
+    std::memset(before.mutable_bytes().data(), 0xFF, before.size());
+  }
+  const MicroBatch place = MakeBatching(options.training)->Locate(Sequence(0));
+  const auto sent = front->Forward(place, RandomTensor(pool, kSamples * 4, 1), Payload());
+  ASSERT_TRUE(sent.ok()) << sent.status();
+  const absl::Span<const std::byte> bytes =
+      sent->tensor.bytes().subspan(state.memory_offset, state.bytes);
+  EXPECT_TRUE(
+      std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; }));
+}
+
 // A target that nothing is below, and one that nothing is above; it turns at step 4.
 TEST(GateCosts, TheSignIsThatOfTheTargetOfTheStep) {
   const Seen seen = TrainBoth("0.0001,6.25");
