@@ -68,6 +68,18 @@ bool AreSameWays(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b)
       });
 }
 
+bool HaveOtherCodecs(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b) {
+  const auto is_changed = [](const WayNoise& one, const WayNoise& other) {
+    const bool is_same_way = (one.forward && other.forward) || (one.backward && other.backward);
+    return one.link == other.link && one.layer == other.layer && is_same_way &&
+           one.codecs != other.codecs;
+  };
+  return std::any_of(a.begin(), a.end(), [&](const WayNoise& one) {
+    return std::any_of(b.begin(), b.end(),
+                       [&](const WayNoise& other) { return is_changed(one, other); });
+  });
+}
+
 void ShareNoise(const NoiseRatios& before, NoiseMeasured& noise) {
   double sum = 0;
   for (WayNoise& way : noise.ways) {
@@ -92,10 +104,10 @@ void SetWayNoise(int way, double added, NoiseMeasured& noise) {
   }
 }
 
-std::optional<int> NextWay(const NoiseMeasured& noise) {
+std::optional<int> NextWay(const NoiseMeasured& noise, const std::set<int>& skipped) {
   std::optional<int> next;
   for (size_t i = 0; i < noise.ways.size(); ++i) {
-    if (noise.ways[i].measured) continue;
+    if (noise.ways[i].measured || skipped.contains(static_cast<int>(i))) continue;
     if (!next.has_value() || noise.ways[i].added > noise.ways[static_cast<size_t>(*next)].added)
       next = static_cast<int>(i);
   }

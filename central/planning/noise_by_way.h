@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ std::vector<WayNoise> LossyWays(const Plan& plan, int64_t epoch);
 // Whether both are of the same places and codecs.
 bool AreSameWays(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b);
 
+// Whether a way of some place in one has another codec in the other.
+bool HaveOtherCodecs(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b);
+
 // All codecs together were measured to add noise.added: shares it among noise.ways as the ratios,
 // which were known before, have it.
 void ShareNoise(const NoiseRatios& before, NoiseMeasured& noise);
@@ -30,8 +34,9 @@ void ShareNoise(const NoiseRatios& before, NoiseMeasured& noise);
 // that are not yet share what it leaves of noise.added.
 void SetWayNoise(int way, double added, NoiseMeasured& noise);
 
-// Position of the way to be measured next: the noisiest of those that were not; none: all were.
-std::optional<int> NextWay(const NoiseMeasured& noise);
+// Position of the way to be measured next: the noisiest of those that were not, without `skipped`;
+// none: there is no other.
+std::optional<int> NextWay(const NoiseMeasured& noise, const std::set<int>& skipped = {});
 
 // What a dry run of this way codes.
 CodedWays CodedIn(const WayNoise& way);

@@ -200,6 +200,11 @@ const SearchLabel* OrderSearch::BestRoot(double air_limit) const {
   return best;
 }
 
+double OrderSearch::LeastKey() const {
+  const SearchLabel* const root = BestRoot(kInfinity);
+  return root == nullptr ? kInfinity : root->key;
+}
+
 std::optional<Placement> OrderSearch::Trace(const SearchLabel* label) const {
   if (label == nullptr) return std::nullopt;
   Placement placement;
@@ -251,7 +256,7 @@ double OrderSearch::LowestPeriod() {
     if (next != nullptr) label.key = std::max(label.key, next->key);
     return true;
   });
-  return BestRoot(kInfinity)->key;
+  return LeastKey();
 }
 
 double OrderSearch::MissingBytes() {
@@ -259,7 +264,7 @@ double OrderSearch::MissingBytes() {
     label.key = static_cast<double>(MissingBytesOf(stage)) + (next != nullptr ? next->key : 0);
     return true;
   });
-  return BestRoot(kInfinity)->key;
+  return LeastKey();
 }
 
 std::optional<Placement> OrderSearch::Reach(double period, int64_t max_cap) {

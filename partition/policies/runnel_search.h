@@ -41,6 +41,7 @@ class OrderSearch {
   int stages() const { return stages_; }
 
   // The slowest lane or way of the best cut, seconds, as if caps, media and memory had no limit.
+  // Infinite: the tables have codecs for too few places.
   double LowestPeriod();
   // A cut with the least caps that reach `period` within `max_cap` and the devices' memory.
   std::optional<Placement> Reach(double period, int64_t max_cap);
@@ -48,6 +49,7 @@ class OrderSearch {
   // within `max_cap` and the memory.
   std::optional<Placement> SoonestDrained(int64_t micro_batches, int64_t max_cap);
   // Bytes that the devices' memory is short of, at least, with one micro-batch in flight; 0: fits.
+  // Infinite: as LowestPeriod.
   double MissingBytes();
 
  private:
@@ -73,6 +75,7 @@ class OrderSearch {
   bool FitsMemory(const Stage& stage, int64_t cap) const;
   int64_t MissingBytesOf(const Stage& stage) const;
   std::optional<Placement> Trace(const SearchLabel* best) const;
+  double LeastKey() const;
   const SearchLabel* BestRoot(double air_limit) const;
   size_t StateOf(int n, int first, int above) const {
     return (static_cast<size_t>(n) * blocks_ + first) * widest_ + above;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -37,8 +38,9 @@ SearchTables::Link LinkWith(const PipelineModel& model, int codec, int layer, in
 
 }  // namespace
 
-SearchTables::SearchTables(const PipelineModel& model, std::vector<int> ends, double most_noise)
-    : model_(model), ends_(std::move(ends)), most_noise_(most_noise) {
+SearchTables::SearchTables(const PipelineModel& model, std::vector<int> ends, double most_noise,
+                           bool or_least)
+    : model_(model), ends_(std::move(ends)), most_noise_(most_noise), or_least_(or_least) {
   memory_.emplace_back();
   int layer = 0;
   for (const int end : ends_) {
@@ -72,12 +74,20 @@ const SearchTables::Stages& SearchTables::StagesOf(int device) {
   return stages;
 }
 
+double SearchTables::MostNoiseBehind(int layer) const {
+  if (!or_least_) return most_noise_;
+  double least = std::numeric_limits<double>::infinity();
+  for (const CodecCost& codec : model_.codecs) least = std::min(least, codec.NoiseBehind(layer));
+  return std::max(most_noise_, least);
+}
+
 SearchTables::Links SearchTables::MakeLinks(int from, int to) const {
   Links links(ends_.size());
   for (size_t block = 0; block + 1 < ends_.size(); ++block) {
     std::vector<Link>& worth = links[block];
+    const double most_noise = MostNoiseBehind(ends_[block]);
     for (size_t codec = 0; codec < model_.codecs.size(); ++codec) {
-      if (model_.codecs[codec].NoiseBehind(ends_[block]) > most_noise_) continue;
+      if (model_.codecs[codec].NoiseBehind(ends_[block]) > most_noise) continue;
       const Link link = LinkWith(model_, static_cast<int>(codec), ends_[block], from, to);
       const auto beats = [&link](const Link& other) { return IsNoWorse(other, link); };
       if (std::any_of(worth.begin(), worth.end(), beats)) continue;
@@ -116,11 +126,13 @@ StageHold SearchTables::Hold(int first, int last, const Link* above, const Link*
 TablesByNoise MakeTablesByNoise(const PipelineModel& model, const std::vector<int>& ends) {
   std::vector<double> noises;
   for (const CodecCost& codec : model.codecs) {
-    for (const int end : ends) {
-      const double noise = codec.NoiseBehind(end);
+    // Behind the last end there is no link.
+    for (size_t block = 0; block + 1 < ends.size(); ++block) {
+      const double noise = codec.NoiseBehind(ends[block]);
       if (noise <= model.noise_budget) noises.push_back(noise);
     }
   }
+  if (noises.empty()) noises.push_back(0);
   std::sort(noises.begin(), noises.end(), std::greater<>());
   noises.erase(std::unique(noises.begin(), noises.end()), noises.end());
   TablesByNoise tables;
@@ -136,7 +148,7 @@ TablesByNoise MakeTablesByNoise(const PipelineModel& model, const std::vector<in
   }
   for (size_t i = 0; i < noises.size(); ++i) {
     // Single links get what lies between when a plan is improved.
-    if (i == 0 || i == most || i == alike) tables.emplace_back(model, ends, noises[i]);
+    if (i == 0 || i == most || i == alike) tables.emplace_back(model, ends, noises[i], i == most);
   }
   return tables;
 }

@@ -53,9 +53,10 @@ class SearchTables {
   };
 
   // `model` must outlive it. ends: the last layer of each block, ascending to the last of all.
-  // most_noise: links have no codecs with more.
+  // most_noise: links have no codecs with more. or_least: where all codecs have more, links have the
+  // least noisy ones of that place.
   SearchTables(const PipelineModel& model, std::vector<int> ends,
-               double most_noise = std::numeric_limits<double>::infinity());
+               double most_noise = std::numeric_limits<double>::infinity(), bool or_least = false);
   SearchTables(const SearchTables&) = delete;
 
   const PipelineModel& model() const { return model_; }
@@ -74,10 +75,12 @@ class SearchTables {
 
  private:
   Links MakeLinks(int from, int to) const;
+  double MostNoiseBehind(int layer) const;
 
   const PipelineModel& model_;
   std::vector<int> ends_;
   double most_noise_;
+  bool or_least_;
   std::vector<LayerMemory> memory_;  // sums over the blocks before each one, and over all
   RangeMaximum working_;             // LayerMemory::working_bytes by block
   std::unordered_map<int, Stages> stages_;
@@ -85,7 +88,8 @@ class SearchTables {
 };
 
 // One for each limit of the noise that is worth a search of its own, the noisiest first. The
-// recurrence looks at times only: where links have time for any codec it takes the fewest bits.
+// recurrence looks at times only: where links have time for any codec it takes the fewest bits. The
+// last one has codecs for every place, whatever the budget.
 using TablesByNoise = std::deque<SearchTables>;
 TablesByNoise MakeTablesByNoise(const PipelineModel& model, const std::vector<int>& ends);
 int64_t StepsOf(const TablesByNoise& tables);

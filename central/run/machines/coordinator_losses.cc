@@ -77,9 +77,9 @@ void Coordinator::PortProbed(ConnectionId connection, PortAnswer answer, int64_t
 
 bool Coordinator::IsNeeded(int device) const {
   if (!has_plan() || recovery_.replacing()) return !move_.under_way() || move_.Uses(device);
-  const std::optional<size_t> stage = active_.plan.StageOf(device);
-  return stage.has_value() &&
-         (course_.trains() || barrier_.evaluating() || states_.collection().Awaits(device));
+  // Its part of a state may be of a stage that it has no more.
+  if (states_.collection().Awaits(device)) return true;
+  return active_.plan.StageOf(device).has_value() && (course_.trains() || barrier_.evaluating());
 }
 
 void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {

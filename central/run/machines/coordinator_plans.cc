@@ -175,7 +175,10 @@ void Coordinator::Handle(int device, const StageReady& ready) {
   // A resumed run that has nothing left to train is evaluated and collected all the same.
   if (barrier_.IsLast(step())) return ArriveAtBarrier(step());
   CollectAgain();
-  GoOnFromMove();
+  // Who has begun to leave during the move is next. After a move that failed it is not asked again.
+  if (!course_.Stands(StandsFor::kLeaving)) return Train();
+  course_.Stand(StandsFor::kStates);
+  CollectAtBarrier();
 }
 
 void Coordinator::Handle(int device, const StageFailed& failed) {

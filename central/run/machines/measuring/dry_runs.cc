@@ -68,7 +68,7 @@ bool DryRuns::Begin(const BarrierReport& report, int64_t now_ns, const ActivePla
                          .codecs = codecs,
                          .ways = LossyWays(at_level, epoch)};
   const std::optional<NoiseMeasured> due = Due(report, std::move(whole));
-  if (!due.has_value() || (options_.from_step == 0 && !IsAffordable(report, now_ns))) return false;
+  if (!due.has_value() || !IsAffordable(*due, report, now_ns)) return false;
   tried_step_ = report.step;
   measuring_ = *due;
   measuring_.step = report.step;
@@ -99,15 +99,25 @@ std::optional<NoiseMeasured> DryRuns::Due(const BarrierReport& report, NoiseMeas
     if (report.step < from) return std::nullopt;
     return whole;
   }
-  if (before->codecs != whole.codecs || whole.loss < before->loss / 2) return whole;
+  // The text of the codecs does not tell which link has which.
+  const bool is_changed = before->codecs != whole.codecs ||
+                          (!options_.levels.cycles() && HaveOtherCodecs(before->ways, whole.ways));
+  if (is_changed || whole.loss < before->loss / 2) return whole;
   if (!AreSameWays(before->ways, whole.ways)) return std::nullopt;
   NoiseMeasured next = *before;
-  next.way = NextWay(next);
+  next.way = NextWay(next, not_finite_);
   if (!next.way.has_value()) return std::nullopt;
   return next;
 }
 
-bool DryRuns::IsAffordable(const BarrierReport& report, int64_t now_ns) const {
+bool DryRuns::IsAffordable(const NoiseMeasured& due, const BarrierReport& report,
+                           int64_t now_ns) const {
+  const bool is_way = due.way.has_value();
+  const auto wholes = std::count_if(measured_.begin(), measured_.end(), [](const auto& entry) {
+    return !entry.second.way.has_value();
+  });
+  if (options_.from_step > 0 && (!is_way || wholes <= 1)) return true;
+  const double most_share = is_way ? options_.most_share / 2 : options_.most_share;
   const int64_t steps = report.step - since_.step;
   if (steps == 0) return false;
   const double step_seconds =
@@ -124,7 +134,7 @@ bool DryRuns::IsAffordable(const BarrierReport& report, int64_t now_ns) const {
               (kDryPasses * computed + LinkSeconds(report.stages));
   }
   const double run_seconds = step_seconds * static_cast<double>(options_.stop_step);
-  return spent_seconds_ + seconds <= options_.most_share * run_seconds;
+  return spent_seconds_ + seconds <= most_share * run_seconds;
 }
 
 std::optional<NoiseMeasured> DryRuns::Add(size_t stage, const DryRunDone& done,
@@ -145,12 +155,14 @@ std::optional<NoiseMeasured> DryRuns::Add(size_t stage, const DryRunDone& done,
   measuring_.scale_samples = noise.scale_samples;
   const NoiseMeasured* before = last();
   if (!std::isfinite(noise.added)) {
+    if (measuring_.way.has_value()) not_finite_.insert(*measuring_.way);
     measuring_.added = noise.added;
     return measuring_;
   }
   if (measuring_.way.has_value()) {
     SetWayNoise(*measuring_.way, noise.added, measuring_);
   } else {
+    not_finite_.clear();
     measuring_.added = noise.added;
     ShareNoise(before == nullptr ? NoiseRatios() : NoiseRatiosOf(*before), measuring_);
   }
@@ -162,6 +174,7 @@ std::optional<NoiseMeasured> DryRuns::Add(size_t stage, const DryRunDone& done,
 void DryRuns::GoBackTo(int64_t step) {
   measured_.erase(measured_.upper_bound(step), measured_.end());
   awaited_.clear();
+  not_finite_.clear();
 }
 
 std::string DryRuns::StateAt(int64_t step) const {

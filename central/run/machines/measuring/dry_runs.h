@@ -5,8 +5,8 @@
 // (proto/base/training/gradient_noise.h). The first one at some step, others when the loss has halved
 // or codecs have changed, each with all codecs of the plan at once; the barriers behind it have one
 // each with the codecs of one way of one link, in turn (central/planning/noise_by_way.h). All
-// together take a share of the run's time. Weights do not depend on them, but plans do. Pure: events
-// in, effects out.
+// together take a share of the run's time, of which the ways leave half to the others. Weights do not
+// depend on them, but plans do. Pure: events in, effects out.
 
 #include <cstdint>
 #include <map>
@@ -26,8 +26,8 @@
 namespace runnel {
 
 struct DryRunOptions {
-  // Steps before the first one: 0 leaves it to the cost; above 0 the cost does not matter; below 0
-  // there is none.
+  // Steps before the first one: 0 leaves it to the cost; above 0 the cost does not matter, but for
+  // ways from the second time on; below 0 there is none.
   int64_t from_step = -1;
   int64_t stop_step = 0;
   double most_share = 0.005;  // of the run's time, for all of them
@@ -77,7 +77,7 @@ class DryRuns {
   bool HasRoom(const BarrierReport& report) const;
   // The measurement that is due, with what is known before it; whole: of all codecs, if it is that.
   std::optional<NoiseMeasured> Due(const BarrierReport& report, NoiseMeasured whole) const;
-  bool IsAffordable(const BarrierReport& report, int64_t now_ns) const;
+  bool IsAffordable(const NoiseMeasured& due, const BarrierReport& report, int64_t now_ns) const;
 
   DryRunOptions options_;
   Batching batching_;
@@ -86,6 +86,7 @@ class DryRuns {
   std::map<int64_t, NoiseMeasured> measured_;  // by step
   double spent_seconds_ = 0;                   // for all dry runs
   int64_t tried_step_ = -1;                    // of the last one
+  std::set<int> not_finite_;                   // ways of last() that could not be measured
   // Of the one that is under way.
   std::set<size_t> awaited_;  // stages that have not reported
   Sequence first_;

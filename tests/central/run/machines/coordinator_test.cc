@@ -279,23 +279,41 @@ TEST(Coordinator, TrainsOnWhileAStateIsSentButNotBeyondTheNextBarrier) {
   EXPECT_EQ(stopped.log(), " plan b40 b80 c40 c80! end80");
 }
 
-// States travel beside all other messages: those of a barrier may come when layers have moved there
-// and a stage has another number.
+BarrierDecision WithoutDevice1At40(const BarrierReport& report) {
+  if (report.step != 40) return KeepPlan{};
+  Plan plan = report.plan;
+  plan.stages = {{{Seat{DeviceId(0)}}, 0, 1, 2}, {{Seat{DeviceId(2)}}, 2, 5, 1}};
+  plan.links.pop_back();
+  return ChangePlan{plan, "because"};
+}
+
+// Streams bring a state before the layers that are fetched behind it. Collections do not count on
+// that: their parts are those of devices, whatever stages these have by then.
 TEST(Coordinator, StatesOfABarrierCountAfterAMove) {
   Cluster cluster(3, 120);
   cluster.holds_snapshots_ = true;
-  cluster.planner_.at_barrier = [](const BarrierReport& report) -> BarrierDecision {
-    if (report.step != 40) return KeepPlan{};
-    Plan plan = report.plan;
-    plan.stages = {{{Seat{DeviceId(0)}}, 0, 1, 2}, {{Seat{DeviceId(2)}}, 2, 5, 1}};
-    plan.links.pop_back();
-    return ChangePlan{plan, "because"};
-  };
+  cluster.planner_.at_barrier = WithoutDevice1At40;
   cluster.JoinAll(3);
   EXPECT_EQ(cluster.log(), " plan b40 plan b80");
   cluster.ReleaseSnapshots();
   EXPECT_THAT(cluster.log(), testing::StartsWith(" plan b40 plan b80 c40 c80 "));
   EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+}
+
+// Its part never comes: the run must not stand for it, though it has no stage any more.
+TEST(Coordinator, WhoGoesWithItsPartOfAStateIsLost) {
+  Cluster cluster(3, 120);
+  cluster.holds_snapshots_ = true;
+  cluster.planner_.at_barrier = [](const BarrierReport& report) {
+    return report.plan.stages.size() == 3 ? WithoutDevice1At40(report) : KeepPlan{};
+  };
+  cluster.JoinAll(3);
+  ASSERT_EQ(cluster.log(), " plan b40 plan b80");
+  ASSERT_EQ(cluster->stages().size(), 2u);
+  cluster->Gone(ConnectionId(1), absl::UnavailableError("killed"));
+  cluster.ReleaseSnapshots();
+  EXPECT_THAT(cluster.log(), HasSubstr(" b80 lost-w1 plan b40 c40 b80 c80 "));
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended() << cluster.log();
 }
 
 // As `eval` of a check-point: there is no barrier to wait for.
@@ -390,6 +408,26 @@ TEST(Coordinator, ARunThatLearnsNoMoreEndsAtTheBarrierBehindTheEvaluation) {
   left.FinishEvaluations();
   EXPECT_THAT(left.log(), testing::EndsWith(" b240 plan e100 e200 c240! end240"));
   EXPECT_TRUE(slow.ended().ok()) << slow.ended();
+
+  // Nor does who leaves while the layers of another one move.
+  Cluster two_left(3, 1000, Evaluation::kBeside, /*early_stop=*/1);
+  two_left.holds_evaluations_ = true;
+  two_left.JoinAll(3);
+  two_left.planner_.for_survivors = [](const BarrierReport& report) -> absl::StatusOr<Plan> {
+    Plan plan = report.plan;
+    plan.stages.pop_back();
+    plan.links.pop_back();
+    plan.stages.back().last_layer = 5;
+    return plan;
+  };
+  two_left->Received(ConnectionId(2), Leaving{});
+  two_left->Received(ConnectionId(1), Leaving{});
+  two_left.Settle();
+  EXPECT_THAT(two_left.log(), testing::EndsWith(" b240 plan plan"));
+  EXPECT_EQ(two_left.released_, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(two_left->stages().size(), 1u);
+  two_left.FinishEvaluations();
+  EXPECT_THAT(two_left.log(), testing::EndsWith(" b240 plan plan e100 e200 c240! end240"));
 
   // An order to stop waits for no evaluation to ask for the state.
   Cluster stopped(2, 1000, Evaluation::kBeside, /*early_stop=*/1);

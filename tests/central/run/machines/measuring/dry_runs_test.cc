@@ -224,7 +224,7 @@ TEST_F(DryRunsTest, WaysHaveTheirTurnBarrierByBarrier) {
 }
 
 TEST_F(DryRunsTest, AWayThatIsNotFiniteIsSaidAndNotUsed) {
-  Make({.from_step = 30, .stop_step = 900});
+  Make({.from_step = 30, .stop_step = 9000});
   active_ = ActiveFor(WithTwoWays());
   ASSERT_TRUE(Begins(40));
   Ends(0.03);
@@ -233,6 +233,69 @@ TEST_F(DryRunsTest, AWayThatIsNotFiniteIsSaidAndNotUsed) {
   ASSERT_TRUE(noise.has_value());
   EXPECT_THAT(ToString(*noise), HasSubstr("could not be measured"));
   EXPECT_EQ(runs_->last()->step, 40);
+  const auto way = [this] { return MessagesOf<DryRunRequest>(effects_)[0].second.coded; };
+  ASSERT_TRUE(Begins(80));
+  EXPECT_EQ(way(), (CodedWays{.link = 1, .backward = true})) << "the next one";
+  Ends(0.01);
+  EXPECT_FALSE(Begins(100)) << "not again";
+  ASSERT_TRUE(Begins(120, 0.4)) << "all at once";
+  Ends(0.03);
+  ASSERT_TRUE(Begins(140, 0.4));
+  EXPECT_EQ(way().link, 0) << "another time";
+}
+
+// As many turns as the ways want would leave nothing for what all codecs add when the loss halves.
+TEST_F(DryRunsTest, WaysLeaveHalfOfTheTimeToAllCodecsAtOnce) {
+  Make({.from_step = 0, .stop_step = 10'100});
+  active_ = ActiveFor(WithTwoWays());
+  EXPECT_FALSE(Begins(100));
+  int64_t spent = 0, step = 400;
+  double loss = 1;
+  int wholes = 0, ways = 0;
+  for (int halved = 0; halved < 20; ++halved, loss *= 0.4) {
+    for (int barrier = 0; barrier < 5; ++barrier) {
+      if (!Begins(step += 50, loss, spent)) continue;
+      const bool is_whole = MessagesOf<DryRunRequest>(effects_)[0].second.coded == CodedWays();
+      (is_whole ? wholes : ways) += 1;
+      ASSERT_TRUE(Ends(0.02, 5).has_value());
+      spent += 5;
+    }
+  }
+  EXPECT_EQ(wholes + ways, 10) << "50 s of 50.5";
+  EXPECT_EQ(ways, 3) << "behind the first and, within half of it, the second";
+}
+
+// Asked for, all have one turn whatever that costs; more are within the share.
+TEST_F(DryRunsTest, FromTheStepThatWasAskedForWaysHaveOneTurnWhateverItCosts) {
+  Make({.from_step = 30, .stop_step = 900});
+  active_ = ActiveFor(WithTwoWays());
+  for (const int64_t step : {40, 60, 80}) {
+    ASSERT_TRUE(Begins(step)) << step;
+    Ends(0.02, 5);
+  }
+  ASSERT_TRUE(Begins(120, 0.4));
+  Ends(0.02, 5);
+  EXPECT_FALSE(Begins(140, 0.4)) << "4.5 s, or 2.3 for ways";
+  EXPECT_TRUE(Begins(160, 0.1));
+}
+
+// Two links have changed their codecs: the text is the same.
+TEST_F(DryRunsTest, AgainWhereAWayHasAnotherCodec) {
+  Plan plan = kLossy;
+  plan.links[1].codec_forward = Codecs("eden:5");
+  Plan other = plan;
+  std::swap(other.links[0].codec_forward, other.links[1].codec_forward);
+  ASSERT_EQ(LossyCodecsText(plan), LossyCodecsText(other));
+  Make({.from_step = 30, .stop_step = 9000});
+  active_ = ActiveFor(plan);
+  ASSERT_TRUE(Begins(40));
+  Ends(0.02);
+  active_ = ActiveFor(other);
+  ASSERT_TRUE(Begins(60));
+  EXPECT_EQ(MessagesOf<DryRunRequest>(effects_)[0].second.coded, CodedWays());
+  Ends(0.02);
+  EXPECT_EQ(runs_->last()->ways[0].codecs, "eden:5");
+  EXPECT_TRUE(Begins(80)) << "a way";
 }
 
 // A resumed run goes on with the way that is next; ways of another cut have none.
