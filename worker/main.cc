@@ -25,6 +25,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/crypto/identity.h"
+#include "proto/process/command_line_error.h"
 #include "proto/process/file_limit.h"
 #include "proto/process/help_formatter.h"
 #include "proto/process/signal_watch.h"
@@ -111,7 +112,7 @@ int ExitCode(const absl::Status& status) {
 // Help, or one line on words that cannot be read.
 int Answer(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);
-  std::fprintf(stderr, "runnel-worker: %s; see runnel-worker --help\n", error.what());
+  std::fprintf(stderr, "runnel-worker: %s\n", CommandLineError(app, error).c_str());
   return 2;
 }
 

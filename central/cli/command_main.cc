@@ -28,6 +28,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/authority.h"
 #include "proto/crypto/join_door.h"
+#include "proto/process/command_line_error.h"
 #include "proto/process/file_limit.h"
 #include "proto/process/help_formatter.h"
 #include "proto/process/signal_watch.h"
@@ -305,7 +306,7 @@ std::optional<int> Parse(const Program& program, CommandLine& command_line, int 
     command_line.app().parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return command_line.app().exit(error);  // help
-    Say(program, CommandLineError(command_line.app(), error));
+    Say(program, CommandLineError(command_line.app(), error, SuccessorOf));
     return 2;
   }
   return std::nullopt;

@@ -27,6 +27,7 @@
 #include "proto/base/training/optimizer.h"
 #include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
+#include "proto/process/command_line_error.h"
 
 namespace runnel {
 namespace {

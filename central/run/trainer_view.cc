@@ -10,6 +10,7 @@
 #include "central/planning/rules/gate_counts.h"
 #include "central/run/gate_figures.h"
 #include "central/run/trainer_impl.h"
+#include "central/run/waiting.h"
 
 namespace runnel {
 
@@ -26,10 +27,7 @@ RunFacts Trainer::Impl::Facts() const {
 
 RunPhase Trainer::Impl::Phase(const RunView& view, bool is_paused) const {
   if (end_.ended()) return RunPhase::kDone;
-  if (coordinator_->joining()) return RunPhase::kWaiting;
-  if (!coordinator_->running()) return is_paused ? RunPhase::kPaused : RunPhase::kPreparing;
-  const bool evaluates = view.progress.is_evaluating() || job_.evaluate_only;
-  return evaluates ? RunPhase::kEvaluating : RunPhase::kTraining;
+  return PhaseOf(*coordinator_, view.progress.is_evaluating() || job_.evaluate_only, is_paused);
 }
 
 // Who left in order is not missed.

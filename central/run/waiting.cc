@@ -52,6 +52,14 @@ Waiting Sending(const Coordinator& coordinator, CentralControl& server) {
 
 }  // namespace
 
+RunPhase PhaseOf(const Coordinator& coordinator, bool stages_evaluate, bool is_paused) {
+  if (coordinator.joining()) return RunPhase::kWaiting;
+  if (coordinator.running()) return stages_evaluate ? RunPhase::kEvaluating : RunPhase::kTraining;
+  if (is_paused) return RunPhase::kPaused;
+  if (coordinator.waits_for_evaluation()) return RunPhase::kEvaluating;
+  return RunPhase::kPreparing;
+}
+
 Waiting EvaluationOf(const Feeder& feeder) {
   return {"evaluating", feeder.evaluated(), feeder.evaluation_micro_batches()};
 }

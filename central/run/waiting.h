@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "central/display/run_view.h"
 #include "central/run/feed/feeder.h"
 #include "central/run/machines/coordinator.h"
 #include "proto/transport/control/control_channel.h"
@@ -18,6 +19,9 @@ struct Waiting {
   int64_t done = 0;
   int64_t total = 0;
 };
+
+// The phase of a run that has not ended. stages_evaluate: they go through the test set now.
+RunPhase PhaseOf(const Coordinator& coordinator, bool stages_evaluate, bool is_paused);
 
 // An evaluation by the stages.
 Waiting EvaluationOf(const Feeder& feeder);

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "proto/crypto/authority.h"
 #include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_members.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/grpc/security/grpc_renew.h"
 #include "proto/transport/grpc/security/join_secret.h"
@@ -22,12 +23,14 @@
 #include "tests/crypto/fake_time.h"
 #include "tests/support/scratch.h"
 #include "tests/transport/certified.h"
+#include "tests/transport/closed_port.h"
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/test_frames.h"
 
 namespace runnel::grpc_security_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kAnyPort[] = "127.0.0.1:0";
@@ -195,6 +198,7 @@ class ControlSecurity : public testing::Test {
     options.orders.revoke = [this](const std::string& name) {
       return cluster_.authority().Revoke(name);
     };
+    options.orders.members.pause = [](bool) { return absl::UnavailableError("the run begins"); };
     serving_ = MakeGrpcControl(options);
     control_ = serving_->Listen(kAnyPort, &seen_).value();
   }
@@ -296,6 +300,45 @@ TEST_F(ControlSecurity, OrdersAreAnOperatorsAndRenewalsAWorkers) {
   const auto renewed = RenewCertificate(address, worker, request, kTimeoutMs);
   ASSERT_TRUE(renewed.ok()) << renewed.status();
   EXPECT_EQ(ReadCertificate(*renewed)->subject.ToString(), "worker/pi-1");
+}
+
+// An operator hears whether nobody answers, and whatever is known of the reason.
+TEST_F(ControlSecurity, ACentralThatRefusesAnswersAllTheSame) {
+  Serve(cluster_.Server());
+  const MemberCalls calls =
+      MembersAt(control_->address(), SecurityOf(cluster_.Operator()), kTimeoutMs).value();
+  const absl::Status drained = calls.drain("pi-1");
+  EXPECT_TRUE(absl::IsFailedPrecondition(drained)) << drained;
+  EXPECT_THAT(std::string(drained.message()), HasSubstr("this central takes no such orders"));
+  const absl::Status paused = calls.pause(true);
+  EXPECT_TRUE(absl::IsFailedPrecondition(paused)) << paused;
+  EXPECT_THAT(std::string(paused.message()), HasSubstr(": the run begins"));
+}
+
+TEST_F(ControlSecurity, WhyNoCentralAnswersIsSaid) {
+  Serve(cluster_.Server());
+  Cluster other;
+  const absl::Status stranger =
+      MembersAt(control_->address(), SecurityOf(other.Operator()), kTimeoutMs).value().pause(true);
+  EXPECT_TRUE(absl::IsUnavailable(stranger)) << stranger;
+  EXPECT_THAT(std::string(stranger.message()), HasSubstr("andshake"));
+  const ClosedPort closed;
+  const absl::Status nobody =
+      MembersAt(closed.address(), SecurityOf(cluster_.Operator()), kTimeoutMs).value().pause(true);
+  EXPECT_TRUE(absl::IsUnavailable(nobody)) << nobody;
+  EXPECT_THAT(std::string(nobody.message()), HasSubstr("Connection refused"));
+}
+
+TEST(OperatorsCertificate, ThatDoesNotHoldIsNamed) {
+  const ScratchDir scratch;
+  const auto old = Authority::Create(scratch / "home", [] { return kStart - 1500 * kDay; }).value();
+  const auto calls = MembersAt(
+      "127.0.0.1:1", SecurityOf(ReadIdentity(old->operator_folder()).value()), kTimeoutMs);
+  EXPECT_TRUE(absl::IsPermissionDenied(calls.status())) << calls.status();
+  EXPECT_THAT(
+      std::string(calls.status().message()),
+      AllOf(HasSubstr("the operator's certificate: certificate has expired; the clock here"),
+            HasSubstr("folder `operator`")));
 }
 
 TEST_F(ControlSecurity, AListenerTakesARenewedCertificateFromItsFolder) {

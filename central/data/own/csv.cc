@@ -51,6 +51,7 @@ absl::StatusOr<size_t> LabelColumn(const TableFile& table, const std::string& gi
 
 // Numbers, or texts: a category each. Few texts among many numbers are no categories.
 absl::StatusOr<TableColumn> MakeColumn(const TableFile& table, size_t index) {
+  RUNNEL_RETURN_IF_ERROR(table.CheckCommas(index));
   TableColumn column{table.columns[index], {}};
   std::set<std::string> numbers, texts;
   size_t first_text = table.rows.size();
@@ -231,6 +232,7 @@ absl::StatusOr<std::vector<float>> ValuesOf(const TableFile& table, const TableF
   std::vector<size_t> at;
   for (const TableColumn& column : form.columns) {
     RUNNEL_ASSIGN_OR_RETURN(at.emplace_back(), FindColumn(table, column.name));
+    RUNNEL_RETURN_IF_ERROR(table.CheckCommas(at.back()));
   }
   double* out = values.data();
   for (size_t r = 0; r < table.rows.size(); ++r) {

@@ -53,7 +53,8 @@ absl::Status FindIn(const fs::path& folder, Found& found) {
     const std::string file = entry->path().filename().string();
     if (IsPictureName(file)) found.pictures.emplace_back(name, entry->path().string());
     if (IsOtherPictureName(file)) found.others.push_back(entry->path().string());
-    if (entry->is_directory()) found.inner = folder.string();
+    std::error_code no_folder;  // a link that leads to itself
+    if (entry->is_directory(no_folder)) found.inner = folder.string();
     if (found.pictures.size() > kMaxPictures)
       return absl::InvalidArgumentError(
           absl::StrCat(folder.parent_path().string(), ": more than ", kMaxPictures, " pictures"));
@@ -81,7 +82,9 @@ absl::StatusOr<Files> FindFiles(const std::string& folder) {
   for (fs::directory_iterator outer(folder, error), end; !error && outer != end;
        outer.increment(error)) {
     const bool is_hidden = absl::StartsWith(outer->path().filename().string(), ".");
-    if (outer->is_directory() && !is_hidden) RUNNEL_RETURN_IF_ERROR(FindIn(outer->path(), found));
+    std::error_code no_folder;  // a link that leads to itself
+    if (outer->is_directory(no_folder) && !is_hidden)
+      RUNNEL_RETURN_IF_ERROR(FindIn(outer->path(), found));
   }
   if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
   if (found.pictures.empty()) return NoPictures(folder, found);

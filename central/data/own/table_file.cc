@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -21,11 +22,18 @@ namespace {
 constexpr size_t kMaxColumns = 10'000;
 constexpr absl::string_view kMissing[] = {"?", "na", "nan", "n/a", "#n/a", "<na>", "null"};
 
-// The separator that the first line has most of.
+// The separator that the first line has most of outside quotes. Of as many commas as semicolons or
+// tabs the commas stand before decimals.
 char SeparatorOf(absl::string_view text) {
-  const absl::string_view line = text.substr(0, text.find_first_of("\r\n"));
-  const auto count = [line](char c) { return std::count(line.begin(), line.end(), c); };
-  return *std::max_element(",;\t", ",;\t" + 3, [&](char a, char b) { return count(a) < count(b); });
+  constexpr absl::string_view kSeparators = ";\t,";
+  size_t counts[kSeparators.size()] = {};
+  bool in_quotes = false;
+  for (const char c : text.substr(0, text.find_first_of("\r\n"))) {
+    const size_t separator = kSeparators.find(c);
+    if (c == '"') in_quotes = !in_quotes;
+    if (!in_quotes && separator != kSeparators.npos) ++counts[separator];
+  }
+  return kSeparators[static_cast<size_t>(std::max_element(counts, std::end(counts)) - counts)];
 }
 
 // Of a line that ends at `i`, in CR, LF or both: whether this is its last byte.
@@ -70,28 +78,92 @@ absl::StatusOr<TableRow> TakeRecord(char separator, absl::string_view& text, siz
   return row;
 }
 
-bool HoldsNumbers(const TableRow& row) {
+// Digits in groups of three, such as -1,234,567.8 with ',' between groups and '.' before decimals.
+bool IsGrouped(absl::string_view field, char between_groups, char before_decimals) {
+  if (!absl::ConsumePrefix(&field, "-")) absl::ConsumePrefix(&field, "+");
+  if (absl::StartsWith(field, "0")) return false;
+  const auto digits = [&field] {
+    const size_t end = std::min(field.find_first_not_of("0123456789"), field.size());
+    field.remove_prefix(end);
+    return end;
+  };
+  const size_t first = digits();
+  if (first == 0 || first > 3 || field.empty() || field[0] != between_groups) return false;
+  while (!field.empty() && field[0] == between_groups) {
+    field.remove_prefix(1);
+    if (digits() != 3) return false;
+  }
+  if (!field.empty() && field[0] == before_decimals) {
+    field.remove_prefix(1);
+    digits();
+  }
+  return field.empty();
+}
+
+// "1,5" becomes "1.5". False: the field is no number with one comma.
+bool ReadDecimalComma(const std::string& field, std::string& with_point) {
+  const size_t comma = field.find(',');
+  if (comma == std::string::npos) return false;
+  with_point = field;
+  with_point[comma] = '.';
   double ignored = 0;
+  return absl::SimpleAtod(with_point, &ignored);
+}
+
+// The last field may be the class.
+bool HoldsNumbers(const TableRow& row, char separator) {
+  double ignored = 0;
+  std::string with_point;
   return std::all_of(row.begin(), row.end() - 1, [&](const std::string& field) {
-    return IsMissing(field) || IsTableNumber(field, &ignored);
+    if (IsMissing(field) || IsTableNumber(field, &ignored)) return true;
+    return separator != ',' && (IsGrouped(field, ',', '.') || IsGrouped(field, '.', ',') ||
+                                ReadDecimalComma(field, with_point));
   });
 }
 
-// A field of a table whose commas separate nothing: "1,5" becomes "1.5".
-void PointFor(std::string& field) {
-  const size_t comma = field.find(',');
-  if (comma == std::string::npos) return;
-  std::string with_point = field;
-  with_point[comma] = '.';
+// In a table whose commas separate nothing: puts points before the decimals of a column, unless its
+// commas may as well stand between thousands. Then the column stays as it is, and `unclear` has the
+// line of its first comma.
+void ReadDecimalCommas(TableFile& table, size_t column) {
+  bool has_points = false, has_groups = false, has_decimals = false;
+  size_t first = 0;
+  std::string with_point;
   double ignored = 0;
-  if (absl::SimpleAtod(with_point, &ignored)) field = std::move(with_point);
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    const std::string& field = table.rows[r][column];
+    const bool has_comma = field.find(',') != std::string::npos;
+    const bool is_grouped = IsGrouped(field, ',', '.') || IsGrouped(field, '.', ',');
+    const bool is_decimal = ReadDecimalComma(field, with_point);
+    if (has_comma && (is_grouped || is_decimal) && first == 0) first = table.lines[r];
+    has_decimals |= is_decimal && !is_grouped;
+    has_groups |= is_grouped && !is_decimal;
+    has_points |= field.find('.') != std::string::npos && absl::SimpleAtod(field, &ignored);
+  }
+  if (first == 0) return;
+  if (has_points || has_groups || !has_decimals) {
+    table.unclear[column] = first;
+    return;
+  }
+  for (TableRow& row : table.rows) {
+    if (ReadDecimalComma(row[column], with_point)) row[column] = with_point;
+  }
 }
 
+// The second "a" becomes "a (2)", or has the next number where a column is called "a (2)".
 void NumberRepeated(TableRow& names) {
+  const std::set<std::string> given(names.begin(), names.end());
+  std::set<std::string> used;
   std::map<std::string, int> times;
   for (std::string& name : names) {
-    const int time = ++times[name];
-    if (time > 1) absl::StrAppend(&name, " (", time, ")");
+    int& time = times[name];
+    std::string numbered = name;
+    if (++time > 1) {
+      do numbered = absl::StrCat(name, " (", time++, ")");
+      while (given.count(numbered) > 0 || used.count(numbered) > 0);
+      --time;
+    }
+    used.insert(numbered);
+    name = std::move(numbered);
   }
 }
 
@@ -109,6 +181,16 @@ absl::Status CheckText(absl::string_view bytes, const std::string& path) {
 absl::Status TableFile::Wrong(size_t line, absl::string_view what) const {
   return absl::InvalidArgumentError(
       absl::StrCat(Printable(path), ": line ", line, ": ", Printable(what)));
+}
+
+absl::Status TableFile::CheckCommas(size_t column) const {
+  if (unclear[column] == 0) return absl::OkStatus();
+  return Wrong(unclear[column],
+               absl::StrCat("column '", columns[column],
+                            "' has commas that may stand before decimals or between thousands; "
+                            "write decimals after a point and thousands without commas, or leave "
+                            "the column out with skip=",
+                            columns[column]));
 }
 
 bool IsMissing(absl::string_view text) {
@@ -138,14 +220,13 @@ absl::StatusOr<TableFile> ReadTableFile(const std::string& path) {
     absl::StatusOr<TableRow> row = TakeRecord(separator, text, line);
     if (!row.ok()) return table.Wrong(first_line, row.status().message());
     if (row->size() == 1 && row->front().empty()) continue;
-    if (separator != ',') std::for_each(row->begin(), row->end(), PointFor);
     if (table.columns.empty()) {
       if (row->size() < 2) {
         return table.Wrong(first_line,
                            "one column; a class and features need two, with commas, semicolons or "
                            "tabs between them");
       }
-      if (!HoldsNumbers(*row)) {
+      if (!HoldsNumbers(*row, separator)) {
         table.columns = *std::move(row);
         NumberRepeated(table.columns);
         continue;
@@ -161,6 +242,8 @@ absl::StatusOr<TableFile> ReadTableFile(const std::string& path) {
   }
   if (table.rows.empty())
     return absl::InvalidArgumentError(absl::StrCat(Printable(path), ": holds no samples"));
+  table.unclear.resize(table.columns.size());
+  for (size_t i = 0; separator != ',' && i < table.columns.size(); ++i) ReadDecimalCommas(table, i);
   return table;
 }
 

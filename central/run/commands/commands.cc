@@ -28,6 +28,10 @@ namespace {
 absl::Status CheckSummary(const std::string& path) {
   return path.empty() || path == "-" ? absl::OkStatus() : CheckCanWrite(path);
 }
+// After the work: whatever cannot be written then is no wrong input.
+absl::Status AsFailedRun(const absl::Status& status) {
+  return status.ok() ? status : absl::InternalError(status.message());
+}
 absl::Status CheckReport(const std::string& path) {
   return path.empty() ? absl::OkStatus() : CheckCanWrite(path);
 }
@@ -189,7 +193,7 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
     kept.Update(written);
   }
   PrintResult(*outcome, settings, last_step, context);
-  RUNNEL_RETURN_IF_ERROR(kept);
+  RUNNEL_RETURN_IF_ERROR(AsFailedRun(kept));
   if (!outcome->stopped_by_user || outcome->step == last_step) return absl::OkStatus();
   context.print(settings.checkpoint_dir.empty()
                     ? "these weights are not kept: there is no --checkpoint-dir"
@@ -434,7 +438,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
     context.print(line);
   }
   if (!settings.summary.empty())
-    RUNNEL_RETURN_IF_ERROR(WriteSummary(outcome.summary, settings.summary));
+    RUNNEL_RETURN_IF_ERROR(AsFailedRun(WriteSummary(outcome.summary, settings.summary)));
   return absl::OkStatus();
 }
 
@@ -464,7 +468,7 @@ absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& c
                                 setup.model.name, checkpoint.step, outcome.summary.accuracy * 100,
                                 outcome.summary.loss, run.data.test->size()));
   return settings.summary.empty() ? absl::OkStatus()
-                                  : WriteSummary(outcome.summary, settings.summary);
+                                  : AsFailedRun(WriteSummary(outcome.summary, settings.summary));
 }
 
 }  // namespace runnel

@@ -189,7 +189,9 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
       summary.samples_per_s));
   if (arguments.summary.empty()) return absl::OkStatus();
   summary.weights_sha256 = quantized.weights_sha256;
-  return WriteSummary(summary, arguments.summary);
+  const absl::Status written = WriteSummary(summary, arguments.summary);
+  // The work is done: what cannot be written now is no wrong input.
+  return written.ok() ? written : absl::InternalError(written.message());
 }
 
 }  // namespace runnel

@@ -4,6 +4,7 @@
 #include <turbojpeg.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <set>
 
@@ -365,6 +366,17 @@ TEST_F(OwnData, BadFolders) {
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("one"), 1)), HasSubstr("has 1 class;"));
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=0", 1)), HasSubstr("size=0"));
   EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=1x2x3", 1)), HasSubstr("size="));
+}
+
+// A link that leads to itself is passed over, beside the classes and in one.
+TEST_F(OwnData, LinksThatLeadToThemselves) {
+  for (int i = 0; i < 8; ++i)
+    folder_.Write(absl::StrCat(i % 2 == 0 ? "l/a/" : "l/b/", i, ".png"),
+                  Png(4, 4, static_cast<uint8_t>(i), 0, 0));
+  for (const char* name : {"l/loop", "l/a/loop"}) std::filesystem::create_symlink("loop", At(name));
+  const auto splits = data::LoadImageFolder(At("l"), 1);
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  EXPECT_EQ(splits->train->classes(), 2);
 }
 
 // What other systems leave in folders is no class and no picture; pictures of other kinds are told.

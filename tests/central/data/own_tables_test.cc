@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "central/data/loaders.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +14,7 @@ namespace runnel::own_tables_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -60,6 +62,49 @@ TEST_F(OwnTables, TablesOfSpreadsheets) {
   EXPECT_EQ(Csv("a,label\nN/A,x\nnull,y\n3,x\n4,y\n")->train->sample_shape(), Shape({1}));
 }
 
+// A comma before three digits may stand between thousands: 1,234 is no 1.234.
+TEST_F(OwnTables, CommasBetweenThousandsAreRefused) {
+  const std::string unclear =
+      "has commas that may stand before decimals or between thousands; write decimals after a "
+      "point and thousands without commas, or leave the column out with skip=a";
+  for (const std::string fields :
+       {"1,234 12,500 999 5", "1,5 1,234,567 1 2", "-1,234,567 1 2 3", "1,5 2.5 1 2",
+        "1,234.5 2 3 4", "1.234,5 2,5 1 2", "1.234 2,5 1 2"}) {
+    for (const char separator : {';', '\t'}) {
+      std::string text =
+          absl::StrCat("a", std::string(1, separator), "b", std::string(1, separator), "label\n7",
+                       std::string(1, separator), "1,5", std::string(1, separator), "x\n");
+      for (absl::string_view field : absl::StrSplit(fields, ' '))
+        absl::StrAppend(&text, field, std::string(1, separator), "2", std::string(1, separator),
+                        "y\n");
+      const auto refused = Csv(text);
+      EXPECT_THAT(Refusal(refused), AllOf(HasSubstr("line "), HasSubstr("column 'a' " + unclear)))
+          << text;
+      EXPECT_EQ(Csv(text, ",skip=a")->train->sample_shape(), Shape({1}));
+    }
+  }
+  EXPECT_THAT(Refusal(Csv("a\tlabel\n7\tx\n1,234\ty\n")), HasSubstr("line 3: column 'a'"));
+  // Without a line of names the first line is a sample all the same.
+  EXPECT_THAT(Refusal(Csv("1,234;x\n2;y\n3;x\n")), HasSubstr("line 1: column 'column 1'"));
+}
+
+TEST_F(OwnTables, CommasThatAreDecimalsAreRead) {
+  // No thousands begin with 0 or have four digits before them; names keep their commas.
+  const auto comma = Csv("a 1,5;b;label\n0,125;1234,500;x\n1,250;2;y\n0,5;3,000;x\n3;4;y\n");
+  ASSERT_TRUE(comma.ok()) << comma.status();
+  const auto point = Csv("a,b,label\n.125,1234.5,x\n1.25,2,y\n.5,3,x\n3,4,y\n");
+  for (int64_t i = 0; i < point->train->size(); ++i)
+    EXPECT_EQ(Sample(*comma->train, i), Sample(*point->train, i));
+  EXPECT_EQ(comma->train->Describe().columns[0].name, "a 1,5");
+  folder_.Write("p.csv", "a 1,5;b\n1,234;2\n");
+  EXPECT_THAT(std::string(comma->train->Unlabelled(At("p.csv")).status().message()),
+              HasSubstr("line 2: column 'a 1,5' has commas"));
+  EXPECT_EQ(Csv("1,5;x\n2,5;y\n3;x\n4;y\n")->train->sample_shape(), Shape({1})) << "no names";
+  EXPECT_EQ(Csv("a,\"b;c\",label\n1,2,x\n2,3,y\n")->train->sample_shape(), Shape({2}));
+  // Classes are texts.
+  EXPECT_EQ(Csv("a;label\n1;1,234\n2;5,678\n3;1,234\n4;5,678\n")->train->classes(), 2);
+}
+
 // A text among many numbers is a mistake, one among few is a category.
 TEST_F(OwnTables, StrayTextsAreRefused) {
   std::string text = "a,doors,label\n";
@@ -97,6 +142,15 @@ TEST_F(OwnTables, ColumnsOfOneName) {
     const int64_t row = name.back() - '2';
     EXPECT_EQ(Sample(**read, row), Sample(*splits->train, i)) << name;
   }
+}
+
+// A number that is given counts on until no column has the name.
+TEST_F(OwnTables, NumbersOfRepeatedNamesAreUnused) {
+  const auto splits = Csv("a,a,a (2),a,label\n1,5,6,7,x\n2,9,8,7,y\n3,4,1,2,x\n4,7,6,5,y\n");
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  std::vector<std::string> names;
+  for (const TableColumn& column : splits->train->Describe().columns) names.push_back(column.name);
+  EXPECT_THAT(names, ElementsAre("a", "a (3)", "a (2)", "a (4)"));
 }
 
 // A column of times around a large number differs in its last digits alone, one of tiny numbers in

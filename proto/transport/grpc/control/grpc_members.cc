@@ -9,6 +9,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
+#include "proto/crypto/identity.h"
 #include "proto/members.grpc.pb.h"
 #include "proto/transport/control/processor_convert.h"
 #include "proto/transport/grpc/control/grpc_control_ends.h"
@@ -41,16 +43,17 @@ class Calls {
     if (!secret_.empty()) context.AddMetadata(kJoinSecretKey, secret_);
     const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
     if (status.ok()) return absl::OkStatus();
+    // The peer chose the text: as it is it may not reach a terminal.
+    const std::string message = absl::CEscape(status.error_message());
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       return absl::UnavailableError(
           absl::StrCat("no central answers at ", central_,
                        ": is that its control address, and does a run or `runnel-central serve` go "
-                       "on there?"));
+                       "on there? (",
+                       message, ")"));
     }
-    // The peer chose the text: as it is it may not reach a terminal.
-    return absl::Status(
-        static_cast<absl::StatusCode>(status.error_code()),
-        absl::StrCat("central at ", central_, ": ", absl::CEscape(status.error_message())));
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                        absl::StrCat("central at ", central_, ": ", message));
   }
 
   absl::StatusOr<MemberList> List() {
@@ -122,6 +125,17 @@ class Calls {
   const int64_t timeout_ms_;
 };
 
+// With a certificate that does not hold gRPC says no more than that the handshake failed.
+absl::Status CheckOwnCertificate(const Identity& identity) {
+  const absl::Status status =
+      VerifySignature(identity.certificate_pem, identity.authority_pem, SystemWallClock()());
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("the operator's ", status.message(),
+                                   "; central renews it when it starts: copy the folder "
+                                   "`operator` of its --home again"));
+}
+
 }  // namespace
 
 absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecurity& security,
@@ -134,6 +148,7 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
         "of --home), which `runnel-central init` makes. A central without certificates "
         "takes orders on its page alone (--metrics-port), and Ctrl-C"));
   }
+  if (security.encrypts()) RUNNEL_RETURN_IF_ERROR(CheckOwnCertificate(security.identity->Get()));
   KeepGrpcForTheProcess();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

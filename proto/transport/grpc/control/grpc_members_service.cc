@@ -9,7 +9,7 @@
 namespace runnel {
 namespace {
 
-absl::Status NoRun() { return absl::UnavailableError("this central takes no such orders"); }
+absl::Status NoRun() { return absl::FailedPreconditionError("this central takes no such orders"); }
 
 class MembersService final
     : public proto::Members::WithCallbackMethod_List<proto::Members::WithCallbackMethod_Drain<
@@ -103,6 +103,8 @@ class MembersService final
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     absl::Status status = streams_->CheckOperator(*context);
     if (status.ok()) status = answer();
+    // UNAVAILABLE is what a caller hears of an address where nobody answers.
+    if (absl::IsUnavailable(status)) status = absl::FailedPreconditionError(status.message());
     reactor->Finish(ToGrpc(status));
     return reactor;
   }

@@ -1,6 +1,7 @@
 #include "central/run/machines/coordinator.h"
 
 #include "central/planning/rules/loss_interval.h"
+#include "central/run/waiting.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -371,6 +372,9 @@ TEST(Coordinator, WaitsForTheOldestOfThreeEvaluations) {
   cluster.JoinAll(2);
   EXPECT_THAT(cluster.log(), testing::EndsWith(" b280 c280 b300"));
   EXPECT_THAT(cluster.log(), Not(HasSubstr(" e")));
+  EXPECT_EQ(PhaseOf(*cluster, /*stages_evaluate=*/false, /*is_paused=*/false),
+            RunPhase::kEvaluating);
+  EXPECT_EQ(PhaseOf(*cluster, /*stages_evaluate=*/false, /*is_paused=*/true), RunPhase::kPaused);
   cluster.FinishEvaluations();
   EXPECT_THAT(cluster.log(), testing::EndsWith(" b400 c400! e400 end400"));
   EXPECT_THAT(cluster.log(), HasSubstr(" e100 e200"));
