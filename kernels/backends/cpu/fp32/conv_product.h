@@ -35,8 +35,12 @@ struct ConvProduct {
   const SumFinish* finish = nullptr;  // of all of y; null: sums stay as they are
 
   bool padded() const { return !h.inside() || !w.inside(); }
-  // Pixels do not depend on one another: the work is cut into rows instead of images.
-  bool pixelwise() const { return !padded() && tap_count == 1 && source.rows() == target.rows(); }
+  // Pixels do not depend on one another: the work is cut into rows instead of images. An input-gradient
+  // of a stride has several passes, even where its padding gives both images the same size.
+  bool pixelwise() const {
+    return !padded() && tap_count == 1 && source.rows() == target.rows() && h.passes.size() == 1 &&
+           w.passes.size() == 1;
+  }
 };
 
 // Blocks of an image's rows that sums are taken of as they are made (batch_norm.h) are multiples of

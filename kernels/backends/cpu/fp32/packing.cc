@@ -37,7 +37,8 @@ int64_t PackedWidth(const Kernels& kernels, const std::vector<Panel>& panels) {
 
 std::vector<PanelRun> CutPanels(const Kernels& kernels, const std::vector<Panel>& panels,
                                 int64_t depth, Packing packing) {
-  const int64_t most = kMaxPackedBytes / (depth * static_cast<int64_t>(sizeof(float)));
+  const int64_t depth_bytes = depth * static_cast<int64_t>(sizeof(float));
+  const int64_t most = kMaxPackedBytes / std::max<int64_t>(1, depth_bytes);
   std::vector<PanelRun> runs;
   int64_t width = 0;
   for (Panel panel : panels) {
