@@ -44,6 +44,8 @@ inline constexpr NamedConv kNamedConvs[] = {
     {4, 6, 13, 5, 3, 3, 10, 3, 1, 1, 1, 2},
     {5, 6, 13, 5, 3, 5, 2, 1, 1, 1, 2, 2},
     {2, 64, 8, 8, 3, 3, 32, 1, 1, 1, 1},  // aligned operands, deep sums
+    {2, 3, 5, 5, 1, 1, 4, 2, 2, 2, 2},    // one tap, as many positions as pixels, each at another
+    {3, 4, 1, 1, 1, 1, 5, 2, 2, 1, 1},    // windows that read no pixel
 };
 
 // Writes the operator and x, gives y.

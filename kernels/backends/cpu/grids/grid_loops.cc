@@ -31,7 +31,7 @@ const GridLoops& GridLoopsFor(Isa isa) {
   return BestRowWithin(rows, isa);
 }
 
-const Int8Kernels& RowOfCodes(const Machine& machine, int right_bits) {
+const Int8Kernels& RowOfCodes(const Machine& machine, [[maybe_unused]] int right_bits) {
   if (machine.int8->takes_lowest) return *machine.int8;
 #if defined(__x86_64__)
   constexpr int kNarrowBits = 7;
