@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/central/data/data_scratch.h"
+#include "tests/central/data/own_samples.h"
 
 namespace runnel::own_tables_test {
 namespace {
@@ -16,20 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::SizeIs;
-
-std::vector<float> Sample(const Dataset& data, int64_t index) {
-  std::vector<float> sample(static_cast<size_t>(data.sample_shape().elements()));
-  data.CopySample(index, absl::MakeSpan(sample));
-  return sample;
-}
-
-std::string Refusal(const absl::StatusOr<DatasetSplits>& splits) {
-  const std::string message(splits.status().message());
-  EXPECT_THAT(message, Not(HasSubstr("\n")));
-  return message;
-}
 
 class OwnTables : public testing::Test {
  protected:
