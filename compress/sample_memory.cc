@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::string_view kTag("S\x01\0\0", 4);
 constexpr size_t kRowHeaderBytes = 8;
-// A row's place in the map, and the allocator's part of both.
+// A row's head, its place in the table, and the allocator's part.
 constexpr int64_t kRowOverheadBytes = 112;
 
 float FromBFloat16(uint16_t value) { return std::bit_cast<float>(uint32_t{value} << 16); }
@@ -69,17 +69,21 @@ void PutValues(absl::Span<const uint16_t> values, std::string& to) {
 }  // namespace
 
 uint32_t SampleMemory::MarkOf(int64_t sample, size_t elements) const {
-  const auto row = rows_.find(sample);
-  return row == rows_.end() || row->second.values.size() != elements ? kNothing : row->second.mark;
+  const auto place = places_.find(sample);
+  if (place == places_.end()) return kNothing;
+  const Row& row = rows_[place->second];
+  return row.values.size() != elements ? kNothing : row.mark;
 }
 
 void SampleMemory::Subtract(int64_t sample, absl::Span<float> values) const {
-  const std::vector<uint16_t>& kept = rows_.at(sample).values;
+  const std::vector<uint16_t>& kept = rows_[places_.at(sample)].values;
   for (size_t e = 0; e < values.size(); ++e) values[e] -= FromBFloat16(kept[e]);
 }
 
 void SampleMemory::AddTo(int64_t sample, absl::Span<float> values) {
-  Row& row = rows_[sample];
+  const auto [place, is_new] = places_.try_emplace(sample, rows_.size());
+  if (is_new) rows_.push_back({.sample = sample});
+  Row& row = rows_[place->second];
   if (row.values.size() != values.size()) row.values.assign(values.size(), 0);
   for (size_t e = 0; e < values.size(); ++e) {
     values[e] =
@@ -89,15 +93,22 @@ void SampleMemory::AddTo(int64_t sample, absl::Span<float> values) {
   row.mark = MarkOfValues(row.values);
 }
 
+void SampleMemory::Forget(int64_t sample) {
+  if (const auto place = places_.find(sample); place != places_.end())
+    rows_[place->second].values.clear();
+}
+
 std::string SampleMemory::Save() const {
   std::string state;
-  if (rows_.empty()) return state;
   size_t bytes = kTag.size();
-  for (const auto& [sample, row] : rows_) bytes += kRowHeaderBytes + 2 * row.values.size();
-  state.reserve(bytes);
-  state.append(kTag.data(), kTag.size());
-  for (const auto& [sample, row] : rows_) {
-    PutWord(static_cast<uint32_t>(sample), state);
+  for (const Row& row : rows_) bytes += kRowHeaderBytes + 2 * row.values.size();
+  for (const Row& row : rows_) {
+    if (row.values.empty()) continue;
+    if (state.empty()) {
+      state.reserve(bytes);
+      state.append(kTag.data(), kTag.size());
+    }
+    PutWord(static_cast<uint32_t>(row.sample), state);
     PutWord(static_cast<uint32_t>(row.values.size()), state);
     PutValues(row.values, state);
   }
@@ -107,18 +118,18 @@ std::string SampleMemory::Save() const {
 absl::Status SampleMemory::Restore(absl::string_view codec, absl::string_view state) {
   const absl::Status refused = absl::InvalidArgumentError(
       absl::StrCat(codec, ": not a state of this encoder (", state.size(), " bytes)"));
-  std::map<int64_t, Row> rows;
+  std::vector<Row> rows;
+  std::unordered_map<int64_t, size_t> places;
   if (!state.empty() && (!absl::StartsWith(state, kTag) || state.size() == kTag.size()))
     return refused;
   size_t at = std::min(state.size(), kTag.size());
   while (at < state.size()) {
     if (state.size() - at < kRowHeaderBytes) return refused;
-    const int64_t sample = WordAt(state, at);
+    Row row{.sample = WordAt(state, at)};
     const size_t elements = WordAt(state, at + 4);
     at += kRowHeaderBytes;
-    const bool ascends = rows.empty() || rows.rbegin()->first < sample;
-    if (!ascends || elements == 0 || (state.size() - at) / 2 < elements) return refused;
-    Row row;
+    const bool is_first = places.try_emplace(row.sample, rows.size()).second;
+    if (!is_first || elements == 0 || (state.size() - at) / 2 < elements) return refused;
     row.values.resize(elements);
     for (uint16_t& value : row.values) {
       value = static_cast<uint16_t>(static_cast<unsigned char>(state[at]) |
@@ -127,9 +138,10 @@ absl::Status SampleMemory::Restore(absl::string_view codec, absl::string_view st
       if (!(std::abs(FromBFloat16(value)) <= kMaxTileMagnitude)) return refused;
     }
     row.mark = MarkOfValues(row.values);
-    rows.emplace_hint(rows.end(), sample, std::move(row));
+    rows.push_back(std::move(row));
   }
   rows_ = std::move(rows);
+  places_ = std::move(places);
   return absl::OkStatus();
 }
 

@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,10 +28,11 @@ class SampleMemory {
   // values += what is kept, within +-kMaxTileMagnitude, and the sum is kept instead. Where MarkOf is
   // kNothing, values are kept as they are.
   void AddTo(int64_t sample, absl::Span<float> values);
-  void Forget(int64_t sample) { rows_.erase(sample); }
+  void Forget(int64_t sample);
 
-  // Little-endian: a tag of 4 bytes, then for each sample in ascending order its index and its count
-  // of values, 32 bits each, and the values. Empty if nothing is kept.
+  // Little-endian: a tag of 4 bytes, then for each sample, in the order in which they came first, its
+  // index and its count of values, 32 bits each, and the values. Empty if nothing is kept. A row stays
+  // where it is, so that two states differ only where rows have changed, and by rows behind.
   std::string Save() const;
   // What Save gave. InvalidArgument with the name of the codec for other bytes; nothing changes then.
   absl::Status Restore(absl::string_view codec, absl::string_view state);
@@ -43,10 +44,13 @@ class SampleMemory {
 
  private:
   struct Row {
+    int64_t sample = 0;
     uint32_t mark = kNothing;
-    std::vector<uint16_t> values;  // bfloat16
+    std::vector<uint16_t> values;  // bfloat16; none: forgotten
   };
-  std::map<int64_t, Row> rows_;
+
+  std::vector<Row> rows_;
+  std::unordered_map<int64_t, size_t> places_;  // of samples in rows_
 };
 
 }  // namespace runnel

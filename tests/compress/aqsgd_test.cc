@@ -220,6 +220,34 @@ TEST(SampleMemory, ItsBytesCanBeAddedUp) {
   EXPECT_EQ(SampleMemory::Bytes(0, 100), 0);
 }
 
+// So that copies of a state can be sent as what has changed.
+TEST(SampleMemory, RowsStayWhereTheyAre) {
+  SampleMemory memory;
+  std::vector<float> values = {1, -2.5f, 3};
+  memory.AddTo(7, absl::MakeSpan(values));
+  memory.AddTo(2, absl::MakeSpan(values));
+  const std::string two = memory.Save();
+  memory.AddTo(4, absl::MakeSpan(values));
+  EXPECT_EQ(memory.Save().substr(0, two.size()), two);
+
+  SampleMemory other;
+  ASSERT_TRUE(other.Restore("aqsgd:2", memory.Save()).ok());
+  for (SampleMemory* one : {&memory, &other}) {
+    std::vector<float> more = {5, 5, 5};
+    one->Forget(2);
+    EXPECT_EQ(one->MarkOf(2, 3), SampleMemory::kNothing);
+    one->AddTo(2, absl::MakeSpan(more));
+    EXPECT_EQ(more[0], 5);
+    one->AddTo(9, absl::MakeSpan(more));
+  }
+  const std::string four = memory.Save();
+  EXPECT_EQ(other.Save(), four);
+  EXPECT_EQ(four.size(), 2 * two.size() - 4);
+  const size_t row = (two.size() - 4) / 2;
+  EXPECT_EQ(four.substr(0, 4 + row), two.substr(0, 4 + row));
+  EXPECT_EQ(four.substr(4 + row, 8), two.substr(4 + row, 8)) << "sample 2 is where it was";
+}
+
 TEST(SampleMemory, RefusesWhatSaveDidNotGive) {
   SampleMemory memory;
   std::vector<float> values = {1, -2.5f, 3};
@@ -235,7 +263,7 @@ TEST(SampleMemory, RefusesWhatSaveDidNotGive) {
   }
   ASSERT_TRUE(other.Restore("aqsgd:2", state).ok());
   std::string bad = state;
-  bad[4] = 9;  // samples 9 and 7
+  bad[4] = 2;  // sample 2 twice
   EXPECT_THAT(std::string(other.Restore("aqsgd:2", bad).message()),
               HasSubstr("aqsgd:2: not a state of this encoder"));
   bad = state;

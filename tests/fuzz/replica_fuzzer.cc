@@ -20,6 +20,16 @@ const ModelSpec& Model() {
   return model;
 }
 
+// What both ends have: an encoder, of whose state changes may come.
+std::shared_ptr<const SummedState> Base() {
+  static const auto base = [] {
+    ModelState state = Slice(InitialState(Model(), 3).value(), 0, kLast);
+    state.encoders = {{1, Direction::kForward, "mbq:4", std::string(100, 'b')}};
+    return std::make_shared<const SummedState>(std::move(state));
+  }();
+  return base;
+}
+
 }  // namespace
 
 std::vector<std::string> Seeds() {
@@ -28,7 +38,8 @@ std::vector<std::string> Seeds() {
   for (const int encoders : {0, 1, 2}) {
     if (encoders > 0)
       state.encoders.push_back({encoders, kDirections[encoders - 1], "mbq:4", "its state"});
-    ReplicaWriter writer(std::make_shared<const SummedState>(state));
+    if (encoders == 1) state.encoders.back().state = Base()->state.encoders[0].state;
+    ReplicaWriter writer(std::make_shared<const SummedState>(state), Base().get());
     std::string bytes(static_cast<size_t>(writer.left()), '\0');
     writer.Read(absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()));
     for (const char piece : {'\1', '\x7f'}) seeds.push_back(piece + bytes);
@@ -40,7 +51,8 @@ void Try(absl::string_view input) {
   if (input.empty()) return;
   const size_t piece = 1 + static_cast<uint8_t>(input[0]);
   input.remove_prefix(1);
-  ReplicaReader reader = ReplicaReader::Create(Model(), 0, kLast, {}, kMaxEncoderBytes).value();
+  ReplicaReader reader =
+      ReplicaReader::Create(Model(), 0, kLast, {}, kMaxEncoderBytes, Base()).value();
   while (!input.empty()) {
     const absl::string_view bytes = input.substr(0, piece);
     const absl::Status added = reader.Add(

@@ -60,9 +60,10 @@ absl::StatusOr<PieceHead> ReadPieceHead(const Frame& frame) {
   return head;
 }
 
-void ReplicaSender::Begin(const PieceHead& head, std::shared_ptr<const SummedState> copy) {
+void ReplicaSender::Begin(const PieceHead& head, std::shared_ptr<const SummedState> copy,
+                          const SummedState* base) {
   head_ = head;
-  writer_.emplace(std::move(copy));
+  writer_.emplace(std::move(copy), base);
   bytes_ = writer_->left();
 }
 

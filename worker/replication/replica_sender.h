@@ -45,8 +45,9 @@ class ReplicaSender {
   // `pool` outlives the sender.
   ReplicaSender(Generation generation, BufferPool* pool) : generation_(generation), pool_(pool) {}
 
-  // Not while busy.
-  void Begin(const PieceHead& head, std::shared_ptr<const SummedState> copy);
+  // Not while busy. base: the neighbour's copy of the barrier that head.committed names, or null.
+  void Begin(const PieceHead& head, std::shared_ptr<const SummedState> copy,
+             const SummedState* base = nullptr);
   // Something is still to be sent or acknowledged.
   bool busy() const { return writer_.has_value(); }
   // The neighbour has acknowledged all frames but the last `on_their_way`. True: that was all.
@@ -55,7 +56,7 @@ class ReplicaSender {
   std::optional<Frame> Next(int64_t now_ns);
 
   const PieceHead& head() const { return head_; }
-  int64_t bytes() const { return bytes_; }  // of the state that is sent
+  int64_t bytes() const { return bytes_; }  // that are sent
 
  private:
   Generation generation_;

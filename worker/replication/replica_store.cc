@@ -60,6 +60,11 @@ ReplicaCopies ReplicaStore::CopiesAt(const ReplicaId& id) const {
   return copies;
 }
 
+std::shared_ptr<const SummedState> ReplicaStore::CopyOf(const ReplicaId& id, int stage) const {
+  const auto found = replicas_.find({id, stage});
+  return found == replicas_.end() ? nullptr : found->second.copy;
+}
+
 absl::StatusOr<ModelState> ReplicaCopies::LayersOf(const LayerRange& layers) const {
   const auto is_wanted = [&layers](int layer) {
     return layers.first_layer <= layer && layer <= layers.last_layer;

@@ -54,6 +54,8 @@ class ReplicaStore {
 
   // The copies of this barrier, which may be none.
   ReplicaCopies CopiesAt(const ReplicaId& id) const;
+  // The copy of this stage's state; nullptr: it is not here.
+  std::shared_ptr<const SummedState> CopyOf(const ReplicaId& id, int stage) const;
 
  private:
   struct Key {

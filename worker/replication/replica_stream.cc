@@ -6,14 +6,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "worker/replication/changed_blocks.h"
 
 namespace runnel {
 namespace {
 
 // What is behind the tensors: how many bytes follow; the checksums, one for each layer and one for
 // the encoders; then boundary, direction, codec and state of each encoder. Numbers are little-endian,
-// of 4 bytes; a text is its length and its bytes.
+// of 4 bytes; a text is its length and its bytes. A state is kWhole and a text, or kChanged, its length
+// and as a text the blocks that are others than in the base.
 constexpr size_t kNumberBytes = 4;
+constexpr size_t kWhole = 0, kChanged = 1;
 
 void PutNumber(size_t number, std::string& to) {
   for (size_t i = 0; i < kNumberBytes; ++i)
@@ -31,7 +34,32 @@ size_t NumberAt(const char* at) {
   return number;
 }
 
-std::string EndToBytes(const SummedState& copy) {
+// The state of this boundary's encoder in the copy; nullptr: it has none of this codec.
+const std::string* StateIn(const SummedState* copy, const EncoderState& encoder) {
+  if (copy == nullptr) return nullptr;
+  for (const EncoderState& other : copy->state.encoders) {
+    if (other.boundary == encoder.boundary && other.direction == encoder.direction &&
+        other.codec == encoder.codec) {
+      return &other.state;
+    }
+  }
+  return nullptr;
+}
+
+void PutState(const EncoderState& encoder, const SummedState* base, std::string& to) {
+  if (const std::string* was = StateIn(base, encoder); was != nullptr) {
+    const std::string changes = ChangedBlocks(*was, encoder.state);
+    if (changes.size() + kNumberBytes < encoder.state.size()) {
+      PutNumber(kChanged, to);
+      PutNumber(encoder.state.size(), to);
+      return PutText(changes, to);
+    }
+  }
+  PutNumber(kWhole, to);
+  PutText(encoder.state, to);
+}
+
+std::string EndToBytes(const SummedState& copy, const SummedState* base) {
   std::string entries;
   for (const uint32_t sum : copy.sums.layers) PutNumber(sum, entries);
   PutNumber(copy.sums.encoders, entries);
@@ -39,7 +67,7 @@ std::string EndToBytes(const SummedState& copy) {
     PutNumber(static_cast<size_t>(encoder.boundary), entries);
     PutNumber(encoder.direction == Direction::kForward ? 0 : 1, entries);
     PutText(encoder.codec, entries);
-    PutText(encoder.state, entries);
+    PutState(encoder, base, entries);
   }
   std::string bytes;
   PutNumber(entries.size(), bytes);
@@ -78,19 +106,45 @@ absl::Status TakeSums(absl::string_view& from, StateSums& sums) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<EncoderState>> EncodersFromBytes(absl::string_view from) {
+// left: bytes that states may have still.
+absl::Status TakeState(absl::string_view& from, const SummedState* base, size_t& left,
+                       EncoderState& encoder) {
+  constexpr absl::string_view kEnd = "the bytes end within one";
+  size_t form = 0, size = 0;
+  std::string changes;
+  if (!TakeNumber(from, form)) return BadEncoders(kEnd);
+  if (form == kWhole) {
+    if (!TakeText(from, encoder.state)) return BadEncoders(kEnd);
+    size = encoder.state.size();
+  } else if (form != kChanged || !TakeNumber(from, size) || !TakeText(from, changes)) {
+    return BadEncoders(form == kChanged ? kEnd : absl::StrCat("a state of form ", form));
+  }
+  if (size > left) return BadEncoders("their states are too large");
+  left -= size;
+  if (form == kWhole) return absl::OkStatus();
+  const std::string* was = StateIn(base, encoder);
+  if (was == nullptr) return BadEncoders("changes to a state that is not here");
+  absl::StatusOr<std::string> state = WithChangedBlocks(*was, size, changes);
+  if (!state.ok()) return BadEncoders(state.status().message());
+  encoder.state = *std::move(state);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<EncoderState>> EncodersFromBytes(absl::string_view from,
+                                                            const SummedState* base, size_t left) {
   std::vector<EncoderState> encoders;
   while (!from.empty()) {
     EncoderState encoder;
     size_t boundary = 0, direction = 0;
     if (!TakeNumber(from, boundary) || !TakeNumber(from, direction) ||
-        !TakeText(from, encoder.codec) || !TakeText(from, encoder.state)) {
+        !TakeText(from, encoder.codec)) {
       return BadEncoders("the bytes end within one");
     }
     if (boundary >= static_cast<size_t>(kMaxLayers) || direction > 1)
       return BadEncoders(absl::StrCat("boundary ", boundary, ", direction ", direction));
     encoder.boundary = static_cast<int>(boundary);
     encoder.direction = direction == 0 ? Direction::kForward : Direction::kBackward;
+    RUNNEL_RETURN_IF_ERROR(TakeState(from, base, left, encoder));
     encoders.push_back(std::move(encoder));
   }
   return encoders;
@@ -107,8 +161,8 @@ void ForEachTensor(State& state, Use use) {
 
 }  // namespace
 
-ReplicaWriter::ReplicaWriter(std::shared_ptr<const SummedState> copy)
-    : copy_(std::move(copy)), end_(EndToBytes(*copy_)) {
+ReplicaWriter::ReplicaWriter(std::shared_ptr<const SummedState> copy, const SummedState* base)
+    : copy_(std::move(copy)), end_(EndToBytes(*copy_, base)) {
   ForEachTensor(copy_->state,
                 [this](const TensorData& tensor) { pieces_.push_back(&tensor.bytes); });
   pieces_.push_back(&end_);
@@ -131,13 +185,15 @@ void ReplicaWriter::Read(absl::Span<std::byte> to) {
 
 absl::StatusOr<ReplicaReader> ReplicaReader::Create(const ModelSpec& model, int first_layer,
                                                     int last_layer, const NumberFormat& format,
-                                                    int64_t max_encoder_bytes) {
+                                                    int64_t max_encoder_bytes,
+                                                    std::shared_ptr<const SummedState> base) {
   RUNNEL_ASSIGN_OR_RETURN(ModelState zeros, ZeroState(model, first_layer, last_layer, format));
-  return ReplicaReader(std::move(zeros), max_encoder_bytes);
+  return ReplicaReader(std::move(zeros), max_encoder_bytes, std::move(base));
 }
 
-ReplicaReader::ReplicaReader(ModelState zeros, int64_t max_encoder_bytes)
-    : state_(std::move(zeros)), max_encoder_bytes_(max_encoder_bytes) {
+ReplicaReader::ReplicaReader(ModelState zeros, int64_t max_encoder_bytes,
+                             std::shared_ptr<const SummedState> base)
+    : state_(std::move(zeros)), base_(std::move(base)), max_encoder_bytes_(max_encoder_bytes) {
   sums_.layers.resize(state_.layers.size());
   ForEachTensor(state_, [this](const TensorData& tensor) {
     sizes_.push_back(static_cast<size_t>(tensor.shape.elements()) * SizeOf(tensor.dtype));
@@ -172,8 +228,11 @@ absl::Status ReplicaReader::AddEnd(absl::Span<const std::byte> bytes) {
   whole_ = true;
   absl::string_view entries = absl::string_view(end_).substr(kNumberBytes);
   RUNNEL_RETURN_IF_ERROR(TakeSums(entries, sums_));
-  RUNNEL_ASSIGN_OR_RETURN(state_.encoders, EncodersFromBytes(entries));
+  RUNNEL_ASSIGN_OR_RETURN(
+      state_.encoders,
+      EncodersFromBytes(entries, base_.get(), static_cast<size_t>(max_encoder_bytes_)));
   end_ = std::string();
+  base_ = nullptr;
   return absl::OkStatus();
 }
 

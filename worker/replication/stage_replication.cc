@@ -67,9 +67,19 @@ absl::Status StageReplication::Begin(const Replicate& request,
   return absl::OkStatus();
 }
 
+std::shared_ptr<const SummedState> StageReplication::BaseOf(const PieceHead& head) const {
+  if (head.committed.generation != options_.plan.generation) return nullptr;
+  return options_.store->CopyOf(head.committed, head.source);
+}
+
 void StageReplication::Send(Copy copy) {
   const Side side = SideOf(copy.head.holder);
-  lines_[side].waiting.push_back(std::move(copy));
+  Line& line = lines_[side];
+  // Until a later barrier is committed the neighbour keeps this one.
+  const auto arrived = line.arrived.find(copy.head.source);
+  if (arrived != line.arrived.end() && arrived->second == copy.head.committed.sequence)
+    copy.base = BaseOf(copy.head);
+  line.waiting.push_back(std::move(copy));
   Pump(side);
 }
 
@@ -86,11 +96,14 @@ void StageReplication::Pump(Side side) {
   if (line.link == nullptr) return;
   const int64_t now_ns = options_.loop->clock().NowNanos();
   LinkSession& session = line.link->session();
-  if (line.sender.Acknowledge(session.unacknowledged(FrameKind::kReplica), now_ns))
+  if (line.sender.Acknowledge(session.unacknowledged(FrameKind::kReplica), now_ns)) {
+    line.arrived[line.sender.head().source] = line.sender.head().barrier;
     Sent(line.sender.head(), line.sender.bytes());
+  }
   if (!line.sender.busy()) {
     if (line.waiting.empty()) return;
-    line.sender.Begin(line.waiting.front().head, std::move(line.waiting.front().state));
+    Copy& copy = line.waiting.front();
+    line.sender.Begin(copy.head, std::move(copy.state), copy.base.get());
     line.waiting.pop_front();
   }
   while (line.link->queued_bytes() <= kMostQueuedBytes) {
@@ -107,12 +120,12 @@ void StageReplication::Pump(Side side) {
   });
 }
 
-absl::StatusOr<ReplicaReader> StageReplication::ReaderFor(int stage) const {
-  const StagePlan& range = options_.plan.stages[static_cast<size_t>(stage)];
-  RUNNEL_ASSIGN_OR_RETURN(const int64_t max_encoder_bytes,
-                          MaxEncoderBytes(options_, static_cast<size_t>(stage)));
+absl::StatusOr<ReplicaReader> StageReplication::ReaderFor(const PieceHead& head) const {
+  const auto stage = static_cast<size_t>(head.source);
+  const StagePlan& range = options_.plan.stages[stage];
+  RUNNEL_ASSIGN_OR_RETURN(const int64_t max_encoder_bytes, MaxEncoderBytes(options_, stage));
   return ReplicaReader::Create(options_.model, range.first_layer, range.last_layer, options_.format,
-                               max_encoder_bytes);
+                               max_encoder_bytes, BaseOf(head));
 }
 
 absl::StatusOr<PieceHead> StageReplication::HeadOf(Side from, const Frame& frame) const {
@@ -131,7 +144,7 @@ absl::Status StageReplication::Arrived(Side from, const Frame& frame) {
   RUNNEL_ASSIGN_OR_RETURN(const PieceHead head, HeadOf(from, frame));
   std::optional<Incoming>& incoming = lines_[from].incoming;
   if (!incoming.has_value()) {
-    RUNNEL_ASSIGN_OR_RETURN(ReplicaReader reader, ReaderFor(head.source));
+    RUNNEL_ASSIGN_OR_RETURN(ReplicaReader reader, ReaderFor(head));
     incoming.emplace(Incoming{head, std::move(reader)});
   }
   if (incoming->head != head) {

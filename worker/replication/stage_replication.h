@@ -4,12 +4,14 @@
 // hold it, keeps what comes, and passes on what is for others too. All methods on the loop's thread.
 //
 // Copies go along the chain: its links are there, so nobody need be dialled. A stage that passes a
-// copy on has all of it first.
+// copy on has all of it first. What encoders keep of samples goes as changes to the last committed
+// barrier, where the neighbour has its copy.
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -64,6 +66,7 @@ class StageReplication {
   struct Copy {
     PieceHead head;
     std::shared_ptr<const SummedState> state;
+    std::shared_ptr<const SummedState> base = nullptr;  // what the neighbour has; null: nothing
   };
   struct Incoming {
     PieceHead head;
@@ -75,13 +78,16 @@ class StageReplication {
     ReplicaSender sender;
     std::deque<Copy> waiting = {};
     std::optional<Incoming> incoming = {};
-    bool looks_again = false;  // a timer will pump
+    std::map<int, Sequence> arrived = {};  // by source: the barrier of the neighbour's last copy
+    bool looks_again = false;              // a timer will pump
   };
 
   int stages() const { return static_cast<int>(options_.plan.stages.size()); }
   Side SideOf(int stage) const { return stage < stage_ ? kUpstream : kDownstream; }
   absl::StatusOr<PieceHead> HeadOf(Side from, const Frame& frame) const;
-  absl::StatusOr<ReplicaReader> ReaderFor(int stage) const;
+  absl::StatusOr<ReplicaReader> ReaderFor(const PieceHead& head) const;
+  // The copy of the barrier that head.committed names, if it is one of this plan.
+  std::shared_ptr<const SummedState> BaseOf(const PieceHead& head) const;
   absl::Status Keep(Incoming incoming);
   void Send(Copy copy);
   // The neighbour has all of the copy with this head.

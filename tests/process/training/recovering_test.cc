@@ -188,14 +188,14 @@ TEST(RecoveringAsync, EqualsTheReplayOfItsJournal) {
 TEST(RecoveringAsync, KeptSamplesAreRecovered) {
   const Words run = {"train",           "--quick", "--model",           "lenet",
                      "--local-workers", "3",       "--eval-every",      "-1",
-                     "--batch-size",    "1000",    "--epochs",          "4",
+                     "--batch-size",    "1000",    "--epochs",          "2",
                      "--barrier-every", "2",       "--replicate-every", "1",
                      "--codec-forward", "aqsgd:2", "--codec-backward",  "stochastic:8"};
   for (const char* lost : {"local-000", "local-001", "local-002"}) {
     ScratchDir dir;
     const std::string journal = dir / "j";
     const json summary = RunAndKill(With(run, kDigits), journal, [&](const Process& central) {
-      ASSERT_TRUE(WaitForRecords(journal, "barrier", 5)) << central.err();
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", 4)) << central.err();
       ASSERT_TRUE(KillWorker(central, lost));
     });
     EXPECT_EQ(summary["recoveries"].size(), 1u) << lost;

@@ -25,8 +25,8 @@ ModelState StageState(const ModelSpec& model) {
   return state;
 }
 
-std::vector<std::byte> BytesOf(const ModelState& state) {
-  ReplicaWriter writer(std::make_shared<const SummedState>(state));
+std::vector<std::byte> BytesOf(const ModelState& state, const SummedState* base = nullptr) {
+  ReplicaWriter writer(std::make_shared<const SummedState>(state), base);
   std::vector<std::byte> bytes(static_cast<size_t>(writer.left()));
   writer.Read(absl::MakeSpan(bytes));
   EXPECT_EQ(writer.left(), 0);
@@ -55,6 +55,35 @@ TEST(ReplicaStream, ComesOutAsItWentInWhateverThePieces) {
     EXPECT_TRUE(taken.state == state) << piece;
     EXPECT_TRUE(taken.sums == SummedState(state).sums) << piece;
   }
+}
+
+// An encoder's state that both ends have from before goes as what has changed of it.
+TEST(ReplicaStream, OfEncodersWhatHasChanged) {
+  const ModelSpec model = MakeModel("lenet").value();
+  ModelState state = StageState(model);
+  state.encoders[0].state = std::string(100'000, 'a');
+  const auto base = std::make_shared<const SummedState>(state);
+  state.encoders[0].state[50'000] = 'b';
+  state.encoders[0].state += "a row more";
+  state.encoders[1].state = "no changes are smaller";
+  const auto reader = [&](std::shared_ptr<const SummedState> of, int64_t most = 101'000) {
+    return ReplicaReader::Create(model, kFirst, kLast, {}, most, std::move(of)).value();
+  };
+  const std::vector<std::byte> changes = BytesOf(state, base.get());
+  EXPECT_LT(changes.size() + 90'000, BytesOf(state).size());
+  ReplicaReader with_base = reader(base);
+  ASSERT_TRUE(with_base.Add(changes).ok());
+  ASSERT_TRUE(with_base.whole());
+  const SummedState taken = with_base.Take();
+  EXPECT_TRUE(taken.state == state);
+  EXPECT_EQ(SumOf(taken.state.encoders), taken.sums.encoders);
+
+  EXPECT_THAT(reader(nullptr).Add(changes).message(), HasSubstr("a state that is not here"));
+  EXPECT_THAT(reader(base, 100'000).Add(changes).message(), HasSubstr("states are too large"));
+  // Of another codec nothing is taken.
+  ModelState other = state;
+  other.encoders[0].codec = "mbq:2";
+  EXPECT_GT(BytesOf(other, base.get()).size(), BytesOf(state).size() - 100);
 }
 
 TEST(ReplicaStream, NoMoreThanTheStateHas) {

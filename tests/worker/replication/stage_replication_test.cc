@@ -2,6 +2,7 @@
 
 #include "worker/replication/stage_replication.h"
 
+#include <functional>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -46,7 +47,7 @@ class StageReplicationTest : public ::testing::Test {
     options.store = &stores_[stage];
     options.on_replicated = [this](const Replicated& replicated) {
       replicated_.push_back(replicated);
-      if (replicated_.size() == answers_) loop_.Stop();
+      if (replicated_.size() == answers_ && !begins_more_()) loop_.Stop();
     };
     return std::make_unique<StageReplication>(std::move(options));
   }
@@ -84,6 +85,8 @@ class StageReplicationTest : public ::testing::Test {
   ReplicaStore stores_[3];
   std::vector<Replicated> replicated_;
   size_t answers_ = 1;  // that a test waits for
+  // Then: whether it goes on, with other answers to wait for.
+  std::function<bool()> begins_more_ = [] { return false; };
 };
 
 // A link between a stage and the next one, over which copies go down.
@@ -159,6 +162,44 @@ TEST_F(StageReplicationTest, ACopyPassesAStageToItsHolder) {
   Merge(StateOf(1), both);
   for (const int stage : {1, 2})
     EXPECT_TRUE(stores_[stage].CopiesAt(id).LayersOf({0, 5}).value() == both) << stage;
+}
+
+// What an encoder keeps of samples goes whole once; then what has changed since the barrier that is
+// committed, also from the stage between to the holder.
+TEST_F(StageReplicationTest, OfEncodersWhatHasChangedSinceACommit) {
+  const auto first = Stage(0), middle = Stage(1), last = Stage(2);
+  const Line upper(&loop_, first.get(), middle.get());
+  const Line lower(&loop_, middle.get(), last.get());
+  ModelState state = StateOf(0);
+  state.encoders = {{1, Direction::kForward, "aqsgd:2", std::string(500'000, 'a')}};
+  const int64_t barriers[] = {4, 8, 12, 16};
+  std::vector<int64_t> bytes;
+  const auto begin = [&] {
+    const ReplicaId id = {kGeneration, Sequence(barriers[bytes.size()])};
+    state.encoders[0].state[static_cast<size_t>(10'000 * id.sequence.value())] = 'b';
+    replicated_.clear();
+    answers_ = 2;
+    ASSERT_TRUE(first->Begin({id, {2}}, std::make_shared<const SummedState>(state), 0).ok());
+  };
+  begins_more_ = [&] {
+    const ReplicaId id = {kGeneration, Sequence(barriers[bytes.size()])};
+    bytes.push_back(std::max(replicated_[0].bytes, replicated_[1].bytes));
+    for (const int stage : {0, 1, 2})
+      EXPECT_TRUE(stores_[stage].CopiesAt(id).LayersOf({0, 1}).value() == state) << stage;
+    // Barrier 12 never is: others' copies of it are missing. The next one is of 8 still.
+    for (ReplicaStore& store : stores_)
+      if (id.sequence != Sequence(12)) store.Commit(id);
+    if (bytes.size() == std::size(barriers)) return false;
+    begin();
+    return true;
+  };
+  begin();
+  loop_.Run();
+  ASSERT_EQ(bytes.size(), 4u);
+  EXPECT_GT(bytes[0], 500'000);
+  EXPECT_LT(bytes[1], bytes[0] - 490'000);
+  EXPECT_EQ(bytes[2], bytes[1]);
+  EXPECT_EQ(bytes[3], bytes[0]) << "whole: the neighbour's last copy is not the committed one";
 }
 
 TEST_F(StageReplicationTest, AStageThatIsAloneHasNoHolder) {
