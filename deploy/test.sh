@@ -9,7 +9,8 @@ usage() {
 usage: deploy/test.sh [--preset dev|asan|tsan] [--quick|--processes|--all] [CTEST ARGUMENTS...]
 
 Installs the packages that building and testing need (Debian 12, root or sudo), builds the preset
-(default dev) and runs ctest -j2; further arguments go to ctest, for example: -R codec --verbose.
+(default dev) and runs ctest, two tests a processor at once; further arguments go to ctest, for
+example: -R codec --verbose.
 The exit code is ctest's.
 
   asan   address and undefined-behaviour sanitizers, every test
@@ -91,7 +92,8 @@ say "2/4 configure (preset $preset)"
 cmake --preset "$preset" || die "configuring failed (above)"
 
 build=(cmake --build --preset "$preset" -j "$(compile_jobs)")
-check=(ctest --preset "$preset" -j2 --no-tests=error)
+# Tests of processes wait for more than half of their time.
+check=(ctest --preset "$preset" -j "$((2 * $(nproc)))" --no-tests=error)
 label=
 [ "$preset" != tsan ] || label=tsan
 [ "$quick" = no ] || label=quick
