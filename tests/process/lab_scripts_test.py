@@ -28,6 +28,7 @@ import report  # noqa: E402
 import run  # noqa: E402
 import scenario  # noqa: E402
 import sweep  # noqa: E402
+import time_to_accuracy  # noqa: E402
 from sandbox import LabError  # noqa: E402
 
 
@@ -42,6 +43,31 @@ def summary_of(seconds_each, steps, caps):
             "links": [{"codec_forward": "identity", "codec_backward": "identity"}
                       for _ in caps[1:]],
             "timeline": [{"batches": i, "seconds": seconds_each(i)} for i in range(1, steps + 1)]}
+
+
+class TimesToAccuracy(unittest.TestCase):
+    def test_between_evaluations_accuracy_is_a_line(self):
+        self.assertEqual(time_to_accuracy.epochs_to([0.25, 0.5, 0.75], 0.5), 2)
+        self.assertEqual(time_to_accuracy.epochs_to([0.25, 0.5, 0.75], 0.625), 2.5)
+        self.assertEqual(time_to_accuracy.epochs_to([0.5], 0.25), 0.5)
+        self.assertIsNone(time_to_accuracy.epochs_to([0.25, 0.5], 0.75))
+        self.assertEqual(time_to_accuracy.seconds_of([[0.5, 1.0], [0.25, 0.5]], 0.5, 10, 0.5), 1.5 * 10 * 0.5)
+        self.assertIsNone(time_to_accuracy.seconds_of([[0.5], [0.25]], 0.5, 10, 0.5))
+
+    def test_what_is_trained_for_a_plan(self):
+        stage = lambda cap: {"cap": cap}  # noqa: E731
+        link = lambda forward: {"codec_forward": forward, "codec_backward": "eden:4"}  # noqa: E731
+        self.assertEqual(time_to_accuracy.way_of({"stages": [stage(1)], "links": []}), ((1,), ("identity", "identity")))
+        plan = {"stages": [stage(3), stage(2), stage(1)], "links": [link("eden:4"), link("eden:4")]}
+        self.assertEqual(time_to_accuracy.way_of(plan), ((3, 2, 1), ("eden:4", "eden:4")))
+        plan["links"][1] = link("eden:2")
+        with self.assertRaises(LabError):
+            time_to_accuracy.way_of(plan)
+
+    def test_the_quickest_host_is_alone(self):
+        case = {"profiles": [{"name": "p", "layer_ms": [10, 20]}],
+                "hosts": [{"profile": "p", "speed": 0.5}, {"profile": "p", "speed": 2}]}
+        self.assertAlmostEqual(time_to_accuracy.alone(case), 0.015)
 
 
 class AccuracyTables(unittest.TestCase):
