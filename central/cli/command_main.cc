@@ -21,7 +21,7 @@
 #include "central/cli/current_run.h"
 #include "central/cli/display_maker.h"
 #include "central/cli/run_control.h"
-#include "central/cli/subcommand_help.h"
+#include "central/cli/subcommands/help.h"
 #include "central/run/commands/commands.h"
 #include "central/run/workers/waiting_room.h"
 #include "proto/base/refusal_log.h"

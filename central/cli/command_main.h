@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 
 namespace runnel {
 

@@ -2,7 +2,7 @@
 
 // The commands of runnel-lab: one file each, one entry each in the list of main.cc.
 
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 
 namespace runnel {
 

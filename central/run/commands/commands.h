@@ -77,7 +77,7 @@ absl::Status ReplayCommand(const std::string& journal, const std::string& summar
                            const CommandContext& context);
 
 // Shows the plan that a run would use, its schedule, and the changes under each assumption
-// (subcommand_what_if.h). lists_programs: also the instructions of its stages and their processors.
+// (central/planning/what_if.h). lists_programs: also the instructions of its stages and their processors.
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
                          bool lists_programs, const CommandContext& context);
 

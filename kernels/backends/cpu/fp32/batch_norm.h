@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "kernels/backends/cpu/call.h"
-#include "kernels/backends/cpu/fp32/conv_product.h"
+#include "kernels/backends/cpu/fp32/conv/product.h"
 #include "kernels/backends/cpu/fp32/row_source.h"
 
 namespace runnel::fp32 {

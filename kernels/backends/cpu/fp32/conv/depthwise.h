@@ -8,8 +8,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "kernels/backends/cpu/call.h"
-#include "kernels/backends/cpu/fp32/conv_product.h"
-#include "kernels/backends/cpu/fp32/conv_weight_gradient.h"
+#include "kernels/backends/cpu/fp32/conv/product.h"
+#include "kernels/backends/cpu/fp32/conv/weight_gradient.h"
 #include "kernels/backends/cpu/fp32/row_source.h"
 
 namespace runnel::fp32 {

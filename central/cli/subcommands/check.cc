@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "central/run/inference/backend_report.h"
 #include "central/run/model_check.h"
 #include "central/run/own_model.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 
 namespace runnel {
 namespace {

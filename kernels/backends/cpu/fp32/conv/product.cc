@@ -1,4 +1,4 @@
-#include "kernels/backends/cpu/fp32/conv_product.h"
+#include "kernels/backends/cpu/fp32/conv/product.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-#include "kernels/backends/cpu/fp32/conv_backward.h"
+#include "kernels/backends/cpu/fp32/conv/backward.h"
 
 #include <algorithm>
 
 #include "kernels/backends/cpu/fp32/batch_norm.h"
-#include "kernels/backends/cpu/fp32/depthwise.h"
+#include "kernels/backends/cpu/fp32/conv/depthwise.h"
 
 namespace runnel::fp32 {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/backends/cpu/fp32/depthwise.h"
+#include "kernels/backends/cpu/fp32/conv/depthwise.h"
 
 #include <algorithm>
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "kernels/backends/cpu/call.h"
-#include "kernels/backends/cpu/fp32/conv_product.h"
-#include "kernels/backends/cpu/fp32/conv_weight_gradient.h"
+#include "kernels/backends/cpu/fp32/conv/product.h"
+#include "kernels/backends/cpu/fp32/conv/weight_gradient.h"
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/cpu/fp32/row_source.h"
 

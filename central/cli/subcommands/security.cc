@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/authority.h"
 

@@ -1,4 +1,4 @@
-#include "central/cli/subcommand_help.h"
+#include "central/cli/subcommands/help.h"
 
 #include "absl/strings/str_cat.h"
 

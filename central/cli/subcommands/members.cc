@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "central/cli/status_text.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "proto/base/figures/span.h"
 #include "proto/base/status_macros.h"
 #include "proto/json/json_fields.h"

@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 
 namespace runnel {
 namespace {

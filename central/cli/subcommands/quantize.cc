@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "central/run/inference/quantize_commands.h"
 
 namespace runnel {

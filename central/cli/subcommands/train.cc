@@ -6,8 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "central/cli/subcommand.h"
-#include "central/cli/subcommand_run_flags.h"
+#include "central/cli/subcommands/run_flags.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

@@ -1,4 +1,4 @@
-#include "kernels/backends/cpu/fp32/conv_axes.h"
+#include "kernels/backends/cpu/fp32/conv/axes.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+#include "proto/base/training/dials/precision.h"
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,10 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "central/planning/rules/loss_indicator.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/dials/precision.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {

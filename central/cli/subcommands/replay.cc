@@ -1,7 +1,7 @@
 #include <memory>
 #include <string>
 
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 
 namespace runnel {
 

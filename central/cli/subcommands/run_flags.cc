@@ -1,4 +1,4 @@
-#include "central/cli/subcommand_run_flags.h"
+#include "central/cli/subcommands/run_flags.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/shipped_profiles.h"
-#include "central/cli/subcommand.h"
-#include "central/cli/subcommand_help.h"
+#include "central/cli/subcommands/help.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "central/data/dataset.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/run_fields.h"

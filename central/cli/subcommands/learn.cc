@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "central/cli/subcommand.h"
-#include "central/cli/subcommand_run_flags.h"
+#include "central/cli/subcommands/run_flags.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "central/run/sessions/learn_command.h"
 #include "proto/base/status_macros.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // A convolution along one spatial axis, in either direction, as passes over a source, for the
-// matrix-product driver (conv_product.h) and the depthwise kernels.
+// matrix-product driver (product.h) and the depthwise kernels.
 
 #include <cstdint>
 #include <vector>

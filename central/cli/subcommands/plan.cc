@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "central/cli/subcommand.h"
-#include "central/cli/subcommand_run_flags.h"
+#include "central/cli/subcommands/run_flags.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

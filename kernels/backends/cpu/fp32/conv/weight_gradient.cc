@@ -1,4 +1,4 @@
-#include "kernels/backends/cpu/fp32/conv_weight_gradient.h"
+#include "kernels/backends/cpu/fp32/conv/weight_gradient.h"
 
 #include <algorithm>
 

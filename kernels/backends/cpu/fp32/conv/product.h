@@ -10,7 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "kernels/backends/cpu/call.h"
-#include "kernels/backends/cpu/fp32/conv_axes.h"
+#include "kernels/backends/cpu/fp32/conv/axes.h"
 #include "kernels/backends/cpu/fp32/packing.h"
 #include "kernels/backends/cpu/fp32/row_source.h"
 #include "kernels/backends/cpu/fp32/summation_rule.h"

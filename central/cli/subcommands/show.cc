@@ -2,7 +2,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/subcommands/subcommand.h"
 #include "central/run/own_model.h"
 #include "partition/import/model_json.h"
 #include "proto/base/status_macros.h"

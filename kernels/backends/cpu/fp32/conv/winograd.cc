@@ -1,4 +1,4 @@
-#include "kernels/backends/cpu/fp32/winograd.h"
+#include "kernels/backends/cpu/fp32/conv/winograd.h"
 
 #include <algorithm>
 #include <vector>

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "kernels/backends/cpu/fp32/batch_norm.h"
-#include "kernels/backends/cpu/fp32/conv_backward.h"
-#include "kernels/backends/cpu/fp32/conv_product.h"
-#include "kernels/backends/cpu/fp32/conv_weight_gradient.h"
-#include "kernels/backends/cpu/fp32/depthwise.h"
+#include "kernels/backends/cpu/fp32/conv/backward.h"
+#include "kernels/backends/cpu/fp32/conv/depthwise.h"
+#include "kernels/backends/cpu/fp32/conv/product.h"
+#include "kernels/backends/cpu/fp32/conv/weight_gradient.h"
+#include "kernels/backends/cpu/fp32/conv/winograd.h"
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
-#include "kernels/backends/cpu/fp32/winograd.h"
 
 namespace runnel::fp32 {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/backends/cpu/call.h"
-#include "kernels/backends/cpu/fp32/conv_axes.h"
-#include "kernels/backends/cpu/fp32/conv_product.h"
+#include "kernels/backends/cpu/fp32/conv/axes.h"
+#include "kernels/backends/cpu/fp32/conv/product.h"
 #include "kernels/backends/cpu/fp32/kernel_table.h"
 #include "kernels/backends/cpu/fp32/row_source.h"
 

@@ -5,7 +5,7 @@
 // the direct convolution, so only where an instruction says so (Instruction::winograd).
 
 #include "kernels/backends/cpu/call.h"
-#include "kernels/backends/cpu/fp32/conv_product.h"
+#include "kernels/backends/cpu/fp32/conv/product.h"
 
 namespace runnel::fp32 {
 
