@@ -265,6 +265,16 @@ class CommandLine {
     return std::find(names.begin(), names.end(), name) != names.end();
   }
 
+  // Whether standard output is for a program that reads the command's summary: --summary -.
+  bool writes_summary() const {
+    for (const Subcommand& command : commands_) {
+      if (!command.command.app().parsed()) continue;
+      const CLI::Option* summary = command.command.app().get_option_no_throw("--summary");
+      return summary != nullptr && summary->count() > 0 && summary->results().back() == "-";
+    }
+    return false;
+  }
+
   absl::Status Run(const CommandContext& context) const {
     for (const Subcommand& command : commands_) {
       if (command.command.app().parsed()) return command.run(context);
@@ -374,9 +384,11 @@ int RunProgram(const Program& program, int argc, char** argv) {
   context.logger = logger.get();
   context.make_display = [&displays](const RunSettings& run) { return displays.Make(run); };
   context.on_trainer = [&stop](Trainer* trainer) { stop.SetTrainer(trainer); };
-  context.print = [](const std::string& text) {
-    std::printf("%s\n", text.c_str());
-    std::fflush(stdout);
+  std::FILE* const people = command_line.writes_summary() ? stderr : stdout;
+  displays.WriteTo(fileno(people));
+  context.print = [people](const std::string& text) {
+    std::fprintf(people, "%s\n", text.c_str());
+    std::fflush(people);
   };
   context.waiting_at = WaitingAt;
   context.serve = [&](const std::string& listen) {

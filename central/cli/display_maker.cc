@@ -25,11 +25,11 @@ absl::StatusOr<RunDisplay*> DisplayMaker::Make(const RunSettings& settings) {
   remote_.reset();
   linger_s_ = settings.linger_s;
   ProgressOptions options;
-  options.terminal = isatty(STDOUT_FILENO) == 1;
+  options.terminal = isatty(descriptor_) == 1;
   winsize size;
-  if (options.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+  if (options.terminal && ioctl(descriptor_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     options.width = size.ws_col;
-  const auto display = std::make_shared<RunDisplay>(options, STDOUT_FILENO, clock_);
+  const auto display = std::make_shared<RunDisplay>(options, descriptor_, clock_);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     display_ = display;

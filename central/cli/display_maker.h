@@ -33,6 +33,8 @@ class DisplayMaker {
   // The display of a run, which ends that of the one before. Errors as AdminServer's.
   absl::StatusOr<RunDisplay*> Make(const RunSettings& settings);
 
+  // Where progress goes: a descriptor that stays open, standard output without.
+  void WriteTo(int descriptor) { descriptor_ = descriptor; }
   // Of the pages of runs from now on.
   void TakeOrders(MemberCalls orders) { orders_ = std::move(orders); }
   void ServeOnNetwork(PageNetwork network) { network_ = std::move(network); }
@@ -48,6 +50,7 @@ class DisplayMaker {
   bool has_reader() const;
 
   const Clock* clock_;
+  int descriptor_ = 1;
   MemberCalls orders_;
   std::optional<PageNetwork> network_;
   int64_t linger_s_ = 0;

@@ -1,21 +1,24 @@
 """Tables 1, 2, 3 and 5 of FracTrain and 8 of Mandheling in our form: what each recipe and precision reaches, and what it takes.
 
-    deploy/accuracy_table.sh [--short] [--tables 1,2,3,5,m8] [--models resnet20,...] [--rows SBM,...] [--seeds 1,2] [--epochs N]
-                             [--data DIR] [--bin DIR] [--out DIR] [--jobs N] [-- FLAGS OF runnel-central train]
+    deploy/accuracy_table.sh [--short] [--tables 1,2,3,5,m8] [--models resnet20,...] [--rows "SBM 8/8,FracTrain",...]
+                             [--seeds 1,2] [--epochs N] [--data DIR] [--bin DIR] [--out DIR] [--jobs N] [-- FLAGS OF runnel-central train]
 
 A row trains a model of the zoo on one device; its multiply-adds count those of all layers of the whole run, an A by B bit product as
 A/32 * B/32 (the summary's `effective_macs`), beside seconds and joules. The paper's share of its own base row is printed beside
 ours. Full length is the paper's 64,000 steps of 128 samples, 160 epochs; --short has a twentieth of it, one seed. PFQ's EVERY is a
 160th of a run. ImageNet and CIFAR-100 are no data sets here: table 4 and those rows are left out, ResNet-20 stands beside
-ResNet-38 as the cheap one.
+ResNet-38 as the cheap one. Gates of "(lstm)" rows are those of the paper; "(ff)" rows read a block's input alone, and the paper has none.
+--rows takes a name without what stands in brackets too, for both.
 
-Each run leaves OUT/NAME.json and NAME.log; what is there is not run again, so that an interrupted campaign goes on where it was.
-OUT/table.md and OUT/table.json have what is there; a run that diverged is a result too. Exit codes: 0 done, 1 a run failed, 2 wrong input.
+Each run leaves OUT/NAME.json and NAME.log; what is there is not run again, and a run that was interrupted goes on from its last
+check-point (its time is then not told). Flags after -- make runs of their own. OUT/table.md and OUT/table.json have what is there; a run
+that diverged is a result too. Exit codes: 0 done, 1 a run failed, 2 wrong input, 130 stopped by Ctrl-C.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import hashlib
 import json
 import pathlib
 import statistics
@@ -26,12 +29,16 @@ import threading
 EPOCHS, SHORT_EPOCHS = 160, 8
 BATCH = 128
 STEPS_A_TURN = 160  # PFQ: a run has as many turns' worth of losses
+LONGEST_NAME = 200  # of a run: file systems take 255 bytes, of which endings have a few
+STOPPED = 130  # exit code
+DIVERGED = "training diverged"  # as the worker says it
 # Samples of an epoch, to say PFQ's EVERY in steps.
 SAMPLES = {"cifar10": 50_000, "mnist": 60_000, "wikitext2": 84_000}
 PFQ8, PFQ12, PFQ16 = "pfq:{a}/6,6,8,8@0.05,0.3,{every}", "pfq:{a}/6,8,10,12@0.05,0.3,{every}", "pfq:{a}/6,8,12,16@0.05,0.3,{every}"
 # The released options of ResNets on CIFAR, of which two are there twice; and zero bits beside them.
-OPTIONS = "ff:3,4,6/6,8,12"
-SKIPPING = "ff:0,3,4,6/6,6,8,12"
+OPTIONS = "3,4,6/6,8,12"
+SKIPPING = "0,3,4,6/6,6,8,12"
+TARGETS = "1.5,2,2.5,3@0.05,0.3,{every}"
 
 
 class Row:
@@ -57,6 +64,12 @@ def table2():
         Row("PFQ to 8/16", ["--recipe", "sbm:8,8,16", "--precision", PFQ16.replace("{a}", "3,4,6,8")], "SBM 8/16", (None, 1 - 0.44))]}
 
 
+def gated(name, options, target, paper=None):
+    """The rows of both kinds of gates, of which FracTrain's are LSTMs."""
+    return [Row(f"{name} ({gate})", ["--recipe", "sbm:8,8,8", "--gates", f"{gate}:{options}", "--cost-target", target], "SBM 8/8",
+                paper if gate == "lstm" else None) for gate in ("lstm", "ff")]
+
+
 def table3():
     # Of ResNet-38 and CIFAR-10, over SBM's 1.18e14.
     sbm = 1.18e14
@@ -69,11 +82,9 @@ def table3():
         Row("PFQ to 8/8", ["--recipe", "sbm:8,8,8", "--precision", PFQ8.replace("{a}", "3,4,6,8")], "SBM 8/8"),
         Row("PFQ to 8/16", ["--recipe", "sbm:8,8,16", "--precision", PFQ16.replace("{a}", "3,4,6,8")], "SBM 8/16"),
         Row("CPT 3-8/8", ["--recipe", "sbm:8,8,8", "--precision", "cpt:3,8/8"], "SBM 8/8"),
-        Row("DFQ cp 3", ["--recipe", "sbm:8,8,8", "--gates", OPTIONS, "--cost-target", "3"], "SBM 8/8", (92.49, 4.96e13 / sbm)),
-        Row("FracTrain", ["--recipe", "sbm:8,8,8", "--gates", OPTIONS, "--cost-target", "1.5,2,2.5,3@0.05,0.3,{every}"], "SBM 8/8",
-            (92.54, 3.97e13 / sbm)),
-        Row("FracTrain that skips", ["--recipe", "sbm:8,8,8", "--gates", SKIPPING, "--cost-target", "1.5,2,2.5,3@0.05,0.3,{every}"],
-            "SBM 8/8")]
+        *gated("DFQ cp 3", OPTIONS, "3", (92.49, 4.96e13 / sbm)),
+        *gated("FracTrain", OPTIONS, TARGETS, (92.54, 3.97e13 / sbm)),
+        *gated("FracTrain that skips", SKIPPING, TARGETS)]
     return {"resnet20": rows, "resnet38": rows}
 
 
@@ -84,13 +95,14 @@ def table5():
         models[model] = rows = []
         for task, classes, papers in (("adaptation", "5-9", (77.44, 9.96e13, 77.76, 7.87e13, 78.08, 4.96e13, 77.52, 3.12e13)),
                                       ("fine-tuning", "0-9", (64.83, 1.22e14, 64.72, 8.68e13, 65.01, 3.95e13, 64.53, 4.45e13))):
-            methods = (("SBM 8/8", []), ("PFQ to 8/8", ["--precision", PFQ8.replace("{a}", "3,4,6,8")]),
-                       ("DFQ cp 3", ["--gates", OPTIONS, "--cost-target", "3"]),
-                       ("FracTrain", ["--gates", OPTIONS, "--cost-target", "1.5,2,2.5,3@0.05,0.3,{every}"]))
-            for i, (name, flags) in enumerate(methods):
+            methods = [("SBM 8/8", [], 0), ("PFQ to 8/8", ["--precision", PFQ8.replace("{a}", "3,4,6,8")], 2)]
+            for gate in ("lstm", "ff"):
+                methods += [(f"DFQ cp 3 ({gate})", ["--gates", f"{gate}:{OPTIONS}", "--cost-target", "3"], 4),
+                            (f"FracTrain ({gate})", ["--gates", f"{gate}:{OPTIONS}", "--cost-target", TARGETS], 6)]
+            for name, flags, i in methods:
                 gates = flags[:2] if flags[:1] == ["--gates"] else []
                 rows.append(Row(f"{name}, {task}", ["--recipe", "sbm:8,8,8", "--classes", classes, *flags],
-                                None if i == 0 else f"SBM 8/8, {task}", (papers[2 * i], papers[2 * i + 1] / papers[1]),
+                                None if i == 0 else f"SBM 8/8, {task}", None if "(ff)" in name else (papers[i], papers[i + 1] / papers[1]),
                                 ["--recipe", "sbm:8,8,8", "--classes", "0-4", *gates]))
     return models
 
@@ -133,20 +145,66 @@ def words():
     if not all(seed.isdigit() for seed in given.seeds) or given.epochs < 0 or given.jobs < 1:
         fail("--seeds, --epochs and --jobs are whole numbers")
     given.epochs = given.epochs or (SHORT_EPOCHS if given.short else EPOCHS)
+    given.models = chosen_models(given)
+    given.rows = chosen_rows(given)
     if not pathlib.Path(given.bin, "runnel-central").exists():
         fail(f"--bin {given.bin}: no runnel-central; deploy/quickstart.sh builds it")
+    for folder in sorted({pathlib.Path(given.data, TABLES[name][1]) for name in given.tables}):
+        if not folder.is_dir():
+            fail(f"--data {given.data}: no folder {folder.name} with that data set's files in it")
     return given
+
+
+def chosen_models(given):
+    """The models of --models; all without it."""
+    known = {model for name in given.tables for model in TABLES[name][2]()}
+    models = given.models.split(",") if given.models else sorted(known)
+    for model in models:
+        if model not in known:
+            fail(f"--models {model}: tables {','.join(given.tables)} have {', '.join(sorted(known))}")
+    return models
+
+
+def chosen_rows(given):
+    """The names of the rows of --rows, in which commas may be; all without it."""
+    known = [row.name for name in given.tables for model, rows in TABLES[name][2]().items() if model in given.models for row in rows]
+    if not given.rows:
+        return known
+    rows, parts = [], given.rows.split(",")
+    while parts:
+        for count in range(len(parts), 0, -1):
+            asked = ",".join(parts[:count]).strip()
+            found = [name for name in known if asked in (name, name.replace(" (lstm)", "").replace(" (ff)", ""))]
+            if found:
+                rows, parts = rows + found, parts[count:]
+                break
+        else:
+            fail(f"--rows {parts[0]}: there are {'; '.join(dict.fromkeys(known))}")
+    return rows
 
 
 def slug(text):
     return "".join(c if c.isalnum() else "_" for c in text)
 
 
+def effective_share(run):
+    """Of a summary: the run's effective multiply-adds over FP32's, or None. Those of the run's start count too where it was resumed."""
+    precision = run.get("precision") or {}
+    share = precision.get("gates", precision).get("effective_share")
+    if share is None and precision.get("macs_in_full") and "resumed" not in run and run.get("effective_macs"):
+        return run["effective_macs"] / precision["macs_in_full"]  # gates, before the first barrier
+    return share
+
+
 class Campaign:
     def __init__(self, given):
         self.given = given
         self.out = pathlib.Path(given.out)
-        self.out.mkdir(parents=True, exist_ok=True)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            fail(f"--out {given.out}: {error.strerror}")
+        self.is_stopped = False
         self.names = collections.defaultdict(threading.Lock)  # a run that others begin with is trained once
 
     def runs(self):
@@ -154,13 +212,14 @@ class Campaign:
         for name in self.given.tables:
             for model, rows in TABLES[name][2]().items():
                 for row in rows:
-                    chosen = (not self.given.models or model in self.given.models.split(",")) and (
-                        not self.given.rows or row.name in self.given.rows.split(","))
+                    chosen = model in self.given.models and row.name in self.given.rows
                     for seed in self.given.seeds if chosen else []:
                         yield name, model, row, seed
 
     def name_of(self, model, flags, seed):
-        return f"{slug(model)}-{slug(' '.join(flags))}-{self.given.epochs}-{seed}"
+        name = f"{slug(model)}-{slug(' '.join(flags + self.given.flags))}-{self.given.epochs}-{seed}"
+        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+        return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME - 13]}-{digest}"
 
     def flags_of(self, row, dataset):
         steps = max(1, self.given.epochs * SAMPLES[dataset] // BATCH)
@@ -175,22 +234,35 @@ class Campaign:
             return self.train_named(name, model, dataset, flags, seed)
 
     def train_named(self, name, model, dataset, flags, seed):
-        summary = self.out / f"{name}.json"
+        summary, partial = self.out / f"{name}.json", self.out / f"{name}.partial"
         if summary.exists() and summary.stat().st_size:
             return True
-        partial = self.out / f"{name}.partial"
-        command = [str(pathlib.Path(self.given.bin, "runnel-central")), "train", "--quick", "--local-workers", "1", "--model", model,
-                   "--dataset", dataset, "--data-dir", str(pathlib.Path(self.given.data, dataset)), "--optimizer", "sgd", "--batch-size", str(BATCH),
-                   "--epochs", str(self.given.epochs), "--rate", "multi_step:0.5,0.75", "--seed", seed, "--checkpoint-dir", str(self.out / f"{name}.weights"),
-                   "--summary", str(partial), *flags, *self.given.flags]
-        with open(self.out / f"{name}.log", "w") as log:
+        if self.is_stopped:
+            return False
+        weights, log_path = self.out / f"{name}.weights", self.out / f"{name}.log"
+        is_resumed = any(weights.glob("*.runnel"))
+        partial.unlink(missing_ok=True)
+        command = [str(pathlib.Path(self.given.bin, "runnel-central"))]
+        if is_resumed:
+            command += ["resume"]
+        else:
+            command += ["train", "--quick", "--local-workers", "1", "--model", model, "--dataset", dataset, "--data-dir",
+                        str(pathlib.Path(self.given.data, dataset)), "--optimizer", "sgd", "--batch-size", str(BATCH), "--epochs",
+                        str(self.given.epochs), "--rate", "multi_step:0.5,0.75", "--seed", seed, *flags, *self.given.flags]
+        command += ["--checkpoint-dir", str(weights), "--summary", str(partial)]
+        with open(log_path, "a" if is_resumed else "w") as log:
             code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log).returncode
-        has_result = partial.exists() and partial.stat().st_size > 0
-        if has_result:
-            partial.rename(summary)
-        if not has_result:
-            print(f"{name}: exit code {code}: {(self.out / (name + '.log')).read_text().strip().splitlines()[-1:]}", file=sys.stderr)
-        return has_result
+        last = (log_path.read_text().strip().splitlines() or ["nothing was printed"])[-1]
+        if code == 0:
+            run = json.loads(partial.read_text())
+        elif DIVERGED in last:
+            run = {"diverged": last}
+        else:
+            print(f"{name}: exit code {code}: {last}; {log_path}", file=sys.stderr)
+            return False
+        partial.write_text(json.dumps({**run, "resumed": True} if is_resumed else run))
+        partial.rename(summary)
+        return True
 
     def run(self, name, model, row, seed):
         dataset = TABLES[name][1]
@@ -203,7 +275,7 @@ class Campaign:
 
     def result(self, name, model, row):
         """Of the seeds that are there: accuracies in %, share of FP32's multiply-adds, multiply-adds, seconds and joules of a run."""
-        accuracies, macs, shares, seconds, joules = [], [], [], [], []
+        accuracies, macs, shares, seconds, joules, count, diverged = [], [], [], [], [], 0, 0
         for seed in self.given.seeds:
             flags = self.flags_of(row, TABLES[name][1])
             if row.before is not None:
@@ -212,23 +284,24 @@ class Campaign:
             if not path.exists():
                 continue
             run = json.loads(path.read_text())
-            precision = run.get("precision") or {}
-            full = precision.get("macs_in_full")
-            effective = precision.get("effective_macs") or run.get("effective_macs")
-            if isinstance(effective, dict):
-                effective = sum(effective.values())
+            if "diverged" in run:
+                diverged += 1
+                continue
             if run.get("accuracy") is not None:
                 accuracies.append(100 * run["accuracy"])
-            if full and effective:
-                macs.append(effective)
-                shares.append(effective / full)
+            share, full = effective_share(run), (run.get("precision") or {}).get("macs_in_full")
+            if share and full:
+                shares.append(share)
+                macs.append(share * full)
             elif "--recipe fp32" in " ".join(row.flags):
                 shares.append(1.0)
-            seconds.append(run["wall_s"])
+            if "resumed" not in run:
+                seconds.append(run["wall_s"])
             if run.get("joules_per_sample"):
                 joules.append(run["joules_per_sample"] * run["steps"] * BATCH)
+            count += 1
         mean = lambda values: statistics.mean(values) if values else None  # noqa: E731
-        return {"seeds": len(seconds), "accuracy": mean(accuracies), "deviation": statistics.stdev(accuracies) if len(accuracies) > 1 else None,
+        return {"seeds": count, "diverged": diverged, "accuracy": mean(accuracies), "deviation": statistics.stdev(accuracies) if len(accuracies) > 1 else None,
                 "share": mean(shares), "macs": mean(macs), "seconds": mean(seconds), "joules": mean(joules)}
 
 
@@ -243,13 +316,14 @@ def tables_of(campaign):
         lines = []
         for row in rows:
             ours = results[row.name]
-            if ours["seeds"] == 0:
+            if ours["seeds"] + ours["diverged"] == 0:
                 continue
             base = results.get(row.base) if row.base else None
             ratio = ours["share"] / base["share"] if base and base["share"] and ours["share"] else None
             gap = ours["accuracy"] - base["accuracy"] if base and None not in (base["accuracy"], ours["accuracy"]) else None
             paper_accuracy, paper_ratio = row.paper or (None, None)
-            lines.append([row.name, ours["seeds"], ours["accuracy"], gap, ours["share"] and 100 * ours["share"], ratio, paper_ratio, paper_accuracy,
+            name_shown = row.name + (f", {ours['diverged']} diverged" if ours["diverged"] else "")
+            lines.append([name_shown, ours["seeds"], ours["accuracy"], gap, ours["share"] and 100 * ours["share"], ratio, paper_ratio, paper_accuracy,
                           ours["seconds"], ours["joules"]])
         yield name, model, lines
 
@@ -286,12 +360,16 @@ def main():
         fail("no row has this model and name; without --models and --rows all are run")
     done, is_good = 0, True
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-        for run, good in zip(runs, pool.map(lambda run: campaign.run(*run), runs)):
-            done += 1
-            is_good = is_good and good
-            print(f"{done} of {len(runs)}: {run[1]}, {run[2].name}, seed {run[3]}", file=sys.stderr)
+        try:
+            for run, good in zip(runs, pool.map(lambda run: campaign.run(*run), runs)):
+                done += 1
+                is_good = is_good and good
+                print(f"{done} of {len(runs)}: {run[1]}, {run[2].name}, seed {run[3]}{'' if good else ': failed'}", file=sys.stderr)
+        except KeyboardInterrupt:
+            campaign.is_stopped = True
+            print("accuracy_table.sh: stopping; the same command goes on from the last check-points", file=sys.stderr)
     write(campaign)
-    return 0 if is_good else 1
+    return STOPPED if campaign.is_stopped else 0 if is_good else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -188,6 +189,8 @@ const FamilyCase& CaseOf(const std::string& name) {
   for (const FamilyCase& one : kCases) {
     if (one.family == family) return one;
   }
+  std::fprintf(stderr, "tests/conformance/codec_cases.cc has no row for codec %s\n",
+               family.c_str());
   std::abort();
 }
 

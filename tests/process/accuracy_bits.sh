@@ -60,29 +60,31 @@ flags_of() {
   esac
 }
 
+# Runs with other flags are other runs.
+suffix=$(tr -c '[:alnum:]\n' _ <<< "${extra[*]+_${extra[*]}}")
 for seed in ${seeds//,/ }; do
   for codec in ${codecs//,/ }; do
     # An assignment of its own: in a here-string an unknown name would not end the script.
     words=$(flags_of "$codec")
     read -r -a flags <<< "$words"
-    run_once "$codec-$epochs-$seed" --schedule async_1f1b --optimizer sgd --seed "$seed" --eval-every 1 --measure-noise 100 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"}
+    run_once "$codec-$epochs-$seed$suffix" --schedule async_1f1b --optimizer sgd --seed "$seed" --eval-every 1 --measure-noise 100 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"}
   done
 done
 
-python3 - "$out" "$epochs" "$seeds" "$codecs" "$loss" << 'PYTHON'
+python3 - "$out" "$epochs" "$seeds" "$codecs" "$loss" "$suffix" << 'PYTHON'
 import csv, json, math, os, statistics, sys
 
 sys.path.insert(0, "deploy/figures")
 from make_figures import rank_correlation
 
 out, epochs, seeds, codecs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(","), sys.argv[4].split(",")
-fixed_loss = float(sys.argv[5])
+fixed_loss, suffix = float(sys.argv[5]), sys.argv[6]
 PAPER = {"none": 97.47, "mbq2": 94.93, "mbq3": 96.04, "mbq4": 96.79, "uniform2": 80.85, "uniform3": 78.67, "uniform4": 94.30,
          "amsgrad2": 92.84, "amsgrad3": 87.02, "amsgrad4": 93.90}
 runs = {}
 for codec in codecs:
     for seed in seeds:
-        runs[codec, seed] = json.load(open(os.path.join(out, "%s-%d-%s.json" % (codec, epochs, seed))))
+        runs[codec, seed] = json.load(open(os.path.join(out, "%s-%d-%s%s.json" % (codec, epochs, seed, suffix))))
 with open(os.path.join(out, "table.csv"), "w", newline="") as file, open(os.path.join(out, "curves.csv"), "w", newline="") as curves:
     table, curve = csv.writer(file), csv.writer(curves)
     table.writerow(["codec", "seed", "epochs", "accuracy", "loss", "diverged", "bytes_forward", "bytes_backward"])

@@ -45,6 +45,25 @@ def summary_of(seconds_each, steps, caps):
             "timeline": [{"batches": i, "seconds": seconds_each(i)} for i in range(1, steps + 1)]}
 
 
+# Stands in for runnel-central: leaves its arguments in a file, and what each test says beside it.
+STAND_IN = """#!/usr/bin/env python3
+import json, os, pathlib, sys
+folder = pathlib.Path(sys.argv[0]).parent
+with open(folder / "calls", "a") as calls:
+    calls.write(" ".join(sys.argv[1:]) + "\\n")
+value = lambda flag: sys.argv[sys.argv.index(flag) + 1]
+weights = pathlib.Path(value("--checkpoint-dir"))
+weights.mkdir(exist_ok=True)
+says = json.loads((folder / "says").read_text())
+if says.get("checkpoint"):
+    (weights / "checkpoint-000000000010.runnel").touch()
+if "summary" in says:
+    pathlib.Path(value("--summary")).write_text(json.dumps(says["summary"]))
+print(says.get("line", ""))
+sys.exit(says.get("code", 0))
+"""
+
+
 class TimesToAccuracy(unittest.TestCase):
     def test_between_evaluations_accuracy_is_a_line(self):
         self.assertEqual(time_to_accuracy.epochs_to([0.25, 0.5, 0.75], 0.5), 2)
@@ -71,39 +90,62 @@ class TimesToAccuracy(unittest.TestCase):
 
 
 class AccuracyTables(unittest.TestCase):
-    def test_rows_compare_with_their_base_over_the_seeds_that_are_there(self):
-        with tempfile.TemporaryDirectory() as out:
-            given = argparse.Namespace(tables=["3"], models="resnet20", rows="SBM 8/8,DFQ cp 3", seeds=["1", "2"], epochs=16, out=out)
-            campaign = accuracy_table.Campaign(given)
-            runs = list(campaign.runs())
-            self.assertEqual([(run[2].name, run[3]) for run in runs],
-                             [(name, seed) for name in ("SBM 8/8", "DFQ cp 3") for seed in ("1", "2")])
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
 
-            def leave(run, accuracy, effective):
-                name = campaign.name_of(run[1], campaign.flags_of(run[2], "cifar10"), run[3])
-                summary = {"accuracy": accuracy, "effective_macs": effective, "steps": 10, "wall_s": 5.0, "joules_per_sample": 0.5,
-                           "precision": {"macs_in_full": 1000.0}}
-                with open(os.path.join(out, f"{name}.json"), "w") as file:
-                    json.dump(summary, file)
-            leave(runs[0], 0.90, 60.0)
-            leave(runs[1], 0.92, 64.0)
-            leave(runs[2], 0.89, 31.0)  # seed 2 is not there yet
-            (table, model, lines), = accuracy_table.tables_of(campaign)
-            self.assertEqual((table, model), ("3", "resnet20"))
-            self.assertEqual(lines[0][:4], ["SBM 8/8", 2, 91.0, None])
-            self.assertEqual(lines[1][:2], ["DFQ cp 3", 1])
-            self.assertAlmostEqual(lines[1][3], -2)
-            self.assertAlmostEqual(lines[1][4], 3.1)
-            self.assertAlmostEqual(lines[1][5], 0.5)
-            self.assertAlmostEqual(lines[1][6], 4.96e13 / 1.18e14)
-            self.assertEqual(lines[1][9], 0.5 * 10 * 128)
+    def campaign(self, **flags):
+        given = {"tables": ["3"], "models": ["resnet20"], "rows": ["SBM 8/8"], "seeds": ["1"], "epochs": 16, "out": self.folder.name,
+                 "flags": [], "data": self.folder.name, "bin": self.folder.name}
+        return accuracy_table.Campaign(argparse.Namespace(**{**given, **flags}))
+
+    def stand_in(self, **says):
+        central = os.path.join(self.folder.name, "runnel-central")
+        with open(central, "w", encoding="utf-8") as file:
+            file.write(STAND_IN)
+        os.chmod(central, 0o755)
+        with open(os.path.join(self.folder.name, "says"), "w", encoding="utf-8") as file:
+            json.dump(says, file)
+
+    def calls(self):
+        with open(os.path.join(self.folder.name, "calls"), encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    def typed(self, *words):
+        return subprocess.run([os.path.join(REPOSITORY, "deploy/accuracy_table.sh"), "--bin", self.folder.name, "--out",
+                               os.path.join(self.folder.name, "out"), *words], capture_output=True, text=True, check=False)
+
+    def test_rows_compare_with_their_base_over_the_seeds_that_are_there(self):
+        campaign = self.campaign(rows=["SBM 8/8", "DFQ cp 3 (lstm)"], seeds=["1", "2"])
+        runs = list(campaign.runs())
+        self.assertEqual([(run[2].name, run[3]) for run in runs],
+                         [(name, seed) for name in ("SBM 8/8", "DFQ cp 3 (lstm)") for seed in ("1", "2")])
+
+        def leave(run, accuracy, precision):
+            name = campaign.name_of(run[1], campaign.flags_of(run[2], "cifar10"), run[3])
+            # The figure of the run counts since its last plan alone.
+            summary = {"accuracy": accuracy, "effective_macs": 1.0, "steps": 10, "wall_s": 5.0, "joules_per_sample": 0.5,
+                       "precision": {"macs_in_full": 1000.0, **precision}}
+            with open(os.path.join(self.folder.name, f"{name}.json"), "w", encoding="utf-8") as file:
+                json.dump(summary, file)
+        leave(runs[0], 0.90, {"effective_share": 0.060})
+        leave(runs[1], 0.92, {"effective_share": 0.064})
+        leave(runs[2], 0.89, {"gates": {"effective_share": 0.031}})  # seed 2 is not there yet
+        (table, model, lines), = accuracy_table.tables_of(campaign)
+        self.assertEqual((table, model), ("3", "resnet20"))
+        self.assertEqual(lines[0][:4], ["SBM 8/8", 2, 91.0, None])
+        self.assertEqual(lines[1][:2], ["DFQ cp 3 (lstm)", 1])
+        self.assertAlmostEqual(lines[1][3], -2)
+        self.assertAlmostEqual(lines[1][4], 3.1)
+        self.assertAlmostEqual(lines[1][5], 0.5)
+        self.assertAlmostEqual(lines[1][6], 4.96e13 / 1.18e14)
+        self.assertEqual(lines[1][9], 0.5 * 10 * 128)
 
     def test_a_turn_comes_after_the_same_share_of_each_run(self):
-        with tempfile.TemporaryDirectory() as out:
-            for epochs, every in ((160, "390"), (8, "19")):
-                campaign = accuracy_table.Campaign(argparse.Namespace(epochs=epochs, out=out))
-                row, = (row for row in accuracy_table.table3()["resnet20"] if row.name == "PFQ to 8/8")
-                self.assertEqual(campaign.flags_of(row, "cifar10")[-3:], [f"pfq:3,4,6,8/6,6,8,8@0.05,0.3,{every}", "--barrier-every", every])
+        for epochs, every in ((160, "390"), (8, "19")):
+            campaign = self.campaign(epochs=epochs)
+            row, = (row for row in accuracy_table.table3()["resnet20"] if row.name == "PFQ to 8/8")
+            self.assertEqual(campaign.flags_of(row, "cifar10")[-3:], [f"pfq:3,4,6,8/6,6,8,8@0.05,0.3,{every}", "--barrier-every", every])
 
     def test_each_base_is_a_row_of_its_table(self):
         for _, _, make in accuracy_table.TABLES.values():
@@ -111,6 +153,52 @@ class AccuracyTables(unittest.TestCase):
                 names = [row.name for row in rows]
                 self.assertEqual(len(names), len(set(names)))
                 self.assertLessEqual({row.base for row in rows} - {None}, set(names))
+
+    def test_only_rows_with_the_gates_of_the_paper_have_its_figures(self):
+        for _, _, make in accuracy_table.TABLES.values():
+            for row in (row for rows in make().values() for row in rows if "--gates" in row.flags):
+                gate = row.flags[row.flags.index("--gates") + 1].split(":")[0]
+                self.assertIn(f"({gate})", row.name)
+                self.assertTrue(gate == "lstm" or row.paper is None, row.name)
+
+    def test_a_run_that_was_stopped_is_no_result_and_goes_on(self):
+        run, = self.campaign().runs()
+        self.stand_in(code=130, line="stopped by the user after 10 of 200 steps", checkpoint=True, summary={"accuracy": None, "wall_s": 1})
+        self.assertFalse(self.campaign().run(*run))
+        self.assertEqual(list(accuracy_table.tables_of(self.campaign())), [("3", "resnet20", [])])
+        self.stand_in(summary={"accuracy": 0.9, "steps": 200, "wall_s": 1, "precision": {"macs_in_full": 1, "effective_share": 0.0625}})
+        self.assertTrue(self.campaign().run(*run))
+        self.assertEqual([call.split()[0] for call in self.calls()], ["train", "resume"])
+        (_, _, (line,)), = accuracy_table.tables_of(self.campaign())
+        self.assertEqual((line[2], line[4], line[8]), (90, 6.25, None))  # seconds are of the last part alone
+        self.assertTrue(self.campaign().run(*run))
+        self.assertEqual(len(self.calls()), 2)
+
+    def test_a_run_that_diverged_is_a_result(self):
+        run, = self.campaign().runs()
+        self.stand_in(code=1, line="stage 0: the loss is not finite at step 2: training diverged; try a smaller --lr")
+        self.assertTrue(self.campaign().run(*run))
+        (_, _, (line,)), = accuracy_table.tables_of(self.campaign())
+        self.assertEqual(line[:3], ["SBM 8/8, 1 diverged", 0, None])
+
+    def test_more_flags_are_runs_of_their_own_and_names_fit_a_file(self):
+        run, = self.campaign().runs()
+        names = {self.campaign(flags=flags).name_of("resnet20", run[2].flags, "1") for flags in ([], ["--lr", "0.1"], ["--lr", "0.2"], ["x" * 300])}
+        self.assertEqual(len(names), 4)
+        self.assertLess(max(len(name + ".weights") for name in names), 255)
+
+    def test_what_is_wrong_is_one_line(self):
+        self.stand_in()
+        os.mkdir(os.path.join(self.folder.name, "cifar10"))
+        data = ("--data", self.folder.name)
+        for words, why in ((("--tables", "3", "--data", "/no-such"), "no folder cifar10"), (("--tables", "3", "--models", "resnet20,vgg", *data), "vgg"),
+                           (("--tables", "3", "--rows", "SBM 8/8,SBM", *data), "--rows SBM: there are FP32"),
+                           (("--tables", "3", *data, "--out", "/proc/none"), "--out /proc/none")):
+            ended = self.typed(*words)
+            self.assertEqual((ended.returncode, len(ended.stderr.splitlines())), (2, 1), ended.stderr)
+            self.assertIn(why, ended.stderr)
+        self.assertEqual(accuracy_table.chosen_rows(argparse.Namespace(tables=["5"], models=["resnet20"], rows="FracTrain, adaptation,SBM 8/8, fine-tuning")),
+                         ["FracTrain (lstm), adaptation", "FracTrain (ff), adaptation", "SBM 8/8, fine-tuning"])
 
 
 class Scenarios(unittest.TestCase):

@@ -29,7 +29,7 @@ import reference  # noqa: E402
 BINARIES = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev/bin").resolve()
 SHOTS = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
 PATIENCE_S = 120
-WIDTHS = (360, 768, 1280)
+WIDTHS = (360, 768, 1280, 3840)
 
 
 def wait_for(what, answer, patience_s=PATIENCE_S):
@@ -167,6 +167,29 @@ class Page(unittest.TestCase):
         self.wait_drawn("1 more awaited. Here: 0 of 1 that dial in, 2 of 2 on central's host.")
         self.check_shape("waiting")
 
+    def documented(self, state):
+        """Each key of the state stands in the header that says what it means, or is a figure."""
+        root = pathlib.Path(__file__).resolve().parents[2]
+        known = set(re.findall(r"\w+", (root / "central/display/state_json.h").read_text()))
+        known |= set(re.findall(r"`(\w+)` \| yes", (root / "central/README.md").read_text()))
+
+        def keys(value):
+            if isinstance(value, dict):
+                return set(value).union(*map(keys, value.values()))
+            return set().union(*map(keys, value)) if isinstance(value, list) else set()
+        self.assertEqual(keys(state) - known, set())
+
+    def stays(self):
+        """What a reader has selected, or points at, outlives the next state."""
+        self.browser.evaluate("by('workers').querySelector('h3').firstChild.mark = 1; getSelection().selectAllChildren(by('workers').querySelector('h3'))")
+        self.browser.evaluate("for (const key of ['End', 'ArrowLeft']) by('loss').dispatchEvent(new KeyboardEvent('keydown', {key}))")
+        drawn = self.browser.evaluate("lastAt")
+        self.browser.wait_for(f"lastAt > {drawn}", PATIENCE_S)
+        self.assertEqual(self.browser.evaluate("by('workers').querySelector('h3').firstChild.mark"), 1)
+        self.assertTrue(self.browser.evaluate("getSelection().toString()"))
+        self.assertTrue(self.browser.evaluate("by('loss').querySelector('.cursor') !== null"))
+        self.browser.evaluate("getSelection().removeAllRanges()")
+
     def training(self):
         for path, text in (("power_supply/BAT0/type", "Battery"), ("power_supply/BAT0/status", "Discharging"),
                            ("power_supply/BAT0/capacity", "37"), ("thermal/thermal_zone0/temp", "48500")):
@@ -189,6 +212,8 @@ class Page(unittest.TestCase):
             for kind in ("forward", "backward", "wait"):
                 self.browser.wait_for(f"document.querySelectorAll('#timeline rect.{kind}').length > 0", PATIENCE_S)
             self.assertRegex(self.browser.evaluate("by('timeline').innerText"), r"pi-1: forward [\d.]+ %, backward [\d.]+ %.*waits [\d.]+ %; sends")
+            self.stays()
+        self.documented(state)
         self.check_shape("training")
         status = self.run_.ask("status")
         self.assertEqual(status.returncode, 0, status.stderr)

@@ -6,8 +6,12 @@
 Ends with 77 where Debian's python3-torch is not installed.
 """
 
+import concurrent.futures
 import os
 import pathlib
+import select
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -164,6 +168,15 @@ def loss(net, x, y):
         return float(nn.functional.cross_entropy(net.eval()(torch.as_tensor(x)), torch.as_tensor(y)))
 
 
+# Trains for longer than any test.
+ENDLESS = """
+import sys, runnel, torch
+x = torch.rand(4000, 8)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+runnel.fit(net, x, (x[:, 0] > 0.5).long(), workers=2, quick=True, epochs=1000000, folder=sys.argv[1])
+"""
+
+
 class Fit(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(7)
@@ -256,6 +269,59 @@ class Fit(unittest.TestCase):
             with self.assertRaisesRegex(runnel.InputError, "is not empty"):
                 runnel.fit(Net(), x, y, folder=folder, **QUIET)
 
+    def test_what_requires_no_gradient_stays(self):
+        x, y = corners(80, 3)
+        flat = x.reshape(80, -1)
+        net = nn.Sequential(nn.Linear(256, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+        net[0].requires_grad_(False)
+        before = {name: value.clone() for name, value in net.state_dict().items()}
+        runnel.fit(net, flat, y, workers=0, max_batches=2, rewrite="freeze:1", **QUIET)
+        for name, value in net.state_dict().items():
+            self.assertEqual(torch.equal(value, before[name]), name.startswith("0."), name)
+        net[2].requires_grad_(False)
+        with self.assertRaisesRegex(runnel.InputError, "2.weight, 2.bias: trained, though requires_grad is False"):
+            runnel.fit(net, flat, y, workers=0, max_batches=2, rewrite="freeze:1", **QUIET)
+
+    def test_numbers_of_other_types_are_the_same_samples(self):
+        x, y = corners(80, 3)
+        start = Net().state_dict()
+        digests = set()
+        for samples, labels in ((x, y), (np.asfortranarray(x.astype(np.float64)), y.astype(np.int32)), (np.repeat(x, 2, 0)[::2], y.astype(float)),
+                                (torch.as_tensor(x), torch.as_tensor(y))):
+            net = Net()
+            net.load_state_dict(start)
+            digests.add(runnel.fit(net, samples, labels, workers=0, max_batches=2, **QUIET).weights_sha256)
+        self.assertEqual(len(digests), 1)
+        runnel.fit(Net(), torch.as_tensor(x).bfloat16(), y, workers=0, max_batches=1, **QUIET)
+
+    def test_two_at_once(self):
+        x, y = corners(80, 3)
+        start = Net().state_dict()
+
+        def train(_):
+            net = Net()
+            net.load_state_dict(start)
+            return runnel.fit(net, x, y, workers=0, max_batches=2, **QUIET).weights_sha256
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            self.assertEqual(len(set(pool.map(train, range(4)))), 1)
+
+    @unittest.skipUnless(shutil.which("setpriv"), "needs util-linux")
+    def test_a_python_that_is_killed_leaves_no_processes(self):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            child = subprocess.Popen([sys.executable, "-c", ENDLESS, folder + "/run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                     text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "deploy/python")})
+            with child:
+                self.assertTrue(any("stage 1: " in line for line in child.stdout), "it has to train first")
+                children = pathlib.Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+                [central] = [int(pid) for pid in children if b"train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+                ended = os.pidfd_open(central)
+                child.kill()
+                has_ended = select.select([ended], [], [], 60)[0] == [ended]
+                if not has_ended:
+                    signal.pidfd_send_signal(ended, signal.SIGKILL)
+                os.close(ended)
+                self.assertTrue(has_ended, "central goes on")
+
     def test_the_example(self):
         done = subprocess.run([sys.executable, ROOT / "deploy/python/example.py"], capture_output=True, text=True, timeout=300,
                               env={**os.environ, "PYTHONPATH": str(ROOT / "deploy/python")}, check=False)
@@ -285,11 +351,27 @@ class WrongInput(unittest.TestCase):
         bad[3] = np.nan
         self.refused("sample 3 holds nan", Net(), bad, y)
         self.refused("no array of numbers", Net(), [], y)
+        for wrong in (x + 1j, np.full(80, "a"), 3.0, [[1, 2], [3]], "/no-such.npy"):
+            self.refused("x is no array of numbers", Net(), wrong, y)
+        self.refused("y.argmax", Net(), x, np.eye(4)[y])
+        self.refused("y.reshape", Net(), x, y[:, None])
+        self.refused("validation is a pair", Net(), x, y, validation=x)
+        self.refused("validation: labels are 4 to 7, those of the training 0 to 3", Net(), x, y, validation=(x, y + 4))
+        for name in ("log", "summary", "checkpoint_dir", "model", "local_workers"):
+            self.refused(f"{name} is not for fit: ", Net(), x, y, **{name: 1})
+        self.refused("folder /proc/none", Net(), x, y, folder="/proc/none")
+        with self.assertRaisesRegex(runnel.InputError, "a str, not a torch.nn.Module"):
+            runnel.fit("net", x, y, **QUIET)
 
     def test_modules_that_cannot_be_trained(self):
         x, y = corners(80, 4)
         shared = nn.Linear(256, 256)
         self.refused("computes twice", nn.Sequential(nn.Flatten(), shared, nn.ReLU(), shared, nn.Linear(256, 4)), x, y)
+        self.refused(r"1 \(GRU\), 2 \(PReLU\), 3 \(GroupNorm\) cannot", nn.Sequential(nn.Flatten(), nn.GRU(256, 4), nn.PReLU(), nn.GroupNorm(2, 4)), x, y)
+        self.refused("remove_weight_norm", nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(256, 4))), x, y)
+        part = nn.Sequential(nn.Flatten(), nn.Linear(256, 8), nn.Linear(8, 4))
+        part[1].weight.requires_grad_(False)
+        self.refused("1.weight: requires_grad is False, and fit would train it", part, x, y)
         self.refused("GRU", nn.Sequential(nn.Flatten(), nn.GRU(256, 4)), x, y)
         for pack, kind in ((lambda out: (out, out), "tuple"), (lambda out: {"out": out}, "dict"), (lambda out: None, "NoneType")):
             self.refused(f"returns a {kind}, not one tensor", Several(pack), x, y)

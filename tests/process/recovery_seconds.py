@@ -4,7 +4,7 @@
     tests/process/recovery_seconds.py [--bin DIR] [--runs N] [--barrier N] [--lost N] [FLAGS OF train...]
 
 Prints seconds of each phase of each recovery, and their medians, and how many runs came to the weights of a run without a
-loss. The flags come behind those of LeNet over three local workers; --barrier: after so many barriers workers are killed;
+loss. The flags come behind those of LeNet over three local workers, sync_1f1b, a barrier each 20 steps; --barrier: after so many barriers workers are killed;
 --lost: so many at once.
 """
 
@@ -48,8 +48,9 @@ def train(options, flags, turn=None):
     """A run's summary; in turn N, the N-th worker and those behind it are killed."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder)
-        model = [] if "--model" in flags else ["--model", "lenet"]
-        command = [f"{options.bin}/runnel-central", "train", *model, "--quick", "--local-workers", "3",
+        own = {"--model": "lenet", "--barrier-every": "20", "--schedule": "sync_1f1b"}
+        own = [word for flag, value in own.items() if flag not in flags for word in (flag, value)]
+        command = [f"{options.bin}/runnel-central", "train", *own, "--quick", "--local-workers", "3",
                    "--eval-every", "-1", *flags, "--journal", out / "j", "--summary", out / "s.json"]
         with open(out / "log", "wb") as log:
             central = subprocess.Popen(command, stdout=log, stderr=log)
@@ -79,6 +80,8 @@ def main():
     equal = 0
     for turn in range(options.runs):
         summary = train(options, flags, turn)
+        if not summary["recoveries"]:
+            sys.exit(f"recovery_seconds.py: the run ended before barrier {options.barrier}: give more --epochs or a smaller --barrier")
         equal += summary["weights_sha256"] == whole
         recovery = summary["recoveries"][0]
         for phase in PHASES:

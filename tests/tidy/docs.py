@@ -276,7 +276,9 @@ def command_findings(programs, path, text):
 
 def name_findings(root):
     readme = (root / "README.md").read_text(encoding="utf-8")
-    for path in TABLES_OF_NAMES:
+    # A rate is a file.
+    rates = sorted(path for path in (root / "proto/base/training/rates").glob("*.cc") if path.name != "rate.cc")
+    for path in (*TABLES_OF_NAMES, *(str(path.relative_to(root)) for path in rates)):
         names = [a or b for a, b in ROW.findall((root / path).read_text(encoding="utf-8"))]
         if not names:
             yield f"{path}: no row like {{\"name\", ...}}: tests/tidy/docs.py cannot read it"

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cmath>
 #include <memory>
 #include <string>
@@ -127,18 +129,18 @@ void PrintCells(const Outcome& outcome, bool show_ours, const CommandContext& co
   for (const ScenarioProfile& profile : outcome.scenario.profiles) {
     context.print(absl::StrFormat("layer times \"%s\": %s", profile.name, profile.about));
   }
-  context.print(absl::StrFormat("%-12s %8s %11s %11s %9s %9s %8s  %s", "method", "Mbps", "s/batch",
+  context.print(absl::StrFormat("%-20s %8s %11s %11s %9s %9s %8s  %s", "method", "Mbps", "s/batch",
                                 "samples/s", "speedup", "bound/t", "noise, %", "plan"));
   for (const SimulatedCell& cell : outcome.cells) {
     if (gated && !IsPublished(outcome.scenario, cell.method)) continue;
     const double speedup = gated ? std::nan("") : SpeedupOver(outcome, "ftpipehd", cell);
     context.print(absl::StrFormat(
-        "%-12s %8s %11.4f %11.1f %9s %9.3f %8.2g  %s", cell.method,
+        "%-20s %8s %11.4f %11.1f %9s %9.3f %8.2g  %s", cell.method,
         cell.mbps > 0 ? absl::StrFormat("%g", cell.mbps) : "links", cell.seconds_per_batch,
         cell.samples_per_s, std::isnan(speedup) ? "-" : absl::StrFormat("%.2f", speedup),
         cell.efficiency, 100 * cell.noise, PlanText(outcome.scenario, cell.plan)));
     if (cell.plans_in_turn > 1) {
-      context.print(absl::StrFormat("%12s takes turns with %d other plans; times are their mean",
+      context.print(absl::StrFormat("%20s takes turns with %d other plans; times are their mean",
                                     "", cell.plans_in_turn - 1));
     }
   }
@@ -200,7 +202,9 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
   for (const SimulatedMethod& method : MethodsFor(flags.options.policies)) {
     const absl::Status status = FindPolicy(method.policy).status();
     if (!status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("--policies: ", status.message()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--policies: method '", method.name, "' is not known; there are ",
+          absl::StrJoin(MethodNames(), ", "), " and ", absl::StrJoin(PolicyNames(), ", ")));
     }
   }
   std::vector<Outcome> outcomes;
@@ -230,11 +234,8 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
     Json json{{"results", std::move(results)}, {"shows_ratios", show_ours}};
     if (!std::isnan(median)) json["median_error"] = median;
     const std::string text = absl::StrCat(DumpJson(json), "\n");
-    if (flags.summary == "-") {
-      context.print(text);
-    } else {
-      RUNNEL_RETURN_IF_ERROR(WriteFileAtomically(flags.summary, {text}));
-    }
+    RUNNEL_RETURN_IF_ERROR(flags.summary == "-" ? WriteAll(STDOUT_FILENO, text, "standard output")
+                                                : WriteFileAtomically(flags.summary, {text}));
   }
   if (show_ours) return absl::OkStatus();
   return absl::FailedPreconditionError(

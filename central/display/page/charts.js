@@ -56,17 +56,21 @@ function drawMarks(chart, area, x, marks) {
 // Shows the value nearest to the pointer, or the next one by an arrow key.
 function readOut(chart, output, points, area, x, text) {
   chart.readOut = {points, area, x, text};
-  if (chart.hasReadOut) return;
-  chart.hasReadOut = true;
-  let index = -1;
+  if (chart.showAgain) return chart.showAgain();
+  let index = -1, step;
   const show = to => {
     const {points, area, x, text} = chart.readOut;
     if (!points.length) return;
     index = Math.min(Math.max(to, 0), points.length - 1);
+    step = points[index][0];
     chart.querySelector(".cursor")?.remove();
     const at = x(points[index][0]);
     chart.append(svg("line", {class: "cursor", x1: at, x2: at, y1: margin.top, y2: area.bottom}));
     output.textContent = text(points[index]);
+  };
+  // The chart is drawn anew each second, and points become fewer: the value that was shown stays.
+  chart.showAgain = () => {
+    if (index >= 0) show(chart.readOut.points.findLastIndex(p => p[0] <= step));
   };
   chart.addEventListener("pointermove", event => {
     const {points, x} = chart.readOut;

@@ -7,6 +7,24 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
+// Gives a node these children. Those that are the same stay, so that what a reader has selected, or hears read aloud, is not taken away
+// each second.
+function fill(node, ...children) {
+  const isOf = (old, now) => old?.nodeType === now.nodeType && old.nodeName === now.nodeName;
+  children = children.map(child => typeof child === "string" ? document.createTextNode(child) : child);
+  while (node.childNodes.length > children.length) node.lastChild.remove();
+  children.forEach((now, i) => {
+    const old = node.childNodes[i];
+    if (!old) return node.append(now);
+    if (old.isEqualNode(now)) return;
+    if (!isOf(old, now)) return old.replaceWith(now);
+    if (now.nodeType === Node.TEXT_NODE) return void (old.data = now.data);
+    for (const {name} of [...old.attributes]) if (!now.hasAttribute(name)) old.removeAttribute(name);
+    for (const {name, value} of now.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    fill(old, ...now.childNodes);
+  });
+}
+
 // ---- numbers for people
 const round = (value, digits = 3) => value === undefined ? "–" : String(Number(value.toPrecision(digits)));
 const percent = (share, digits = 3) => share === undefined ? "–" : round(share * 100, digits) + " %";
@@ -63,7 +81,7 @@ function showHead(state) {
     ["Accuracy", state.accuracy === undefined ? "not yet" : (100 * state.accuracy).toFixed(2) + " %"],
     ["Learning rate", round(state.learning_rate)], ["Time left", state.phase === "done" ? "0:00" : duration(state.eta_s)],
     ["Workers lost and survived", String(state.recoveries)]];
-  by("figures").replaceChildren(...figures.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  fill(by("figures"), ...figures.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
   by("version").textContent = (state.version ?? "") + ".";
 }
 
@@ -78,7 +96,7 @@ function showWaiting(state) {
   by("first").nextElementSibling.hidden = !first;
   for (const [id, command] of [["again", again], ["first", first]])
     if (by(id).textContent !== (command ?? "")) by(id).textContent = command ?? "";
-  by("waiting-list").replaceChildren(...state.workers.map(worker =>
+  fill(by("waiting-list"), ...state.workers.map(worker =>
     make("li", {}, `${worker.here ? "● joined: " : "✖ lost: "}${worker.name}${worker.local ? " (central's host)" : ""}`)));
 }
 
@@ -103,12 +121,12 @@ function showMap(state) {
     return make("div", {}, make("span", {class: is.level + "-text"}, `${is.sign} ${worker.name}`),
                 make("div", {class: "layers", role: "img", "aria-label": `${worker.name} ${is.text}, of ${count(layers, "layer")}`}, ...cells));
   });
-  by("map").replaceChildren(...rows);
+  fill(by("map"), ...rows);
   by("legend").textContent = layers + " layers from left to right; ● has layers, ○ has none, ◐ leaves or failed, ? silent, ✖ lost.";
 }
 
 function showWorkers(state) {
-  by("workers").replaceChildren(...state.workers.map(worker => {
+  fill(by("workers"), ...state.workers.map(worker => {
     const stage = stageOf(state, worker.name), is = stateOf(worker, stage, state);
     const memory = stage && `${bytes(stage.memory_bytes)} planned${stage.stash_bytes ? `, ${bytes(stage.stash_bytes)} of it for micro-batches in flight` : ""}, ${bytes(stage.peak_rss_bytes)} used at most`;
     return make("div", {class: "card " + is.level}, make("h3", {}, `${is.sign} ${worker.name}`), list([
@@ -123,7 +141,7 @@ function showWorkers(state) {
       ["Certificate until", stage?.certificate_until_s && day(stage.certificate_until_s)],
       ["Processors", worker.processors.filter(one => one.usable !== "no").map(one => one.backend).join(", ")]]));
   }));
-  if (!state.workers.length) by("workers").textContent = "None yet.";
+  if (!state.workers.length) fill(by("workers"), "None yet.");
 }
 
 function showLinks(state) {
@@ -143,15 +161,15 @@ function showLinks(state) {
       ["Sent again", resent ? count(resent, "frame") + " after the connection broke" : ""],
       ["What to do", slow ? "look what else uses it, or whether a device fell back to a slower network" : ""]]));
   }));
-  by("links").replaceChildren(...cards);
-  if (!cards.length) by("links").textContent = state.stages.length ? "One stage alone has no links." : "None yet.";
+  fill(by("links"), ...cards);
+  if (!cards.length) fill(by("links"), state.stages.length ? "One stage alone has no links." : "None yet.");
 }
 
 function showPlan(state) {
   const [now, before] = state.plans, parts = state.parts;
-  if (!now) return by("plan").replaceChildren("None yet.");
+  if (!now) return fill(by("plan"), "None yet.");
   const stages = plan => plan.stages.map(stage => `${stage.device}: ${layersOf(stage)}`).join("; ");
-  by("plan").replaceChildren(make("div", {class: "card"}, list([["Plan", `${now.generation}, from step ${now.from_step} on`], ["Reason", now.why ?? "none was given"],
+  fill(by("plan"), make("div", {class: "card"}, list([["Plan", `${now.generation}, from step ${now.from_step} on`], ["Reason", now.why ?? "none was given"],
     ["Now", stages(now)], ["Before", before && stages(before)], ["Links", now.links],
     ["A micro-batch", state.predicted_ms && `${round(state.micro_batch_ms)} ms, ${round(state.predicted_ms)} ms planned`],
     ["Made of", parts && `${round(parts.computing_ms)} ms computing (${parts.slowest} longest), ${round(parts.links_ms)} links, ${round(parts.bubble_ms)} filling and draining, ${round(parts.schedule_ms)} schedule, ${round(parts.evaluation_ms)} evaluations, ${round(parts.other_ms)} other; ${round(parts.memory_ms)} of these for want of memory`],
@@ -163,7 +181,7 @@ function showTime(state) {
   by("bubble").textContent = state.bubble_share === undefined ? "Nothing is trained yet."
     : `Bubble: ${percent(state.bubble_share)} of the stages' time since the plan holds goes without computing.`;
   const slices = state.busy.filter(slice => slice.generation === state.plans[0]?.generation);
-  by("timeline").replaceChildren(...state.stages.map((stage, i) => {
+  fill(by("timeline"), ...state.stages.map((stage, i) => {
     const send = slices.reduce((sum, slice) => sum + (slice.send?.[i] ?? 0) * slice.seconds, 0) / (slices.reduce((sum, slice) => sum + slice.seconds, 0) || 1);
     const label = `${stage.device}: forward ${percent(stage.forward_share, 2)}, backward ${percent(stage.backward_share, 2)}, ` +
       `${stage.update_share > 0.005 ? `update ${percent(stage.update_share, 2)}, ` : ""}waits ${percent(stage.wait_share, 2)}; sends ${percent(send, 2)}`;
@@ -184,20 +202,20 @@ function showCurves(state) {
   drawChart(by("accuracy"), {points, marks, unit: "accuracy, %", floor: 0, ceiling: 100, first: losses[0]?.[0], last, output: by("accuracy-value"),
     label: points.length ? `accuracy, ${round(points[points.length - 1][1], 4)} % after step ${points[points.length - 1][0]}` : "accuracy, none yet",
     text: p => `step ${p[0]}: ${p[1].toFixed(2)} %`});
-  by("evaluations").replaceChildren(...state.evaluations.map(([step, accuracy, loss]) => make("tr", {}, make("td", {}, String(step)),
+  fill(by("evaluations"), ...state.evaluations.map(([step, accuracy, loss]) => make("tr", {}, make("td", {}, String(step)),
     make("td", {}, accuracy === null ? "–" : (100 * accuracy).toFixed(2)), make("td", {}, loss === null ? "–" : round(loss, 4)))));
 }
 
 const levels = {lost: "bad", failed: "bad", checkpoint_failed: "bad", warning: "warn", plan: "good", checkpoint: "good"};
 function showEvents(state) {
-  by("events").replaceChildren(...state.events.slice().reverse().map(event => {
+  fill(by("events"), ...state.events.slice().reverse().map(event => {
     const at = new Date(event.unix_s * 1000), item = make("li", {class: levels[event.kind] ?? ""},
       make("time", {datetime: at.toISOString()}, at.toLocaleTimeString()), `${signs[event.kind] ?? ""} step ${event.step}: ${event.what}`);
     if (event.why) item.append(make("div", {}, "Why: " + event.why));
     if (event.remedy) item.append(make("div", {}, "What to do: " + event.remedy));
     return item;
   }));
-  if (!state.events.length) by("events").append(make("li", {}, "None yet."));
+  if (!state.events.length) fill(by("events"), make("li", {}, "None yet."));
 }
 
 // Of a run whose samples skip blocks: what its gates chose up to the last barrier.
@@ -207,7 +225,7 @@ function showGates(state) {
   const skipped = gates.reduce((sum, gate) => sum + gate.skipped_share, 0) / Math.max(1, gates.length);
   by("gates-text").textContent = `Samples skipped ${percent(skipped)} of the blocks, ${count(samples, "sample")} up to the last barrier.`
     + (state.gate_targets ?? []).filter(target => target.samples).map(target => ` Cost ${round(target.last_percent)} % of FP32's at the end of target ${round(target.percent)} %.`).join("");
-  by("gate-rows").replaceChildren(...gates.map(gate => make("tr", {title: gate.options.map((option, i) => `${option}: ${gate.samples[i]}`).join(", ")},
+  fill(by("gate-rows"), ...gates.map(gate => make("tr", {title: gate.options.map((option, i) => `${option}: ${gate.samples[i]}`).join(", ")},
     make("td", {}, gate.layer), make("td", {}, (100 * gate.skipped_share).toFixed(1)), make("td", {}, round(gate.mean_bits)))));
 }
 

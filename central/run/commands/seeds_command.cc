@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -102,9 +104,8 @@ absl::Status TrainSeedsCommand(const RunSettings& settings, const std::vector<ui
   }
   if (settings.summary.empty()) return absl::OkStatus();
   const std::string text = absl::StrCat(DumpJson(json), "\n");
-  if (settings.summary != "-") return WriteFileAtomically(settings.summary, {text});
-  context.print(text.substr(0, text.size() - 1));
-  return absl::OkStatus();
+  if (settings.summary == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
+  return WriteFileAtomically(settings.summary, {text});
 }
 
 }  // namespace runnel

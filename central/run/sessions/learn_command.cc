@@ -1,5 +1,7 @@
 #include "central/run/sessions/learn_command.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -83,8 +85,7 @@ void PrintSession(const Json& session, const std::vector<bool>& old,
 }
 
 absl::Status WriteResult(const LearnPlan& plan, const Learner& learner, const Json& record,
-                         const std::vector<Json>& sessions, const std::string& path,
-                         const CommandContext& context) {
+                         const std::vector<Json>& sessions, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   Json json = {{"accuracy", AccuracyOf(learner.tallies, learner.seen)},
                {"model", plan.whole.model.name},
@@ -94,10 +95,9 @@ absl::Status WriteResult(const LearnPlan& plan, const Learner& learner, const Js
   for (const char* key : {"layer", "latents", "replay", "seed", "epochs", "batch-size"})
     json[key] = record[key];
   json["sessions"] = sessions;
-  const std::string text = DumpJson(json);
-  if (path != "-") return WriteFileAtomically(path, {absl::StrCat(text, "\n")});
-  context.print(text);
-  return absl::OkStatus();
+  const std::string text = absl::StrCat(DumpJson(json), "\n");
+  if (path == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
+  return WriteFileAtomically(path, {text});
 }
 
 absl::Status PrintLayers(const LearnArguments& arguments, const CommandContext& context) {
@@ -136,7 +136,7 @@ absl::Status LearnCommand(const LearnArguments& arguments, const CommandContext&
     RUNNEL_RETURN_IF_ERROR(WriteLatents(*learner.memory, MemoryFile(plan.folder)));
   RUNNEL_RETURN_IF_ERROR(WriteLearned(plan.folder, plan.layer, number));
   context.print(absl::StrCat("weights ", WeightsSha256(learner.whole.state), " in ", plan.folder));
-  return WriteResult(plan, learner, record, sessions, summary, context);
+  return WriteResult(plan, learner, record, sessions, summary);
 }
 
 }  // namespace runnel

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import threading
 import warnings
 
 import numpy as np
@@ -24,20 +25,64 @@ _OPERATORS = {
 }
 
 
+# torch.onnx.export has a state for the whole process.
+_EXPORTS = threading.Lock()
+
 # Attention of one sequence to another.
 _OF_TWO_SEQUENCES = (torch.nn.Transformer, torch.nn.TransformerDecoder, torch.nn.TransformerDecoderLayer)
+
+
+def _copy(module):
+    """On the host. InputError: weights that are computed of others have no copy."""
+    try:
+        return copy.deepcopy(module).cpu()
+    except RuntimeError as error:
+        raise InputError(f"the module cannot be copied; weights that are computed of others, as weight_norm's, are made plain by "
+                         f"remove_weight_norm: {' '.join(str(error).split())}") from error
 
 
 def _kind(module):
     return next((kind for kind in _OPERATORS if isinstance(module, kind)), None)
 
 
-def _check_kind(path, part):
-    if _kind(part) is None:
-        raise InputError(f"{path or 'the module'} ({type(part).__name__}) holds parameters; convolutions, linear, norm, embedding and "
-                         "attention modules can be trained")
+def _complaint(path, part):
+    """Why a part whose parameters are known cannot be trained; None: it can."""
+    name = f"{path or 'the module'} ({type(part).__name__})"
+    if isinstance(part, _OF_TWO_SEQUENCES):
+        return (f"{name} attends from one sequence to another, which cannot be trained; nn.TransformerEncoder and "
+                "nn.TransformerEncoderLayer can")
+    if isinstance(part, torch.nn.LayerNorm) and not part.elementwise_affine:
+        return f"{name} has no weights; with elementwise_affine it can be trained"
     if isinstance(part, torch.nn.MultiheadAttention) and (part.in_proj_weight is None or part.bias_k is not None):
-        raise InputError(f"{path} (MultiheadAttention) has kdim, vdim or add_bias_kv; self-attention of one size can be trained")
+        return f"{name} has kdim, vdim or add_bias_kv; self-attention of one size can be trained"
+    return None
+
+
+def check(module):
+    """InputError names all parts of the module that cannot be trained."""
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"the module is a {type(module).__name__}, not a torch.nn.Module")
+    found, unknown, inside = [], [], ()
+    for path, part in module.named_modules():
+        if inside and path.startswith(inside):
+            continue
+        complaint = _complaint(path, part)
+        if complaint:
+            found.append(complaint)
+        if isinstance(part, _OF_TWO_SEQUENCES):
+            inside += (path + "." if path else "",)
+        elif list(part.named_parameters(recurse=False)) and _kind(part) is None:
+            unknown.append(f"{path or 'the module'} ({type(part).__name__})")
+    if unknown:
+        found.append(f"parameters of {', '.join(unknown)} cannot be trained; those of convolutions, linear, batch norm, layer norm, embedding "
+                     "and attention modules can")
+    if found:
+        raise InputError("; ".join(found))
+
+
+def frozen(module):
+    """Names of the parameters that a loop of torch would leave as they are."""
+    return [name for name, values in module.named_parameters() if not values.requires_grad]
 
 
 def _computed(module, sample, hook_of):
@@ -72,7 +117,7 @@ def tokens_of(module, sample_shape):
     def hook_of(_, part):
         return (lambda part, inputs, __: rows.append((part.num_embeddings, inputs[0]))) if isinstance(part, torch.nn.Embedding) else None
 
-    _computed(copy.deepcopy(module).cpu().eval(), torch.zeros(1, *sample_shape, dtype=torch.long), hook_of)
+    _computed(_copy(module).eval(), torch.zeros(1, *sample_shape, dtype=torch.long), hook_of)
     return next((count for count, value in rows if not _is_of_positions(value, sample_shape[-1])), 0)
 
 
@@ -164,14 +209,7 @@ def operators_in_order(module, sample):
             return None
         return lambda _, inputs, output: calls.append((path, part, inputs[0], output))
 
-    for path, part in module.named_modules():
-        if isinstance(part, _OF_TWO_SEQUENCES):
-            raise InputError(f"{path or 'the module'} ({type(part).__name__}) attends from one sequence to another, which cannot be "
-                             "trained; nn.TransformerEncoder and nn.TransformerEncoderLayer can")
-        if isinstance(part, torch.nn.LayerNorm) and not part.elementwise_affine:
-            raise InputError(f"{path} (LayerNorm) has no weights; with elementwise_affine it can be trained")
-        if list(part.named_parameters(recurse=False)):
-            _check_kind(path, part)
+    check(module)
     output = _computed(module, sample, hook_of)
     if not isinstance(output, torch.Tensor):
         raise InputError(f"the module returns a {type(output).__name__}, not one tensor with an output for each class")
@@ -186,7 +224,7 @@ def operators_in_order(module, sample):
 def export(module, sample_shape, classes, tokens=0, by_position=False):
     """(bytes of ONNX, operators_in_order). The module stays as it is. tokens: samples are whole numbers below it; by_position: with a
     label each."""
-    twin = copy.deepcopy(module).cpu().float().requires_grad_()
+    twin = _copy(module).float().requires_grad_()
     sample = torch.zeros(1, *sample_shape, dtype=torch.long if tokens else torch.float)
     order = operators_in_order(twin.eval(), sample)
     with torch.no_grad():
@@ -199,7 +237,7 @@ def export(module, sample_shape, classes, tokens=0, by_position=False):
         part.training = not isinstance(part, torch.nn.modules.batchnorm._BatchNorm)
     file = io.BytesIO()
     try:
-        with warnings.catch_warnings():
+        with _EXPORTS, warnings.catch_warnings():
             # Of torch's own checks of shapes, which hold for the file too: its samples have this shape.
             warnings.simplefilter("ignore", torch.jit.TracerWarning)
             torch.onnx.export(twin, sample, file, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
@@ -223,7 +261,8 @@ def _without_ones(shape):
 
 
 def load(module, operators, archive):
-    """Copies the trained tensors of an .npz into the module, in place. Nothing is changed if one does not fit."""
+    """Copies the trained tensors of an .npz into the module, in place. Nothing is changed if one does not fit, or if a parameter that
+    requires no gradient was trained."""
     with np.load(archive) as file:
         groups = _groups(file.files)
         if len(groups) != len(operators):
@@ -246,7 +285,10 @@ def load(module, operators, archive):
                     # A 1x1 convolution of a mean is linear there: (out, in) in place of (out, in, 1, 1).
                     if _without_ones(place.shape) != _without_ones(values.shape):
                         raise InputError(f"{path}: the trained {there} does not fit")
-                    pairs.append((place, torch.from_numpy(values).reshape(place.shape)))
+                    pairs.append((name, place, torch.from_numpy(values).reshape(place.shape)))
+    moved = [name for name, place, trained in pairs if name in frozen(module) and not torch.equal(place.cpu().float(), trained.float())]
+    if moved:
+        raise InputError(f"{', '.join(moved)}: trained, though requires_grad is False there; rewrite=\"freeze:LAYERS\" must name all such layers")
     with torch.no_grad():
-        for place, trained in pairs:
+        for _, place, trained in pairs:
             place.copy_(trained)

@@ -42,12 +42,19 @@ def flags_of(settings):
 
 
 def _raise_failure(code, lines):
-    """The program's last line that says why, without its name and level."""
-    line = next((line for line in reversed(lines) if "error: " in line), lines[-1] if lines else f"exit code {code}")
-    message = line.split("error: ", 1)[-1]
+    """The program's last line that says why, without its name."""
+    name = "runnel-central: "
+    line = next((line for line in reversed(lines) if line.startswith(name)), lines[-1] if lines else f"exit code {code}")
+    message = line.removeprefix(name)
     if code == 2:
         raise InputError(message)
     raise RunnelError(message, code)
+
+
+def _with_parent():
+    """The words before a command that is told to stop when who started it has been killed, as by a notebook's "restart"."""
+    program = shutil.which("setpriv") if sys.platform == "linux" else None
+    return [program, "--pdeathsig", "TERM"] if program else []
 
 
 def _forward(stream, lines, show):
@@ -70,7 +77,7 @@ def run(arguments, progress=False):
     # A notebook's output has no descriptor that a child could write to.
     terminal = bool(progress) and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
     lines = []
-    with subprocess.Popen([find("runnel-central"), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    with subprocess.Popen([*_with_parent(), find("runnel-central"), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=not terminal) as child:
         output = []
         # Its errors are short lines on both: kept for the exception, shown once.

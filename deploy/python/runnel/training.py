@@ -16,9 +16,9 @@ from .errors import InputError
 class Run:
     """What a training gave. `history`: a dict a step or evaluation, as `runnel-central train --log`; `summary`: its --summary."""
 
-    accuracy: float
-    history: list
-    summary: dict
+    accuracy: float  # None where nothing was evaluated
+    history: list = dataclasses.field(repr=False)
+    summary: dict = dataclasses.field(repr=False)
     folder: pathlib.Path = None
 
     @property
@@ -42,14 +42,20 @@ class Run:
 
 
 def _array(values, what):
-    """A NumPy array, or the path of a .npy file as it is."""
-    if isinstance(values, (str, pathlib.Path)):
-        return np.load(values, mmap_mode="r")
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
-    if array.dtype == object or array.size == 0:
-        raise InputError(f"{what} is no array of numbers")
+    """A NumPy array of numbers, also of what a .npy file has."""
+    try:
+        if isinstance(values, (str, pathlib.Path)):
+            array = np.load(values, mmap_mode="r")
+        elif hasattr(values, "detach"):
+            values = values.detach().cpu()
+            array = (values.float() if values.is_floating_point() else values).numpy()
+        else:
+            array = np.asarray(values)
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"{what} is no array of numbers: {' '.join(str(error).split())}") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf" or array.size == 0 or array.ndim == 0:
+        kind = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise InputError(f"{what} is no array of numbers with one row a sample: {kind}")
     return array
 
 
@@ -66,6 +72,9 @@ def _write(folder, name, samples, labels, kind):
 def _check(x, y, what, by_position=False):
     if len(x) != len(y):
         raise InputError(f"{what}: {len(x)} samples and {len(y)} labels")
+    if y.ndim == 2 and not (by_position and y.shape == x.shape):
+        raise InputError(f"{what}: labels are one integer a sample, and y is {y.shape}; " +
+                         ("y.reshape(-1) is that" if y.shape[1] == 1 else "of a row with a 1 for the class y.argmax(1) is that"))
     if not np.array_equal(y, np.floor(y)) or not (y.ndim == 1 or (by_position and y.shape == x.shape)):
         raise InputError(f"{what}: labels are one integer a sample" + (", or one a position" if by_position else ""))
 
@@ -82,17 +91,40 @@ def _data(folder, x, y, validation, module):
     kind = np.int32 if tokens else np.float32
     text = "npy:" + ",".join(_write(folder, "train", x, y, kind))
     if validation is not None:
+        if not isinstance(validation, (tuple, list)) or len(validation) != 2:
+            raise InputError("validation is a pair (x, y)")
         xv, yv = _array(validation[0], "validation"), _array(validation[1], "validation")
         _check(xv, yv, "validation", tokens > 0)
+        if yv.max() >= classes or yv.min() < 0:
+            raise InputError(f"validation: labels are {yv.min():g} to {yv.max():g}, those of the training 0 to {classes - 1}")
         text += ",test=" + ";".join(_write(folder, "validation", xv, yv, kind))
     text += f",tokens={tokens}" if tokens else ",scale=off"
     return text, {"sample_shape": x.shape[1:], "classes": classes, "tokens": tokens, "by_position": by_position}
 
 
 def _free(folder):
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} is not empty: name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise InputError(f"{folder} is not empty: name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"folder {folder}: {error.strerror}") from error
+
+
+# Flags of `runnel-central train` that fit gives, and what to say in their place.
+_OWN = {"model": "the first argument", "data": "x and y", "dataset": "x and y", "data_dir": "x and y", "local_workers": "workers=N",
+        "log": "Run.history; folder=... keeps log.jsonl", "summary": "Run.summary; folder=... keeps summary.json",
+        "checkpoint_dir": "folder=...", "seeds": "a call with seed=N for each"}
+
+
+def _check_settings(module, settings):
+    for name in settings:
+        if name in _OWN:
+            raise InputError(f"{name} is not for fit: {_OWN[name]}")
+    frozen = modules.frozen(module)
+    if frozen and "freeze" not in str(settings.get("rewrite")):
+        raise InputError(f"{', '.join(frozen)}: requires_grad is False, and fit would train it; rewrite=\"freeze:N\" freezes the first N layers "
+                         "(runnel-central plan shows them), requires_grad_() lets all train")
 
 
 def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, progress=True, **settings):
@@ -108,6 +140,8 @@ def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, 
 
     Raises InputError (also a ValueError) for wrong input, RunnelError if the run fails; the module is then as it was.
     """
+    modules.check(module)
+    _check_settings(module, settings)
     own = folder is None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="runnel-")) if own else pathlib.Path(folder).resolve()
     if not own:
