@@ -114,7 +114,9 @@ class StageExecutor final : public StageEngine {
   absl::Status AllocateState(Backend* backend);
   // Where the forward looks ahead, weights of its own; else the newest.
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
-  void FillBeside(Direction direction, const Shape& shape, Payload& tensor) const;
+  // Checks what came from a neighbour. InvalidArgument names tensor and micro-batch.
+  absl::Status CheckReceived(Direction direction, const MicroBatch& place, const Shape& shape,
+                             const Payload& tensor) const;
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
   absl::Status Step(const MicroBatch& place, const StepContext& context);

@@ -116,6 +116,12 @@ class CpuExecutable : public Executable {
 
   ~CpuExecutable() override { keeper_->Drop(weights_); }
 
+  absl::Status CheckGates() const {
+    for (const auto& steps : gated_)
+      RUNNEL_RETURN_IF_ERROR(host::LiveSamples::Check(program_, steps));
+    return absl::OkStatus();
+  }
+
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     const std::vector<Step>& steps = steps_[static_cast<int>(part)];
     weights_ = context.weights;
@@ -288,10 +294,12 @@ class CpuBackend : public Backend {
     const bool halves = IsHalf(program.values);
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout,
                             cpu::PlanLayout(program, halves ? FindHalfKernel : FindKernel));
-    return std::make_unique<CpuExecutable>(
+    auto executable = std::make_unique<CpuExecutable>(
         program, layout.workspace_bytes,
         fused_ && !halves ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_,
         pool_, PreparedFor(program), keeper_);
+    RUNNEL_RETURN_IF_ERROR(executable->CheckGates());
+    return executable;
   }
 
  private:
