@@ -3,6 +3,8 @@
 #include "kernels/ir/passes/integer_products.h"
 
 #include <algorithm>
+#include <iostream>
+#include <map>
 #include <map>
 #include <string>
 
@@ -172,6 +174,30 @@ TEST(IntegerProducts, PlansCountWhatProgramsStash) {
         EXPECT_NEAR(PlannedShare(*model, recipe, begin, end), 1, 0.03)
             << recipe << " " << name << " " << begin << ".." << end;
     }
+  }
+}
+
+TEST(IntegerProducts, TEMPSTASH) {
+  for (const char* gates : {"ff:0,8/8,8@hold:0.5", "ff:0,3,4,6/6,6,8,12@beta:0.001", "lstm:0,4,8/8,8,8@beta:0.001"}) {
+  const ModelSpec model = *AddGates(*MakeModel("resnet8"), gates);
+  const int last = model.layer_count() - 1;
+  const auto program = CompileStage(model, 0, last, 32, **FindRecipe("sbm:8,8,8"),
+      {.max_batch = 32, .recomputes = true, .integer_products = true, .masks_stash = true});
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::map<int64_t, std::string> lines;
+  for (size_t b = 0; b < program->buffers.size(); ++b) {
+    const Buffer& buffer = program->buffers[b];
+    if (buffer.storage != Storage::kStash) continue;
+    std::string made;
+    for (const Instruction& i : program->part(Part::kForward))
+      for (BufferIndex o : i.outputs) if (static_cast<size_t>(o) == b) made += absl::StrCat(" ", Name(i.code), " ", i.layer, ".", i.op);
+    std::string read;
+    for (Part p : {Part::kInputGradient, Part::kWeightGradient}) for (const Instruction& i : program->part(p))
+      for (BufferIndex o : i.inputs) if (static_cast<size_t>(o) == b) read += absl::StrCat(" ", Name(i.code), " ", i.layer, ".", i.op);
+    lines[buffer.offset_bytes * 1000 + static_cast<int64_t>(b)] = absl::StrCat(buffer.offset_bytes, " ", buffer.bytes(), " ", Name(buffer.dtype), " ", buffer.shape.ToString(), made, " | ", read);
+  }
+  std::cout << gates << " stash " << program->stash_bytes << " planned " << PlannedStash(model, "sbm:8,8,8", 0, last, 32) << "\n";
+  for (auto& [k, l] : lines) std::cout << l << "\n";
   }
 }
 
