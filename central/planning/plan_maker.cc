@@ -299,10 +299,15 @@ absl::StatusOr<Plan> PlanMaker::MakePlanFor(PlanRequest request, const std::vect
     }
   }
   RUNNEL_RETURN_IF_ERROR(plans.status());
-  if (!plans->roomy.has_value()) return std::move(plans->lean);
-  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(*plans->roomy, cluster));
-  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(plans->lean, cluster));
-  return with <= kRoomIsWorth * without ? *std::move(plans->roomy) : std::move(plans->lean);
+  return Choose(*plans, cluster);
+}
+
+absl::StatusOr<Plan> PlanMaker::Choose(const Candidates& plans,
+                                       const MeasuredCluster& cluster) const {
+  if (!plans.roomy.has_value()) return plans.lean;
+  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(*plans.roomy, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(plans.lean, cluster));
+  return with <= kRoomIsWorth * without ? *plans.roomy : plans.lean;
 }
 
 absl::Status PlanMaker::TakeFaster(Candidates again, const MeasuredCluster& cluster,
@@ -312,14 +317,12 @@ absl::Status PlanMaker::TakeFaster(Candidates again, const MeasuredCluster& clus
     RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(other, cluster));
     return with < kFasterForRecompute * without;
   };
+  RUNNEL_ASSIGN_OR_RETURN(const Plan chosen, Choose(plans, cluster));
   RUNNEL_ASSIGN_OR_RETURN(const bool is_lean_faster, is_faster(again.lean, plans.lean));
   if (is_lean_faster) plans.lean = std::move(again.lean);
   if (!again.roomy.has_value()) return absl::OkStatus();
-  bool takes_room = !plans.roomy.has_value();
-  if (!takes_room) {
-    RUNNEL_ASSIGN_OR_RETURN(takes_room, is_faster(*again.roomy, *plans.roomy));
-  }
-  if (takes_room) plans.roomy = std::move(again.roomy);
+  RUNNEL_ASSIGN_OR_RETURN(const bool is_roomy_faster, is_faster(*again.roomy, chosen));
+  if (is_roomy_faster) plans.roomy = std::move(again.roomy);
   return absl::OkStatus();
 }
 

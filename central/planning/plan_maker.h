@@ -67,8 +67,10 @@ class PlanMaker final : public PlanSource {
   absl::StatusOr<Candidates> RecomputingCandidatesFor(PlanRequest request,
                                                       const std::vector<int>& devices,
                                                       const MeasuredCluster& cluster) const;
-  // Puts those of `again`, which make layers again, in the place of plans that are slower by what
-  // that has to gain, or that are none.
+  // The plan with room for copies, unless it is much slower than the one without.
+  absl::StatusOr<Plan> Choose(const Candidates& plans, const MeasuredCluster& cluster) const;
+  // Takes those of `again`, which make layers again, where they gain what that must: the lean plan
+  // over the other one, the roomy one over what would be chosen without recompute.
   absl::Status TakeFaster(Candidates again, const MeasuredCluster& cluster,
                           Candidates& plans) const;
   // The best of all candidates: one with room for copies, unless it is much slower than the best one
