@@ -53,7 +53,9 @@ StageExecutor::StageExecutor(StageExecutorOptions options, OptimizerChoice optim
       forward_only_(options_.last_layer < options_.model.frozen_front()),
       memory_bytes_(std::make_shared<std::atomic<int64_t>>(programs_.memory_bytes())),
       work_(HasGates(options_.model) ? std::make_unique<StageWork>() : nullptr),
-      range_(numbers_.scales_loss() ? std::make_unique<RangeTally>() : nullptr) {}
+      range_(numbers_.scales_loss() ? std::make_unique<RangeTally>() : nullptr) {
+  kept_bytes_ = *memory_bytes_;
+}
 
 absl::Status StageExecutor::AllocateState(Backend* backend) {
   backend_ = backend;
@@ -68,6 +70,11 @@ absl::Status StageExecutor::AllocateState(Backend* backend) {
   RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate_(layout.gradient_bytes));
   RUNNEL_ASSIGN_OR_RETURN(statistics_, allocate_(layout.statistic_bytes));
   return FreeScratch().status();
+}
+
+void StageExecutor::CountKept() {
+  const int64_t kept = programs_.memory_bytes();
+  *memory_bytes_ += kept - std::exchange(kept_bytes_, kept);
 }
 
 absl::StatusOr<Memory*> StageExecutor::FreeScratch() {
@@ -302,8 +309,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
     RUNNEL_RETURN_IF_ERROR(CheckReceived(Direction::kForward, place, program.input, input));
   RUNNEL_RETURN_IF_ERROR(programs_.CheckLabels(labels, place.samples));
 
+  const bool drops_kept = std::exchange(evaluated_weights_, 0) != 0;
   has_trained_ = true;
-  evaluated_weights_ = 0;
   if (options_.one_in_flight && stash_->in_flight() > 0) {
     return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
                                             " while another one is in flight"));
@@ -330,6 +337,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   context.choices = gates_.get();
   if (gates_ != nullptr) gates_->Begin(entry.input.bytes(), program.input, dry_run_ == nullptr);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, context, bindings));
+  if (drops_kept && dry_run_ == nullptr) CountKept();
   CountGradients(program, Part::kForward);
   if (gates_ != nullptr && programs_.has_loss()) {
     entry.price_sign = gates_->Sign(options_.changes, place.step);
@@ -515,6 +523,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForwardEval, context, bindings));
+  if (dry_run_ == nullptr) CountKept();
   if (programs_.has_loss()) {
     Output loss = LossOutput(metrics, programs_.labels_per_sample());
     loss.counts = CountClasses(program, output, labels);

@@ -153,5 +153,39 @@ TEST(ClaimedMemory, CoversGatesOfCodes) {
   ExpectCovered({.model = "resnet8", .recipe = "sbm:8,8,8"});
 }
 
+// An evaluation before training packs weights once and keeps them until they change.
+TEST(AllocatedMemory, HasThePackedWeightsThatEvaluationsKeep) {
+  const StageExecutorOptions options = OptionsOf({.model = "lenet"});
+  const std::unique_ptr<Backend> backend = MakeBackend("cpu", 1).value();
+  BufferPool pool;
+  const auto make = [&] {
+    auto executor = *StageExecutor::Create(options, backend.get(), &pool);
+    EXPECT_TRUE(executor->DrawState().ok());
+    return executor;
+  };
+  const auto executor = make(), trained = make();
+  const auto labels = [&] { return RandomLabels(pool, kSamples, options.model.classes, 1); };
+  const auto input = [&] {
+    return RandomTensor(pool, executor->input_shape(kSamples).elements(), 1);
+  };
+  const int64_t before = executor->memory_bytes();
+  ASSERT_TRUE(executor->Evaluate(kSamples, input(), labels()).ok());
+  const int64_t kept = executor->memory_bytes() - before;
+  int64_t weights = 0;  // of the convolutions
+  const std::vector<LayerInfo> infos = InferShapes(options.model, 1).value();
+  for (const LayerInfo& info : infos) {
+    for (const StateTensorSpec& spec : info.state)
+      weights +=
+          spec.role == TensorRole::kWeight && spec.shape.rank() > 2 ? 4 * spec.shape.elements() : 0;
+  }
+  EXPECT_GE(kept, weights);
+  ASSERT_TRUE(executor->Evaluate(kSamples, input(), labels()).ok());
+  EXPECT_EQ(executor->memory_bytes() - before, kept) << "once";
+  const MicroBatch place = MakeBatching(options.training).value().Locate(Sequence(0));
+  ASSERT_TRUE(executor->Forward(place, input(), labels()).ok());
+  ASSERT_TRUE(trained->Forward(place, input(), labels()).ok());
+  EXPECT_EQ(executor->memory_bytes(), trained->memory_bytes()) << "training has dropped them";
+}
+
 }  // namespace
 }  // namespace runnel::claimed_memory_test
