@@ -5,13 +5,15 @@
 #include <vector>
 
 #include "proto/base/model/number_format.h"
+#include "proto/base/training/gate_options.h"
 
 namespace runnel {
 namespace {
 
 // Each buffer begins at a multiple of this.
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kBits = 8;  // of a byte
+constexpr int64_t kBits = 8;        // of a byte
+constexpr int64_t kGridFloats = 3;  // that say a grid of codes
 
 int64_t Aligned(DType type, const Shape& shape) {
   return (ValueBytes(type, shape) + kAlignment - 1) / kAlignment * kAlignment;
@@ -96,6 +98,7 @@ class KeptValues {
   void KeepOperand(size_t op) {
     if (layer_.freezes(op)) return;
     const OpSpec& spec = layer_.ops[op];
+    if (LeadsToGate(layer_, op)) return KeepInputs(spec);
     const bool leaves_ends = codes_.kept == KeptCodes::kInner;
     if (leaves_ends && codes_.is_first && IsFirst(op)) {
       const bool reads_samples = codes_.reads_samples && spec.inputs[0] == 0;
@@ -104,6 +107,25 @@ class KeptValues {
     if (leaves_ends && codes_.is_last && IsLast(op)) return KeepInputs(spec);
     const Shape& x = ShapeOf(static_cast<size_t>(spec.inputs[0]));
     bytes_ += Aligned(DType::kInt8, x) + kAlignment;
+    // Samples by choice have a grid of their own each.
+    if (IsPacked(spec.inputs[0])) bytes_ += Aligned(DType::kFloat32, {kGridFloats * x[0]});
+  }
+
+  // What leads from a packing to this value.
+  bool IsPacked(int32_t value) const {
+    while (value > 0 && layer_.ops[static_cast<size_t>(value) - 1].kind != OpKind::kPack) {
+      const OpSpec& op = layer_.ops[static_cast<size_t>(value) - 1];
+      if (op.kind == OpKind::kUnpack || op.inputs.size() != 1) return false;
+      value = op.inputs[0];
+    }
+    return value > 0;
+  }
+
+  // The gradient of a choice that is learned reads what the explored options give.
+  void KeepExplored(const OpSpec& unpack) {
+    const OpSpec& gate = layer_.ops[static_cast<size_t>(unpack.inputs[1]) - 1];
+    if (!gate.held)
+      bytes_ += Aligned(DType::kFloat32, ShapeOf(static_cast<size_t>(unpack.inputs[0])));
   }
 
   void Keep(size_t op) {
@@ -126,6 +148,9 @@ class KeptValues {
       case OpKind::kMultiply:
       case OpKind::kLstmCell:
         return KeepInputs(spec);
+      case OpKind::kUnpack:
+        return KeepExplored(spec);
+      case OpKind::kPack:
       case OpKind::kAvgPool:
       case OpKind::kGlobalAvgPool:
       case OpKind::kDropout:

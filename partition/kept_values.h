@@ -22,7 +22,8 @@ struct CodesOfLayer {
 // Bytes of one micro-batch, of which `info` is made: the codes of each product's input, the FP32
 // values that other operators' gradients read, as type `kept` (LayerSpec::stash), a bit of what a ReLU
 // alone would read, and what pools and norms note. What a batch norm or the ReLU behind it gives is
-// made again from the norm's input, but for kAllBesideNorms.
+// made again from the norm's input, but for kAllBesideNorms. Of a gate that learns, what the options
+// that it explores give.
 int64_t KeptBytesWithCodes(const LayerSpec& layer, const LayerInfo& info, DType kept,
                            const CodesOfLayer& codes);
 

@@ -9,6 +9,7 @@
 #include "partition/kept_values.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/gate_options.h"
 
 namespace runnel {
 namespace {
@@ -109,6 +110,18 @@ int64_t LargestValue(const LayerInfo& info, const NumberFormat& format) {
   return largest;
 }
 
+// Samples of one option after the other read what a group of operators reads for all of them, so that
+// codes stand beside the floats that they are made of.
+int64_t CodesBesideFloats(const LayerSpec& layer, int64_t float_bytes) {
+  const bool has_levels = std::any_of(layer.ops.begin(), layer.ops.end(), [](const OpSpec& op) {
+    int levels = 0;
+    for (int option = 0; op.kind == OpKind::kGate && option < OptionCount(op); ++option)
+      levels += Skips(op, option) ? 0 : 1;
+    return levels > 1;
+  });
+  return has_levels ? float_bytes / static_cast<int64_t>(sizeof(float)) : 0;
+}
+
 // forward_only: no gradient passes the layer, so that nothing is kept for one. LayerSpec::recompute:
 // what is inside the layer is there once, while its backward runs, though not for all layers at a
 // time. LayerSpec::stash: what is kept has that type; a value is there whole while it is read.
@@ -146,7 +159,8 @@ LayerMemory MemoryOf(const PlanRequest& request, const LayerSpec& layer, const L
         .is_last = std::none_of(&layer + 1, layers.data() + layers.size(), HasProducts),
         .reads_samples = &layer == &layers.front()};
     memory.stash_bytes = KeptBytesWithCodes(layer, info, kept, codes);
-    memory.working_bytes = kFloatsAtOnce * LargestValue(info, format);
+    const int64_t largest = LargestValue(info, format);
+    memory.working_bytes = kFloatsAtOnce * largest + CodesBesideFloats(layer, largest);
     return memory;
   }
   for (const Shape& output : info.op_outputs) memory.stash_bytes += ValueBytes(kept, output);

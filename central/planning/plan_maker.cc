@@ -288,31 +288,61 @@ absl::StatusOr<Plan> PlanMaker::FittingPlanFor(const PlanRequest& request,
 
 absl::StatusOr<Plan> PlanMaker::MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                             const MeasuredCluster& cluster) const {
-  absl::StatusOr<Plan> plan = RoomyPlanFor(request, devices, cluster);
-  if (!inputs_.recomputes || !LimitsMemory(cluster)) return plan;
-  absl::StatusOr<Plan> again = RecomputingPlanFor(std::move(request), devices, cluster);
-  if (!again.ok() || !plan.ok()) return again.ok() ? again : plan;
-  if (cluster.times.empty()) return plan;
-  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(*again, cluster));
-  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(*plan, cluster));
-  return with < kFasterForRecompute * without ? again : plan;
+  absl::StatusOr<Candidates> plans = CandidatesFor(request, devices, cluster);
+  if (inputs_.recomputes && LimitsMemory(cluster)) {
+    absl::StatusOr<Candidates> again =
+        RecomputingCandidatesFor(std::move(request), devices, cluster);
+    if (plans.ok() && again.ok() && !cluster.times.empty()) {
+      RUNNEL_RETURN_IF_ERROR(TakeFaster(*std::move(again), cluster, *plans));
+    } else if (!plans.ok() && again.ok()) {
+      plans = std::move(again);
+    }
+  }
+  RUNNEL_RETURN_IF_ERROR(plans.status());
+  return Choose(*plans, cluster);
 }
 
-absl::StatusOr<Plan> PlanMaker::RecomputingPlanFor(PlanRequest request,
-                                                   const std::vector<int>& devices,
-                                                   const MeasuredCluster& cluster) const {
+absl::StatusOr<Plan> PlanMaker::Choose(const Candidates& plans,
+                                       const MeasuredCluster& cluster) const {
+  if (!plans.roomy.has_value()) return plans.lean;
+  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(*plans.roomy, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(plans.lean, cluster));
+  return with <= kRoomIsWorth * without ? *plans.roomy : plans.lean;
+}
+
+absl::Status PlanMaker::TakeFaster(Candidates again, const MeasuredCluster& cluster,
+                                   Candidates& plans) const {
+  const auto is_faster = [&](const Plan& plan, const Plan& other) -> absl::StatusOr<bool> {
+    RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(plan, cluster));
+    RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(other, cluster));
+    return with < kFasterForRecompute * without;
+  };
+  RUNNEL_ASSIGN_OR_RETURN(const Plan chosen, Choose(plans, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const bool is_lean_faster, is_faster(again.lean, plans.lean));
+  if (is_lean_faster) plans.lean = std::move(again.lean);
+  if (!again.roomy.has_value()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const bool is_roomy_faster, is_faster(*again.roomy, chosen));
+  if (is_roomy_faster) plans.roomy = std::move(again.roomy);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanMaker::Candidates> PlanMaker::RecomputingCandidatesFor(
+    PlanRequest request, const std::vector<int>& devices, const MeasuredCluster& cluster) const {
   ModelSpec model = inputs_.model;
   for (LayerSpec& layer : model.layers) layer.recompute = true;
   request.model = &model;
-  RUNNEL_ASSIGN_OR_RETURN(Plan plan, RoomyPlanFor(request, devices, cluster));
-  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
-  RUNNEL_ASSIGN_OR_RETURN(Plan lean, RecomputeWhereNeeded(request, plan, inputs_.model, cluster));
-  if (!WantsCopies(lean, cluster)) return lean;
-  request.state_copies = kStateCopies;
-  RUNNEL_ASSIGN_OR_RETURN(const bool has_room, Fits(request, plan, cluster));
-  if (!has_room) return lean;
-  RUNNEL_ASSIGN_OR_RETURN(Plan roomy, RecomputeWhereNeeded(request, plan, inputs_.model, cluster));
-  return WorthItsRoom(std::move(roomy), std::move(lean), cluster);
+  RUNNEL_ASSIGN_OR_RETURN(Candidates plans, CandidatesFor(request, devices, cluster));
+  const auto where_needed = [&](Plan plan, int64_t copies) -> absl::StatusOr<Plan> {
+    PlanRequest checked = request;
+    checked.state_copies = copies;
+    RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, checked));
+    return RecomputeWhereNeeded(std::move(checked), std::move(plan), inputs_.model, cluster);
+  };
+  RUNNEL_ASSIGN_OR_RETURN(plans.lean, where_needed(std::move(plans.lean), request.state_copies));
+  if (plans.roomy.has_value()) {
+    RUNNEL_ASSIGN_OR_RETURN(plans.roomy, where_needed(*std::move(plans.roomy), kStateCopies));
+  }
+  return plans;
 }
 
 bool PlanMaker::WantsCopies(const Plan& plan, const MeasuredCluster& cluster) const {
@@ -320,24 +350,20 @@ bool PlanMaker::WantsCopies(const Plan& plan, const MeasuredCluster& cluster) co
          LimitsMemory(cluster);
 }
 
-absl::StatusOr<Plan> PlanMaker::WorthItsRoom(Plan roomy, Plan other,
-                                             const MeasuredCluster& cluster) const {
-  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(roomy, cluster));
-  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(other, cluster));
-  return with <= kRoomIsWorth * without ? std::move(roomy) : std::move(other);
-}
-
-absl::StatusOr<Plan> PlanMaker::RoomyPlanFor(PlanRequest request, const std::vector<int>& devices,
-                                             const MeasuredCluster& cluster) const {
-  absl::StatusOr<Plan> plan = FittingPlanFor(request, devices, cluster);
-  if (!plan.ok() || !WantsCopies(*plan, cluster)) return plan;
+absl::StatusOr<PlanMaker::Candidates> PlanMaker::CandidatesFor(
+    PlanRequest request, const std::vector<int>& devices, const MeasuredCluster& cluster) const {
+  RUNNEL_ASSIGN_OR_RETURN(Plan lean, FittingPlanFor(request, devices, cluster));
+  Candidates plans = {std::move(lean), std::nullopt};
+  if (!WantsCopies(plans.lean, cluster)) return plans;
   request.state_copies = kStateCopies;
   PlanRequest checked = request;
-  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(*plan, inputs_.codecs.bits.epochs, checked));
-  if (CheckMemory(checked, *plan, cluster.memory).ok()) return plan;
-  absl::StatusOr<Plan> roomy = FittingPlanFor(request, devices, cluster);
-  if (!roomy.ok()) return plan;
-  return WorthItsRoom(*std::move(roomy), *std::move(plan), cluster);
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plans.lean, inputs_.codecs.bits.epochs, checked));
+  if (CheckMemory(checked, plans.lean, cluster.memory).ok()) {
+    plans.roomy = plans.lean;
+  } else if (absl::StatusOr<Plan> roomy = FittingPlanFor(request, devices, cluster); roomy.ok()) {
+    plans.roomy = *std::move(roomy);
+  }
+  return plans;
 }
 
 absl::StatusOr<Plan> PlanMaker::AnyPlanFor(PlanRequest request, const std::vector<int>& devices,

@@ -2,6 +2,7 @@
 
 // Makes plans from a run's request and measurements, and tells their cost.
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -51,18 +52,29 @@ class PlanMaker final : public PlanSource {
   // A plan, refused if a stage does not fit into its worker's memory.
   absl::StatusOr<Plan> FittingPlanFor(const PlanRequest& request, const std::vector<int>& devices,
                                       const MeasuredCluster& cluster) const;
-  // A plan with room for copies of the neighbours' states, if that costs little.
-  absl::StatusOr<Plan> RoomyPlanFor(PlanRequest request, const std::vector<int>& devices,
-                                    const MeasuredCluster& cluster) const;
+  // Of one way to keep activations: the fastest plan, and the fastest one with room for copies of the
+  // neighbours' states, which may be the same; none: none has that room, or nothing is copied.
+  struct Candidates {
+    Plan lean;
+    std::optional<Plan> roomy;
+  };
+  absl::StatusOr<Candidates> CandidatesFor(PlanRequest request, const std::vector<int>& devices,
+                                           const MeasuredCluster& cluster) const;
   // Whether copies of neighbours' states need room in it.
   bool WantsCopies(const Plan& plan, const MeasuredCluster& cluster) const;
-  // The plan with room for copies, unless it is much slower than the other.
-  absl::StatusOr<Plan> WorthItsRoom(Plan roomy, Plan other, const MeasuredCluster& cluster) const;
-  // A plan whose stages make their layers again in the backward where they, or copies of the
+  // Plans whose stages make their layers again in the backward where they, or copies of the
   // neighbours' states beside them, would not fit.
-  absl::StatusOr<Plan> RecomputingPlanFor(PlanRequest request, const std::vector<int>& devices,
-                                          const MeasuredCluster& cluster) const;
-  // The better of the two, without recompute if the run does not have it.
+  absl::StatusOr<Candidates> RecomputingCandidatesFor(PlanRequest request,
+                                                      const std::vector<int>& devices,
+                                                      const MeasuredCluster& cluster) const;
+  // The plan with room for copies, unless it is much slower than the one without.
+  absl::StatusOr<Plan> Choose(const Candidates& plans, const MeasuredCluster& cluster) const;
+  // Takes those of `again`, which make layers again, where they gain what that must: the lean plan
+  // over the other one, the roomy one over what would be chosen without recompute.
+  absl::Status TakeFaster(Candidates again, const MeasuredCluster& cluster,
+                          Candidates& plans) const;
+  // The best of all candidates: one with room for copies, unless it is much slower than the best one
+  // without.
   absl::StatusOr<Plan> MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                    const MeasuredCluster& cluster) const;
 

@@ -17,7 +17,7 @@ namespace runnel {
 // A value; what is not there is an empty cell.
 struct LogRow {
   int64_t step = 0;            // optimizer steps that are done
-  int64_t epoch = 0;           // in which the last of them lies, from 0
+  int64_t epoch = 1;           // in which the last of them lies, from 1 as on the screen
   double seconds = 0;          // of training, without evaluations, over all lives of the run
   std::optional<double> loss;  // mean of the samples since the row before
   std::optional<double> learning_rate;  // of the last step

@@ -15,7 +15,6 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/code_products.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {
@@ -113,7 +112,7 @@ absl::StatusOr<std::string> TrainingReport(const ModelSpec& model,
   PlanRequest request;
   request.model = &model;
   RUNNEL_ASSIGN_OR_RETURN(request.format, FormatOf(settings));
-  request.kept_codes = KeptCodesOf(*recipe.family, model);
+  request.kept_codes = recipe.family->kept_codes;
   RUNNEL_ASSIGN_OR_RETURN(request.policy, FindPolicy("dp"));
   RUNNEL_ASSIGN_OR_RETURN(
       request.schedule,

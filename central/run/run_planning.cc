@@ -16,7 +16,6 @@
 #include "proto/base/host_processors.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/code_products.h"
 #include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
@@ -112,7 +111,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.schedule = setup.schedule;
   inputs.format = setup.format;
   const absl::StatusOr<RecipeName> recipe = ParseRecipeName(setup.settings.recipe);
-  if (recipe.ok()) inputs.kept_codes = KeptCodesOf(*recipe->family, setup.model);
+  if (recipe.ok()) inputs.kept_codes = recipe->family->kept_codes;
   inputs.caps = setup.settings.caps;
   inputs.dataset_samples = setup.training.dataset_samples;
   inputs.batch_size = setup.training.batch_size;

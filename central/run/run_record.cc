@@ -31,7 +31,7 @@ void RunRecord::KeepLog(TrainingLog log, std::function<void(const std::string& l
 LogRow RunRecord::RowAt(int64_t step) const {
   LogRow row;
   row.step = step;
-  row.epoch = step == 0 ? 0 : (step - 1) / batching_.steps_per_epoch();
+  row.epoch = 1 + (step == 0 ? 0 : (step - 1) / batching_.steps_per_epoch());
   row.seconds = log_->seconds_before + static_cast<double>(clock_.training_ns()) * 1e-9;
   return row;
 }
@@ -43,7 +43,7 @@ void RunRecord::LogBarrier(int64_t step, const Telemetry& last_stage) {
   const double loss = log_->loss.Mean(last_stage);
   if (!std::isnan(loss)) row.loss = loss;
   row.learning_rate =
-      RunRate(setup_->training, row.epoch, step - 1) * WarmUpShare(setup_->training, step - 1);
+      RunRate(setup_->training, row.epoch - 1, step - 1) * WarmUpShare(setup_->training, step - 1);
   const double seconds = row.seconds - std::max(before.seconds, log_->seconds_before);
   if (seconds > 0) {
     row.samples_per_s =

@@ -1,6 +1,8 @@
 // Options of gates in integers: samples of one option are computed as a micro-batch of these alone
 // with the option's bits, and the bytes are the same on ref and on every instruction set.
 
+#include "kernels/ir/gate_options.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,8 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/backends/ref/ref_backend.h"
 #include "kernels/ir/arithmetic/sample_choice.h"
 #include "kernels/ir/compiler.h"
 #include "partition/zoo/rewrites/rewrites.h"
@@ -19,6 +23,8 @@
 
 namespace runnel::gate_options_test {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr const char* kRecipe = "sbm:8,8,8";
 constexpr int kOfGate = 2;  // operators that a held gate puts in front
@@ -310,6 +316,47 @@ TEST(GateOptions, ProductsAreThoseOfCodes) {
     }
   }
   EXPECT_GT(codes, 40);
+}
+
+// The first two instructions, one behind the other, that run for each option of a gate.
+std::pair<const Instruction*, const Instruction*> FirstGroup(const Program& program) {
+  const std::vector<Instruction>& forward = program.part(Part::kForward);
+  for (size_t i = 0; i + 1 < forward.size(); ++i) {
+    if (RunsByOption(forward[i]) && RunsByOption(forward[i + 1]) &&
+        forward[i].gate == forward[i + 1].gate)
+      return {&forward[i], &forward[i + 1]};
+  }
+  return {nullptr, nullptr};
+}
+
+// A memory plan where the first option would write over what the next one reads is refused before it
+// runs.
+TEST(GateOptions, ValuesOfAGroupThatShareMemoryAreRefused) {
+  for (const char* gates : {"ff:0,3,4,6/6,6,8,12", "ff:0,8/8,8"}) {
+    SCOPED_TRACE(gates);
+    const ModelSpec model = *AddGates(*MakeModel("resnet8"), gates);
+    for (const std::string backend : {"ref", "cpu"}) {
+      const std::unique_ptr<Backend> made =
+          backend == "ref" ? *MakeRefBackend(1) : *MakeCpuBackend(1);
+      Program program = *CompileStage(model, 0, model.layer_count() - 1, 4, **FindRecipe(kRecipe),
+                                      {.max_batch = 4, .integer_products = true});
+      const absl::Status planned = made->Prepare(program).status();
+      EXPECT_TRUE(planned.ok()) << planned;
+      const auto [first, next] = FirstGroup(program);
+      ASSERT_NE(first, nullptr);
+      const Buffer& read = program.buffers[static_cast<size_t>(first->inputs[0])];
+      Buffer& written = program.buffers[static_cast<size_t>(next->outputs[0])];
+      ASSERT_NE(first->inputs[0], next->outputs[0]);
+      written.storage = read.storage;
+      written.offset_bytes = read.offset_bytes;
+      const absl::Status shared = made->Prepare(program).status();
+      if (LevelsOf(*GatesByChoice(program)[static_cast<size_t>(first->gate)]) > 1) {
+        EXPECT_THAT(std::string(shared.message()), HasSubstr("share memory")) << backend;
+      } else {
+        EXPECT_TRUE(shared.ok()) << "one option reads nothing behind another: " << shared;
+      }
+    }
+  }
 }
 
 // As training would have seen them.

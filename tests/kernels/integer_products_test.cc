@@ -13,7 +13,6 @@
 #include "partition/plan_builder.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/training/code_products.h"
 #include "tests/kernels/grid_training.h"
 
 namespace runnel::integer_products_test {
@@ -136,7 +135,7 @@ int64_t PlannedStash(const ModelSpec& model, const char* recipe, int first, int 
   request.model = &model;
   request.devices = {DeviceId(0)};
   request.format = name.family->format;
-  request.kept_codes = KeptCodesOf(*name.family, model);
+  request.kept_codes = name.family->kept_codes;
   request.micro_batch_size = samples;
   request.codecs.encoded_forward = request.codecs.encoded_backward = [](const Shape& shape) {
     return Bytes(4 * shape.elements());
@@ -175,16 +174,25 @@ TEST(IntegerProducts, PlansCountWhatProgramsStash) {
   }
 }
 
-// Beside gates plans count values in FP32.
-TEST(IntegerProducts, PlansCountNoCodesBesideGates) {
-  const RecipeFamily& sbm = *(*ParseRecipeName("sbm:8,8,8")).family;
-  const ModelSpec plain = *MakeModel("resnet8");
-  const ModelSpec gated = *AddGates(plain, "ff:0,8/8,8@hold:0.5");
-  EXPECT_EQ(KeptCodesOf(sbm, plain), KeptCodes::kAll);
-  EXPECT_EQ(KeptCodesOf(sbm, gated), KeptCodes::kNone);
+// Products beside gates are those of codes, too.
+TEST(IntegerProducts, PlansCountWhatProgramsStashBesideGates) {
+  const char* recipe = "sbm:8,8,8";
+  for (const char* name : {"resnet8", "resnet20", "mobilenet_v2"}) {
+    for (const char* gates : {"ff:0,8/8,8@hold:0.5", "ff:0,4,32/8,8,32@hold:0.5",
+                              "ff:0,3,4,6/6,6,8,12", "lstm:0,4,8/8,8,8"}) {
+      const ModelSpec model = *AddGates(*MakeModel(name), gates);
+      const int last = model.layer_count() - 1;
+      EXPECT_NEAR(PlannedShare(model, recipe, 0, last), 1, 0.01) << name << " " << gates;
+      if (*gates == 'l') continue;  // a state would need its row beside the boundary
+      EXPECT_NEAR(PlannedShare(model, recipe, last / 3, last), 1, 0.01) << name << " " << gates;
+    }
+  }
+}
+
+TEST(IntegerProducts, PlansCountNoCodesOfOtherRecipes) {
   // Octo rounds inputs anew in the backward, and keeps them as they are.
   for (const char* other : {"fp32", "dorefa:8,8,8", "octo"})
-    EXPECT_EQ(KeptCodesOf(*(*ParseRecipeName(other)).family, plain), KeptCodes::kNone) << other;
+    EXPECT_EQ(ParseRecipeName(other)->family->kept_codes, KeptCodes::kNone) << other;
 }
 
 TEST(IntegerProducts, CutsAndUpdatesInTheBackwardChangeNoByte) {

@@ -329,16 +329,27 @@ TEST_F(ControlSecurity, WhyNoCentralAnswersIsSaid) {
   EXPECT_THAT(std::string(nobody.message()), HasSubstr("Connection refused"));
 }
 
-TEST(OperatorsCertificate, ThatDoesNotHoldIsNamed) {
+// Nobody listens there: who dials before it looks hears after its patience that nobody answers.
+TEST(OwnCertificate, ThatDoesNotHoldIsNamedBeforeAnybodyIsAsked) {
   const ScratchDir scratch;
   const auto old = Authority::Create(scratch / "home", [] { return kStart - 1500 * kDay; }).value();
-  const auto calls = MembersAt(
-      "127.0.0.1:1", SecurityOf(ReadIdentity(old->operator_folder()).value()), kTimeoutMs);
-  EXPECT_TRUE(absl::IsPermissionDenied(calls.status())) << calls.status();
-  EXPECT_THAT(
-      std::string(calls.status().message()),
-      AllOf(HasSubstr("the operator's certificate: certificate has expired; the clock here"),
-            HasSubstr("folder `operator`")));
+  const GrpcSecurity admin = SecurityOf(ReadIdentity(old->operator_folder()).value());
+  const GrpcSecurity worker = SecurityOf(JoinedWorker(*old, "pi-1"));
+  const ClosedPort nobody;
+  const std::string request = NewRequest(NewKey().value()).value();
+  for (const absl::Status& refused : {MembersAt(nobody.address(), admin, kShortMs).status(),
+                                      RevokeAt(nobody.address(), admin, "pi-1", kShortMs)}) {
+    EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+    EXPECT_THAT(
+        std::string(refused.message()),
+        AllOf(HasSubstr("the operator's certificate: certificate has expired; the clock here"),
+              HasSubstr("folder `operator`")));
+  }
+  const absl::Status renewed =
+      RenewCertificate(nobody.address(), worker, request, kShortMs).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(renewed)) << renewed;
+  EXPECT_THAT(std::string(renewed.message()),
+              HasSubstr("this device's certificate: certificate has expired; the clock here"));
 }
 
 TEST_F(ControlSecurity, AListenerTakesARenewedCertificateFromItsFolder) {

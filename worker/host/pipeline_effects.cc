@@ -13,8 +13,9 @@
 namespace runnel {
 namespace {
 
-std::string Diverged(absl::string_view what, const MicroBatch& place) {
-  return absl::StrCat(what, " of micro-batch ", place.sequence.value(),
+std::string Diverged(Direction direction, const MicroBatch& place) {
+  return absl::StrCat(direction == Direction::kForward ? "an activation" : "a gradient",
+                      " of micro-batch ", place.sequence.value(),
                       " is not finite: training diverged; try a smaller --lr");
 }
 
@@ -86,18 +87,37 @@ void PipelineHost::ReportWaiting() {
 void PipelineHost::Carry(ForwardEffect effect) {
   if (runtime_.runs_dry()) {
     // A loss that is no number is for training to find.
-    return Compute(false, {SpanKind::kDryRun}, [this, effect = std::move(effect)] {
-      return engine_->Forward(effect.place, effect.input, effect.labels);
-    });
+    return Compute(false, {SpanKind::kDryRun},
+                   [this, effect = std::move(effect)] { return ComputeForward(effect); });
   }
   const StageLanes::Purpose purpose{SpanKind::kForward, effect.place.sequence};
   Compute(true, purpose, [this, effect = std::move(effect)] { return Forward(effect); });
 }
 
+absl::Status PipelineHost::OfReceived(const absl::Status& status, Direction direction,
+                                      const MicroBatch& place, const Payload& tensor) const {
+  const bool is_forward = direction == Direction::kForward;
+  const Shape shape =
+      is_forward ? engine_->input_shape(place.samples) : engine_->output_shape(place.samples);
+  if (status.ok() || (is_forward ? !has_upstream() : !has_downstream()) ||
+      static_cast<int64_t>(tensor.size()) != codecs_->TensorBytes(direction, shape) ||
+      HasNumbers(engine_->numbers(), direction, shape, tensor.bytes()))
+    return status;
+  return MarkNotFinite(absl::Status(status.code(), absl::StrCat(Diverged(direction, place), " (",
+                                                                status.message(), ")")),
+                       is_forward ? NotFinite::kUpstream : NotFinite::kDownstream);
+}
+
+absl::StatusOr<StageCompute::Output> PipelineHost::ComputeForward(const ForwardEffect& effect) {
+  absl::StatusOr<StageCompute::Output> output =
+      engine_->Forward(effect.place, effect.input, effect.labels);
+  if (output.ok()) return output;
+  return OfReceived(output.status(), Direction::kForward, effect.place, effect.input);
+}
+
 // An infinite loss becomes the runtime's error, which knows the step.
 absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& effect) {
-  RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
-                          engine_->Forward(effect.place, effect.input, effect.labels));
+  RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output, ComputeForward(effect));
   const NumberFormat& numbers = engine_->numbers();
   const int64_t samples = effect.place.samples;
   const bool has_number = HasNumbers(numbers, Direction::kForward, engine_->output_shape(samples),
@@ -110,7 +130,7 @@ absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& 
           : HasNumbers(numbers, Direction::kForward, engine_->input_shape(samples), input);
   loss_from_ = enters_well ? NotFinite::kOwn : NotFinite::kUpstream;
   if (has_number) return output;
-  return MarkNotFinite(absl::InvalidArgumentError(Diverged("an activation", effect.place)),
+  return MarkNotFinite(absl::InvalidArgumentError(Diverged(Direction::kForward, effect.place)),
                        loss_from_);
 }
 
@@ -118,9 +138,14 @@ void PipelineHost::Carry(InputGradientEffect effect) {
   const bool is_dry = runtime_.runs_dry();
   const StageLanes::Purpose purpose{is_dry ? SpanKind::kDryRun : SpanKind::kInputGradient,
                                     effect.place.sequence};
-  Compute(!is_dry, purpose, [this, effect = std::move(effect)] {
-    return engine_->InputGradient(effect.place, effect.output_gradient);
-  });
+  Compute(!is_dry, purpose,
+          [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
+            absl::StatusOr<StageCompute::Output> output =
+                engine_->InputGradient(effect.place, effect.output_gradient);
+            if (output.ok()) return output;
+            return OfReceived(output.status(), Direction::kBackward, effect.place,
+                              effect.output_gradient);
+          });
 }
 
 void PipelineHost::Carry(WeightGradientEffect effect) {
@@ -204,10 +229,9 @@ absl::StatusOr<Payload> PipelineHost::Encode(const EncodeEffect& effect) {
   if (encoded.ok() ||
       HasNumbers(engine_->numbers(), effect.direction, shape, effect.tensor.bytes()))
     return encoded;
-  const char* what = effect.direction == Direction::kForward ? "an activation" : "a gradient";
   return MarkNotFinite(
-      absl::Status(encoded.status().code(),
-                   absl::StrCat(Diverged(what, place), " (", encoded.status().message(), ")")),
+      absl::Status(encoded.status().code(), absl::StrCat(Diverged(effect.direction, place), " (",
+                                                         encoded.status().message(), ")")),
       NotFinite::kOwn);
 }
 

@@ -81,6 +81,10 @@ class PipelineHost final : public StageHost {
   // Runs `work` on the compute lane; its result becomes ComputeDone. counts: as busy time.
   void Compute(bool counts, StageLanes::Purpose purpose,
                std::function<absl::StatusOr<StageCompute::Output>()> work);
+  // The error of an action that read a tensor from a neighbour; marked, if that is no number.
+  absl::Status OfReceived(const absl::Status& status, Direction direction, const MicroBatch& place,
+                          const Payload& tensor) const;
+  absl::StatusOr<StageCompute::Output> ComputeForward(const ForwardEffect& effect);
   // The forward's output; an error if it is no number, which says where that came from.
   absl::StatusOr<StageCompute::Output> Forward(const ForwardEffect& effect);
   // Carries out an event's effects and records when the first backward ended. `before` is

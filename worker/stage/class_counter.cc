@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "proto/base/tensor/dtype.h"
+#include "proto/base/training/mixed_label.h"
 
 namespace runnel {
 namespace {
@@ -28,7 +29,7 @@ ClassCounts CountClasses(absl::Span<const float> outputs, int64_t classes,
   if (classes <= kMostConfusedClasses) counts.confusion.resize(width * width);
   for (size_t n = 0; n < labels.size(); ++n) {
     const absl::Span<const float> row = outputs.subspan(n * width, width);
-    const auto label = static_cast<size_t>(labels[n]);
+    const auto label = static_cast<size_t>(UnpackLabel(labels[n]).larger());
     ++counts.labels;
     counts.among_five += RankOf(row, label) < kFive ? 1 : 0;
     if (counts.confusion.empty()) continue;

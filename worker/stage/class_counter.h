@@ -11,8 +11,8 @@
 
 namespace runnel {
 
-// One row of outputs a label. The first of equal outputs counts as the larger one. labels: each in
-// [0, classes).
+// One row of outputs a label. The first of equal outputs counts as the larger one. labels: IsLabelOf
+// these classes; a mixed one counts as its larger class.
 ClassCounts CountClasses(absl::Span<const float> outputs, int64_t classes,
                          absl::Span<const int32_t> labels);
 

@@ -11,6 +11,7 @@
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/loss_scale.h"
 #include "proto/base/training/weight_average.h"
+#include "worker/stage/boundary_memory.h"
 #include "worker/stage/class_counter.h"
 #include "worker/stage/gradient_norm.h"
 #include "worker/stage/staleness.h"
@@ -52,7 +53,9 @@ StageExecutor::StageExecutor(StageExecutorOptions options, OptimizerChoice optim
       forward_only_(options_.last_layer < options_.model.frozen_front()),
       memory_bytes_(std::make_shared<std::atomic<int64_t>>(programs_.memory_bytes())),
       work_(HasGates(options_.model) ? std::make_unique<StageWork>() : nullptr),
-      range_(numbers_.scales_loss() ? std::make_unique<RangeTally>() : nullptr) {}
+      range_(numbers_.scales_loss() ? std::make_unique<RangeTally>() : nullptr) {
+  kept_bytes_ = *memory_bytes_;
+}
 
 absl::Status StageExecutor::AllocateState(Backend* backend) {
   backend_ = backend;
@@ -67,6 +70,11 @@ absl::Status StageExecutor::AllocateState(Backend* backend) {
   RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate_(layout.gradient_bytes));
   RUNNEL_ASSIGN_OR_RETURN(statistics_, allocate_(layout.statistic_bytes));
   return FreeScratch().status();
+}
+
+void StageExecutor::CountKept() {
+  const int64_t kept = programs_.memory_bytes();
+  *memory_bytes_ += kept - std::exchange(kept_bytes_, kept);
 }
 
 absl::StatusOr<Memory*> StageExecutor::FreeScratch() {
@@ -217,10 +225,13 @@ StageCompute::Output LossOutput(const double (&metrics)[2], int64_t labels_per_s
 
 }  // namespace
 
-// Values beside a tensor that nothing writes are what a link lets through.
-void StageExecutor::FillBeside(Direction direction, const Shape& shape, Payload& tensor) const {
-  for (const SidePlace& place : SidePlaces(numbers_, shape, direction))
-    place.value->FillNeutral(tensor.mutable_bytes().subspan(place.memory_offset, place.bytes));
+absl::Status StageExecutor::CheckReceived(Direction direction, const MicroBatch& place,
+                                          const Shape& shape, const Payload& tensor) const {
+  const absl::Status status = CheckBoundary(numbers_, direction, shape, tensor.bytes());
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(direction == Direction::kForward ? "activation" : "gradient", " of micro-batch ",
+                   place.sequence.value(), ": ", status.message()));
 }
 
 // Each earlier mini-batch in flight will have stepped before this one's does.
@@ -294,10 +305,12 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
                           programs_.ForSamples(place.samples));
   const Program& program = compiled->program;
   RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
+  if (options_.first_layer > 0)
+    RUNNEL_RETURN_IF_ERROR(CheckReceived(Direction::kForward, place, program.input, input));
   RUNNEL_RETURN_IF_ERROR(programs_.CheckLabels(labels, place.samples));
 
+  const bool drops_kept = std::exchange(evaluated_weights_, 0) != 0;
   has_trained_ = true;
-  evaluated_weights_ = 0;
   if (options_.one_in_flight && stash_->in_flight() > 0) {
     return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
                                             " while another one is in flight"));
@@ -315,7 +328,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   bindings[Storage::kStash] = entry.activations->address();
-  if (!programs_.has_loss()) FillBeside(Direction::kForward, program.output, output);
+  if (!programs_.has_loss())
+    PrepareBoundary(numbers_, Direction::kForward, program.output, output.mutable_bytes());
   StepContext context = ContextOf(place);
   trained_grid_bits_ = context.grid_bits;
   CountMacs(program, context.grid_bits);
@@ -323,6 +337,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   context.choices = gates_.get();
   if (gates_ != nullptr) gates_->Begin(entry.input.bytes(), program.input, dry_run_ == nullptr);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, context, bindings));
+  if (drops_kept && dry_run_ == nullptr) CountKept();
   CountGradients(program, Part::kForward);
   if (gates_ != nullptr && programs_.has_loss()) {
     entry.price_sign = gates_->Sign(options_.changes, place.step);
@@ -344,8 +359,11 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   RUNNEL_ASSIGN_OR_RETURN(const CompiledStage::Sized* compiled,
                           programs_.ForSamples(place.samples));
   const Program& program = compiled->program;
-  if (!programs_.has_loss())
+  if (!programs_.has_loss()) {
     RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output_gradient_bytes, "gradient"));
+    RUNNEL_RETURN_IF_ERROR(
+        CheckReceived(Direction::kBackward, place, program.output, output_gradient));
+  }
   Stash::Entry* found = stash_->Find(place.sequence);
   if (found == nullptr) {
     return absl::InternalError(
@@ -359,6 +377,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   Output result;
   if (program.needs_input_gradient) {
     result.tensor = pool_->Allocate(static_cast<size_t>(program.input_gradient_bytes));
+    PrepareBoundary(numbers_, Direction::kBackward, program.input, result.tensor.mutable_bytes());
   }
   Bindings bindings = StateBindings(stash_->weights(entry), *entry.scratch);
   bindings[Storage::kInput] = Base(entry.input);
@@ -371,7 +390,6 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   if (gates_ != nullptr && !programs_.has_loss())
     entry.price_sign = gates_->ReadSign(entry.output_gradient.bytes(), program.output);
   context.price_sign = entry.price_sign;
-  if (program.needs_input_gradient) FillBeside(Direction::kBackward, program.input, result.tensor);
   if (gates_ != nullptr && program.needs_input_gradient)
     gates_->WriteSign(entry.price_sign, result.tensor.mutable_bytes(), program.input);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kInputGradient, context, bindings));
@@ -490,7 +508,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   RUNNEL_RETURN_IF_ERROR(programs_.CheckLabels(labels, samples));
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
-  if (!programs_.has_loss()) FillBeside(Direction::kForward, program.output, output);
+  if (!programs_.has_loss())
+    PrepareBoundary(numbers_, Direction::kForward, program.output, output.mutable_bytes());
   StepContext context;
   context.run_seed = options_.training.seed;
   context.step_labels = samples * programs_.labels_per_sample();
@@ -504,6 +523,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForwardEval, context, bindings));
+  if (dry_run_ == nullptr) CountKept();
   if (programs_.has_loss()) {
     Output loss = LossOutput(metrics, programs_.labels_per_sample());
     loss.counts = CountClasses(program, output, labels);

@@ -112,9 +112,13 @@ class StageExecutor final : public StageEngine {
   StageExecutor(StageExecutorOptions options, OptimizerChoice optimizer, CompiledStage programs,
                 BufferPool* pool);
   absl::Status AllocateState(Backend* backend);
+  // Counts anew what executables keep, which runs of evaluations and the first forward change.
+  void CountKept();
   // Where the forward looks ahead, weights of its own; else the newest.
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
-  void FillBeside(Direction direction, const Shape& shape, Payload& tensor) const;
+  // Checks what came from a neighbour. InvalidArgument names tensor and micro-batch.
+  absl::Status CheckReceived(Direction direction, const MicroBatch& place, const Shape& shape,
+                             const Payload& tensor) const;
   absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
   absl::Status Step(const MicroBatch& place, const StepContext& context);
@@ -160,6 +164,7 @@ class StageExecutor final : public StageEngine {
   // StepContext::weights of evaluations; 0 once the stage has trained, so that backends keep nothing
   // of its weights in memory that training needs.
   int64_t evaluated_weights_ = 0;
+  int64_t kept_bytes_ = 0;  // of memory_bytes_: what executables keep from run to run
   std::unique_ptr<Stash> stash_;
   std::atomic<int64_t> stashed_bytes_ = 0;  // as the lane left it after a forward or a backward
   int64_t update_began_ns_ = 0;

@@ -309,6 +309,8 @@ class Coordinator {
   bool MoveFromLeaving();
   // The same while the stages stand for a state or an evaluation beside them, to which they return.
   void MoveFromLeavingMeanwhile();
+  // The same while an operator has the run stand.
+  void MoveFromLeavingInPause();
 
   // ---- how training goes on without them (coordinator_recovery.cc)
   // A device that is needed has left, or lost the backend of this name and computes without.

@@ -55,9 +55,7 @@ absl::Status Coordinator::BeginLeaving(int device, const std::string& reason) {
     return begun;
   if (!is_new || !has_stage) return absl::OkStatus();
   MoveFromLeavingMeanwhile();
-  if (!course_.Stands(StandsFor::kOperator)) return absl::OkStatus();
-  course_.GoOn();
-  if (!MoveFromLeaving()) course_.Stand(StandsFor::kOperator);
+  MoveFromLeavingInPause();
   return absl::OkStatus();
 }
 
@@ -95,6 +93,12 @@ void Coordinator::MoveFromLeavingMeanwhile() {
   if (!course_.Stands(StandsFor::kStates) || !IsRegularBarrier()) return;
   course_.Stand(StandsFor::kLeaving);
   if (!MoveFromLeaving()) course_.Stand(StandsFor::kStates);
+}
+
+void Coordinator::MoveFromLeavingInPause() {
+  if (!course_.Stands(StandsFor::kOperator)) return;
+  course_.GoOn();
+  if (!MoveFromLeaving()) course_.Stand(StandsFor::kOperator);
 }
 
 bool Coordinator::MoveFromLeaving() {

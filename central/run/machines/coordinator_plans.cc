@@ -176,7 +176,10 @@ void Coordinator::Handle(int device, const StageReady& ready) {
   if (barrier_.IsLast(step())) return ArriveAtBarrier(step());
   CollectAgain();
   // Who has begun to leave during the move is next. After a move that failed it is not asked again.
-  if (!course_.Stands(StandsFor::kLeaving)) return Train();
+  if (!course_.Stands(StandsFor::kLeaving)) {
+    Train();
+    return MoveFromLeavingInPause();
+  }
   course_.Stand(StandsFor::kStates);
   CollectAtBarrier();
 }

@@ -116,22 +116,44 @@ class CpuExecutable : public Executable {
 
   ~CpuExecutable() override { keeper_->Drop(weights_); }
 
+  absl::Status CheckGates() const {
+    for (const auto& steps : gated_)
+      RUNNEL_RETURN_IF_ERROR(host::LiveSamples::Check(program_, steps));
+    return absl::OkStatus();
+  }
+
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     const std::vector<Step>& steps = steps_[static_cast<int>(part)];
     weights_ = context.weights;
     const std::shared_ptr<KeptWeights> kept = keeper_->Hold(weights_);
     kept_ = kept.get();
+    const int64_t kept_before = kept == nullptr ? 0 : kept->bytes();
+    absl::Status status;
     if (live_.has_gates()) {
-      return live_.Run(gated_[static_cast<int>(part)], context, bindings,
-                       [&](size_t step, const StepContext& of_step) {
-                         return CheckAndRun(steps[step], of_step, bindings);
-                       });
+      status = live_.Run(gated_[static_cast<int>(part)], context, bindings,
+                         [&](size_t step, const StepContext& of_step) {
+                           return CheckAndRun(steps[step], of_step, bindings);
+                         });
+    } else {
+      for (size_t i = 0; status.ok() && i < steps.size(); ++i)
+        status = CheckAndRun(steps[i], context, bindings);
     }
-    for (const Step& step : steps) RUNNEL_RETURN_IF_ERROR(CheckAndRun(step, context, bindings));
-    return absl::OkStatus();
+    if (kept != nullptr) CountKept(kept, kept->bytes() - kept_before);
+    return status;
   }
 
+  // Packed weights that runs of this executable were the first to ask for, while they are kept.
+  int64_t memory_bytes() const override { return kept_here_.expired() ? 0 : kept_here_bytes_; }
+
  private:
+  void CountKept(const std::shared_ptr<KeptWeights>& kept, int64_t bytes) {
+    if (kept_here_.lock() != kept) {
+      kept_here_ = kept;
+      kept_here_bytes_ = 0;
+    }
+    kept_here_bytes_ += bytes;
+  }
+
   absl::Status CheckAndRun(const Step& step, const StepContext& context, const Bindings& bindings) {
     for (const StepPart& p : step.parts) RUNNEL_RETURN_IF_ERROR(CheckBound(p, bindings));
     return RunStep(step, context, bindings);
@@ -229,6 +251,8 @@ class CpuExecutable : public Executable {
   const std::shared_ptr<WeightKeeper> keeper_;
   int64_t weights_ = 0;          // StepContext::weights of the last run
   KeptWeights* kept_ = nullptr;  // of the run
+  std::weak_ptr<KeptWeights> kept_here_;
+  int64_t kept_here_bytes_ = 0;
   Workspace workspace_;
   Machine machine_;
   std::map<const Instruction*, cpu::ShiftGuess> guesses_;
@@ -288,10 +312,12 @@ class CpuBackend : public Backend {
     const bool halves = IsHalf(program.values);
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout,
                             cpu::PlanLayout(program, halves ? FindHalfKernel : FindKernel));
-    return std::make_unique<CpuExecutable>(
+    auto executable = std::make_unique<CpuExecutable>(
         program, layout.workspace_bytes,
         fused_ && !halves ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_,
         pool_, PreparedFor(program), keeper_);
+    RUNNEL_RETURN_IF_ERROR(executable->CheckGates());
+    return executable;
   }
 
  private:

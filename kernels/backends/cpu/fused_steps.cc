@@ -144,7 +144,7 @@ class Fuser : private PlannedPart {
     if (StartsNorm(i) != 1 || Code(sum) != OpCode::kAddForward || !IsActivation(Code(activation)) ||
         !IsActivationCodes(Code(codes)))
       return 0;
-    if (Turned(sum) || Turned(activation) || Turned(codes)) return 0;
+    if (IsByOption(codes) || Turned(sum) || Turned(activation) || Turned(codes)) return 0;
     const bool is_first = In(sum, 0) == Out(i), is_second = In(sum, 1) == Out(i);
     if (is_first == is_second || In(activation, 0) != Out(sum) || In(codes, 0) != Out(activation))
       return 0;

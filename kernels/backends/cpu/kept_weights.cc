@@ -15,6 +15,7 @@ float* KeptWeights::Of(const Buffer& weight, int64_t count, absl::FunctionRef<vo
     absl::StatusOr<std::unique_ptr<Memory>> made = AllocateHostMemory(bytes);
     if (made.ok()) {
       form = {count, *std::move(made)};
+      bytes_ += bytes;
       make(reinterpret_cast<float*>(form.memory->address()));
     }
   }

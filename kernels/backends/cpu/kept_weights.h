@@ -21,6 +21,8 @@ class KeptWeights {
   // `count` floats that `make` filled when the weight was first asked for. Null: it is no parameter
   // or statistic, there is no memory, or the weight was kept in a form of another size.
   float* Of(const Buffer& weight, int64_t count, absl::FunctionRef<void(float*)> make);
+  // Of memory that is kept.
+  int64_t bytes() const { return bytes_; }
 
  private:
   struct Form {
@@ -28,6 +30,7 @@ class KeptWeights {
     std::unique_ptr<Memory> memory;
   };
   std::map<std::pair<Storage, int64_t>, Form> by_place_;
+  int64_t bytes_ = 0;
 };
 
 // Keeps weights for executables of all batch sizes: those of one name at a time. Any thread.

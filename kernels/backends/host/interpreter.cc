@@ -27,6 +27,11 @@ class Interpreter final : public Executable {
     }
   }
 
+  absl::Status CheckGates() const {
+    for (const auto& steps : alone_) RUNNEL_RETURN_IF_ERROR(LiveSamples::Check(program_, steps));
+    return absl::OkStatus();
+  }
+
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     const std::vector<Step>& steps = steps_[static_cast<int>(part)];
     if (live_.has_gates()) {
@@ -90,7 +95,9 @@ absl::StatusOr<std::unique_ptr<Executable>> Interpret(const Program& program,
       steps[part].push_back({&instruction, kernel});
     }
   }
-  return std::make_unique<Interpreter>(program, std::move(steps));
+  auto interpreter = std::make_unique<Interpreter>(program, std::move(steps));
+  RUNNEL_RETURN_IF_ERROR(interpreter->CheckGates());
+  return interpreter;
 }
 
 }  // namespace runnel::host

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/ir/gate_options.h"
 #include "kernels/ir/work_tally.h"
 #include "proto/base/status_macros.h"
@@ -15,7 +17,57 @@ const float* ChoiceAt(const Program& program, BufferIndex gate, const Bindings& 
   return reinterpret_cast<const float*>(bindings[buffer.storage] + buffer.offset_bytes);
 }
 
+// One behind the last step of the group that begins with `first`.
+size_t EndOfGroup(absl::Span<const LiveSamples::Step> steps, size_t first) {
+  const Instruction& head = *steps[first].front();
+  size_t end = first + 1;
+  while (head.gate != kNoGate && end < steps.size() && steps[end].front()->gate == head.gate &&
+         RunsByOption(*steps[end].front()) == RunsByOption(head))
+    ++end;
+  return end;
+}
+
+bool Overlap(const Buffer& a, const Buffer& b) {
+  return a.storage == b.storage && a.offset_bytes < b.offset_bytes + b.bytes() &&
+         b.offset_bytes < a.offset_bytes + a.bytes();
+}
+
+// Values that share memory with one that the steps write.
+absl::Status CheckApart(const Program& program, absl::Span<const LiveSamples::Step> steps) {
+  std::set<BufferIndex> values, written;
+  for (const LiveSamples::Step& step : steps) {
+    for (const Instruction* instruction : step) {
+      values.insert(instruction->inputs.begin(), instruction->inputs.end());
+      values.insert(instruction->outputs.begin(), instruction->outputs.end());
+      written.insert(instruction->outputs.begin(), instruction->outputs.end());
+    }
+  }
+  const Instruction& first = *steps.front().front();
+  for (const BufferIndex a : written) {
+    for (const BufferIndex b : values) {
+      if (a == b || !Overlap(program.buffers[static_cast<size_t>(a)],
+                             program.buffers[static_cast<size_t>(b)]))
+        continue;
+      return absl::InternalError(absl::StrCat(
+          "values ", a, " and ", b, " of instructions that run for each option of a gate, from ",
+          Name(first.code), " of layer ", first.layer, ", op ", first.op, " on, share memory"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status LiveSamples::Check(const Program& program, absl::Span<const Step> steps) {
+  const std::vector<const OpSpec*> gates = GatesByChoice(program);
+  for (size_t at = 0, end = 0; at < steps.size(); at = end) {
+    end = EndOfGroup(steps, at);
+    const Instruction& head = *steps[at].front();
+    if (RunsByOption(head) && LevelsOf(*gates[static_cast<size_t>(head.gate)]) > 1)
+      RUNNEL_RETURN_IF_ERROR(CheckApart(program, steps.subspan(at, end - at)));
+  }
+  return absl::OkStatus();
+}
 
 LiveSamples::LiveSamples(const Program& program) : program_(program) {
   has_gates_ = HasGates(program);
@@ -43,10 +95,7 @@ absl::Status LiveSamples::Run(absl::Span<const Step> steps, const StepContext& c
       ++at;
       continue;
     }
-    size_t end = at + 1;
-    while (end < steps.size() && steps[end].front()->gate == head.gate &&
-           RunsByOption(*steps[end].front()) == RunsByOption(head))
-      ++end;
+    const size_t end = EndOfGroup(steps, at);
     RUNNEL_RETURN_IF_ERROR(RunGroup(steps.subspan(at, end - at), at, context, bindings, run));
     at = end;
   }

@@ -423,5 +423,28 @@ TEST(PlanMaker, RecomputeIsWeighedAgainstOtherPlans) {
   EXPECT_GT(recomputing, 0);
 }
 
+// Room for copies is weighed against the fastest plan there is, whatever layers that makes again.
+TEST(PlanMaker, RoomForCopiesCostsAQuarterOfTheFastestPlanAtMost) {
+  PlanningInputs roomy = OfDeepLayers("runnel");
+  roomy.model = *MakeModel("vgg11");
+  roomy.recomputes = roomy.replicates = true;
+  PlanningInputs lean = roomy;
+  lean.replicates = false;
+  MeasuredCluster cluster;
+  cluster.times = Layers(lean, kLayerSeconds, 4 * kLayerSeconds);
+  int dearer = 0;
+  for (int64_t bytes = 144'000'000; bytes < 230'000'000; bytes += 3'000'000) {
+    cluster.memory = {{"pi-1", bytes}, {"pi-2", 0}};
+    const PlanMaker maker(roomy);
+    const Plan plan = maker.MakePlan({0, 1}, cluster).value();
+    const Plan fastest = PlanMaker(lean).MakePlan({0, 1}, cluster).value();
+    const double with = maker.PeriodSeconds(plan, cluster).value();
+    const double without = maker.PeriodSeconds(fastest, cluster).value();
+    EXPECT_LE(with, 1.2501 * without) << bytes;
+    dearer += with > 1.0001 * without ? 1 : 0;
+  }
+  EXPECT_GT(dearer, 0);
+}
+
 }  // namespace
 }  // namespace runnel::plan_maker_test

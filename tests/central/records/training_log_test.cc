@@ -21,13 +21,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 LogRow Barrier(int64_t step, double seconds) {
-  LogRow row{.step = step, .epoch = 0, .seconds = seconds};
+  LogRow row{.step = step, .epoch = 1, .seconds = seconds};
   row.loss = 0.5;
   row.learning_rate = 0.01;
   return row;
 }
 LogRow Evaluation(int64_t step, double seconds) {
-  LogRow row{.step = step, .epoch = 0, .seconds = seconds};
+  LogRow row{.step = step, .epoch = 1, .seconds = seconds};
   row.test_accuracy = 0.75;
   row.test_loss = 0.125;
   return row;
@@ -53,11 +53,11 @@ TEST_F(TrainingLogTest, BothFormsHaveTheSameCells) {
     EXPECT_EQ(log->seconds(), 1.75);
   }
   EXPECT_EQ(Text(dir_ / "a.csv"),
-            absl::StrCat(kHeader, "10,0,1.5,0.5,0.01,,,\n10,0,1.75,,,,0.75,0.125\n"));
+            absl::StrCat(kHeader, "10,1,1.5,0.5,0.01,,,\n10,1,1.75,,,,0.75,0.125\n"));
   EXPECT_EQ(
       Text(dir_ / "a.jsonl"),
-      "{\"step\": 10, \"epoch\": 0, \"seconds\": 1.5, \"loss\": 0.5, \"learning_rate\": 0.01}\n"
-      "{\"step\": 10, \"epoch\": 0, \"seconds\": 1.75, \"test_accuracy\": 0.75, \"test_loss\": "
+      "{\"step\": 10, \"epoch\": 1, \"seconds\": 1.5, \"loss\": 0.5, \"learning_rate\": 0.01}\n"
+      "{\"step\": 10, \"epoch\": 1, \"seconds\": 1.75, \"test_accuracy\": 0.75, \"test_loss\": "
       "0.125}\n");
 }
 
@@ -73,7 +73,7 @@ TEST_F(TrainingLogTest, WhatIsTrainedAgainIsLoggedOnce) {
     EXPECT_EQ(Text(path), before);
     EXPECT_EQ(log->seconds(), 1);
     // A central that was killed in the middle of a line; the next one goes on.
-    std::ofstream(path, std::ios::app) << "20,0,";
+    std::ofstream(path, std::ios::app) << "20,1,";
     auto next = TrainingLog::Continue({path}, 10);
     ASSERT_TRUE(next.ok()) << next.status();
     EXPECT_EQ(Text(path), before);
@@ -137,7 +137,7 @@ TEST_F(TrainingLogTest, TensorBoardsFilesAreWhatItsReadersExpect) {
   std::map<std::string, float> values;
   for (const Scalar& scalar : events[1].scalars) values[scalar.tag] = scalar.value;
   EXPECT_EQ(values, (std::map<std::string, float>{
-                        {"epoch", 0}, {"seconds", 1.5}, {"loss", 0.5}, {"learning_rate", 0.01f}}));
+                        {"epoch", 1}, {"seconds", 1.5}, {"loss", 0.5}, {"learning_rate", 0.01f}}));
   EXPECT_EQ(events[2].scalars.back().tag, "test_loss");
 }
 
@@ -164,7 +164,7 @@ TEST_F(TrainingLogTest, SeveralFilesHaveTheSameRows) {
   auto log = TrainingLog::Create(TrainingLog::Files(dir_ / "a.csv", dir_ / "tb"));
   ASSERT_TRUE(log.ok() && log->Append(Barrier(10, 1.5)).ok() && log->Append(Barrier(20, 2)).ok());
   ASSERT_TRUE(log->GoBackTo(10).ok());
-  EXPECT_EQ(Text(dir_ / "a.csv"), absl::StrCat(kHeader, "10,0,1.5,0.5,0.01,,,\n"));
+  EXPECT_EQ(Text(dir_ / "a.csv"), absl::StrCat(kHeader, "10,1,1.5,0.5,0.01,,,\n"));
   EXPECT_EQ(ReadEvents(Text(EventFile(dir_ / "tb"))).size(), 2u);
 }
 

@@ -271,18 +271,29 @@ TEST(DeadValues, AreReadByNoFusedStep) {
   ExpectPoisonChangesNothing({"cpu, fused", {}, 40}, *cpu, BetweenSteps);
 }
 
-// Processors beside the host's, where there are any.
+// Processors beside the host's that this build has backends for: each must be there, an OpenCL driver
+// (PoCL) and the DSP's emulator too.
+std::vector<std::string> DevicesOfBuild() {
+  std::vector<std::string> names;
+#ifdef RUNNEL_BUILDS_DSP
+  names.emplace_back("hexagon/1");
+#endif
+#ifdef RUNNEL_BUILDS_OPENCL
+  names.emplace_back("opencl/1");
+#endif
+  return names;
+}
+
 TEST(DeadValues, AreReadByNoInstructionOfDevices) {
   const TrainingDraw integers = {.recipes = {"niti"}, .large = false, .plain = true};
-  int devices = 0;
-  for (const std::string& name : IntegerBackendNames()) {
-    if (name != "hexagon/1" && name != "opencl/1") continue;
-    ++devices;
+  const std::vector<std::string> devices = DevicesOfBuild();
+  if (devices.empty()) GTEST_SKIP() << "this build has neither the DSP nor OpenCL";
+  for (const std::string& name : devices) {
     auto backend = MakeIntegerBackend(name);
-    ASSERT_TRUE(backend.ok()) << backend.status();
+    ASSERT_TRUE(backend.ok()) << name << " is built, so its device must be here: "
+                              << backend.status();
     ExpectPoisonChangesNothing({name, integers, 8}, **backend, Everywhere);
   }
-  std::cout << devices << " devices\n";
 }
 
 // Equal bytes say nothing where no step is fused, or where the copies over dead values part the steps.

@@ -29,12 +29,13 @@ struct Case {
   int64_t cap = 1;
   int first_layer = 0;
   std::string optimizer = "sgd";
+  std::string recipe = "fp32";
 };
 
 std::string NameOf(const Case& c) {
-  return absl::StrCat(c.model, " from layer ", c.first_layer, ", cap ", c.cap, ", ", c.optimizer,
-                      c.clip_norm > 0 ? ", clipped" : "", c.ema > 0 ? ", averaged" : "",
-                      c.gates.empty() ? "" : ", gates ", c.gates);
+  return absl::StrCat(c.recipe, ", ", c.model, " from layer ", c.first_layer, ", cap ", c.cap, ", ",
+                      c.optimizer, c.clip_norm > 0 ? ", clipped" : "",
+                      c.ema > 0 ? ", averaged" : "", c.gates.empty() ? "" : ", gates ", c.gates);
 }
 
 StageExecutorOptions OptionsOf(const Case& c) {
@@ -50,7 +51,7 @@ StageExecutorOptions OptionsOf(const Case& c) {
   options.training.clip_norm = c.clip_norm;
   options.training.ema = c.ema;
   options.training.optimizer = c.optimizer;
-  options.recipe = FindRecipe("fp32").value();
+  options.recipe = FindRecipe(c.recipe).value();
   options.one_in_flight = c.cap == 1;
   options.cap = options.usual_cap = c.cap;
   return options;
@@ -62,8 +63,9 @@ int64_t ClaimedBytes(const StageExecutorOptions& options) {
   request.model = &options.model;
   request.schedule = FindSchedule("sync_1f1b").value();
   request.devices = {DeviceId(0)};
-  request.format =
-      FormatOf(*ParseRecipeName("fp32").value().family, options.training, options.model);
+  const RecipeFamily& family = *options.recipe->family;
+  request.format = FormatOf(family, options.training, options.model);
+  request.kept_codes = family.kept_codes;
   request.micro_batches = options.training.micro_batches;
   request.micro_batch_size = kSamples;
   const auto none = [](const Shape&) { return Bytes(0); };
@@ -139,6 +141,50 @@ TEST(ClaimedMemory, CoversGates) {
     ExpectCovered({.model = "resnet8", .gates = gates});
     ExpectCovered({.model = "resnet20", .gates = gates, .clip_norm = 1, .ema = 0.9});
   }
+}
+
+// Products of codes: codes are kept, and an option's values lie apart from the next one's.
+TEST(ClaimedMemory, CoversGatesOfCodes) {
+  for (const char* gates : {"ff:0,8/8,8@hold:0.5", "ff:0,3,4,6/6,6,8,12", "lstm:0,4,8/8,8,8"}) {
+    ExpectCovered({.model = "resnet8", .gates = gates, .recipe = "sbm:8,8,8"});
+    ExpectCovered(
+        {.model = "resnet20", .gates = gates, .clip_norm = 1, .ema = 0.9, .recipe = "sbm:8,8,8"});
+  }
+  ExpectCovered({.model = "resnet8", .recipe = "sbm:8,8,8"});
+}
+
+// An evaluation before training packs weights once and keeps them until they change.
+TEST(AllocatedMemory, HasThePackedWeightsThatEvaluationsKeep) {
+  const StageExecutorOptions options = OptionsOf({.model = "lenet"});
+  const std::unique_ptr<Backend> backend = MakeBackend("cpu", 1).value();
+  BufferPool pool;
+  const auto make = [&] {
+    auto executor = *StageExecutor::Create(options, backend.get(), &pool);
+    EXPECT_TRUE(executor->DrawState().ok());
+    return executor;
+  };
+  const auto executor = make(), trained = make();
+  const auto labels = [&] { return RandomLabels(pool, kSamples, options.model.classes, 1); };
+  const auto input = [&] {
+    return RandomTensor(pool, executor->input_shape(kSamples).elements(), 1);
+  };
+  const int64_t before = executor->memory_bytes();
+  ASSERT_TRUE(executor->Evaluate(kSamples, input(), labels()).ok());
+  const int64_t kept = executor->memory_bytes() - before;
+  int64_t weights = 0;  // of the convolutions
+  const std::vector<LayerInfo> infos = InferShapes(options.model, 1).value();
+  for (const LayerInfo& info : infos) {
+    for (const StateTensorSpec& spec : info.state)
+      weights +=
+          spec.role == TensorRole::kWeight && spec.shape.rank() > 2 ? 4 * spec.shape.elements() : 0;
+  }
+  EXPECT_GE(kept, weights);
+  ASSERT_TRUE(executor->Evaluate(kSamples, input(), labels()).ok());
+  EXPECT_EQ(executor->memory_bytes() - before, kept) << "once";
+  const MicroBatch place = MakeBatching(options.training).value().Locate(Sequence(0));
+  ASSERT_TRUE(executor->Forward(place, input(), labels()).ok());
+  ASSERT_TRUE(trained->Forward(place, input(), labels()).ok());
+  EXPECT_EQ(executor->memory_bytes(), trained->memory_bytes()) << "training has dropped them";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
+#include "proto/base/training/mixed_label.h"
 
 namespace runnel::class_counter_test {
 namespace {
@@ -27,6 +28,14 @@ TEST(ClassCounter, HandCounted) {
   sum.Add(counts);
   EXPECT_EQ(sum.labels, 6);
   EXPECT_THAT(sum.confusion, ElementsAre(0, 0, 2, 2, 2, 0, 0, 0, 0));
+}
+
+// Frames of an evaluation may bring any label that the loss takes.
+TEST(ClassCounter, AMixedLabelIsItsLargerClass) {
+  const std::vector<int32_t> labels = {PackLabel({.first = 0, .second = 2, .parts = 100}),
+                                       PackLabel({.first = 1, .second = 0, .parts = 400})};
+  const ClassCounts counts = CountClasses(std::vector<float>{0, 0, 1, 0, 1, 0}, 3, labels);
+  EXPECT_THAT(counts.confusion, ElementsAre(0, 0, 0, 0, 1, 0, 0, 0, 1));
 }
 
 // Against a stable sort of the outputs.

@@ -47,6 +47,7 @@ absl::Status StageExecutor::EndDryRun() {
     std::swap(free_scratch_, dry->free_scratch);
     std::swap(programs_, *dry->programs);
   }
+  CountKept();
   RUNNEL_ASSIGN_OR_RETURN(const Mapping statistics,
                           Mapping::Of(*statistics_, MapAccess::kReadWrite));
   std::memcpy(statistics.data(), dry->statistics.data(), dry->statistics.size());

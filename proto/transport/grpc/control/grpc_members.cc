@@ -9,7 +9,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/crypto/certificate.h"
 #include "proto/crypto/identity.h"
 #include "proto/members.grpc.pb.h"
 #include "proto/transport/control/processor_convert.h"
@@ -125,17 +124,6 @@ class Calls {
   const int64_t timeout_ms_;
 };
 
-// With a certificate that does not hold gRPC says no more than that the handshake failed.
-absl::Status CheckOwnCertificate(const Identity& identity) {
-  const absl::Status status =
-      VerifySignature(identity.certificate_pem, identity.authority_pem, SystemWallClock()());
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("the operator's ", status.message(),
-                                   "; central renews it when it starts: copy the folder "
-                                   "`operator` of its --home again"));
-}
-
 }  // namespace
 
 absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecurity& security,
@@ -148,7 +136,7 @@ absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecu
         "of --home), which `runnel-central init` makes. A central without certificates "
         "takes orders on its page alone (--metrics-port), and Ctrl-C"));
   }
-  if (security.encrypts()) RUNNEL_RETURN_IF_ERROR(CheckOwnCertificate(security.identity->Get()));
+  if (security.encrypts()) RUNNEL_RETURN_IF_ERROR(CheckOwnCertificate(*security.identity));
   KeepGrpcForTheProcess();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

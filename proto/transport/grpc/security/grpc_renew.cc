@@ -27,6 +27,7 @@ absl::Status ToAbsl(const grpc::Status& status, const std::string& central) {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& central,
                                                     const GrpcSecurity& security) {
   if (!security.encrypts()) return absl::FailedPreconditionError("needs an identity");
+  RUNNEL_RETURN_IF_ERROR(CheckOwnCertificate(*security.identity));
   RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(central));
   KeepGrpcForTheProcess();
   grpc::ChannelArguments arguments;

@@ -17,7 +17,8 @@ namespace runnel {
 inline constexpr size_t kMaxRenewBytes = 1024;
 
 // Another certificate for the worker whose identity is in `security`; request_pem: NewRequest.
-// Unavailable: central does not answer. PermissionDenied: it refused, why.
+// Unavailable: central does not answer. PermissionDenied: it refused, why, or the identity's
+// certificate does not hold now, and central is not asked.
 absl::StatusOr<std::string> RenewCertificate(const std::string& central,
                                              const GrpcSecurity& security,
                                              const std::string& request_pem, int64_t timeout_ms);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/crypto/certificate.h"
 
 namespace runnel {
 namespace {
@@ -55,6 +56,20 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentials(const GrpcSecurity&
   // gRPC compares this name with the one in the peer's certificate.
   arguments.SetSslTargetNameOverride(peer.HostName());
   return grpc::SslCredentials({identity.authority_pem, identity.key_pem, identity.certificate_pem});
+}
+
+absl::Status CheckOwnCertificate(const IdentityHolder& identity) {
+  const Identity own = identity.Get();
+  const absl::Status status =
+      VerifySignature(own.certificate_pem, own.authority_pem, SystemWallClock()());
+  if (status.ok()) return status;
+  const bool is_operators = identity.info().subject.role == Role::kOperator;
+  return absl::Status(status.code(),
+                      is_operators
+                          ? absl::StrCat("the operator's ", status.message(),
+                                         "; central renews it when it starts: copy the folder "
+                                         "`operator` of its --home again")
+                          : absl::StrCat("this device's ", status.message()));
 }
 
 void BoundStrangers(grpc::ServerBuilder& builder) {

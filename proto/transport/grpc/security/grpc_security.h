@@ -32,6 +32,10 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentials(const GrpcSecurity&
                                                              const Subject& peer,
                                                              grpc::ChannelArguments& arguments);
 
+// Of the identity that dials, before it dials: with a certificate that does not hold gRPC says no more
+// than that the handshake failed. PermissionDenied names the reason and what to do.
+absl::Status CheckOwnCertificate(const IdentityHolder& identity);
+
 // Bounds a peer that has not said hello yet.
 void BoundStrangers(grpc::ServerBuilder& builder);
 

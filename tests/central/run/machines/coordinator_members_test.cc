@@ -223,6 +223,33 @@ TEST(CoordinatorMembers, APausedRunStandsAtTheNextBarrier) {
   cluster.ExpectAllTrainedOnce();
 }
 
+// The second one asks while the first one's layers move.
+TEST(CoordinatorMembers, TwoLeaveAPausedRun) {
+  for (const bool asks_in_pause : {true, false}) {
+    SCOPED_TRACE(asks_in_pause);
+    TrainingCluster cluster(kThree);
+    cluster.When(SecondGrant, [&] {
+      cluster->Pause(true);
+      if (!asks_in_pause) cluster->Received(ConnectionId(2), Leaving{});
+    });
+    cluster.When(
+        [&](const SendControl& send) { return cluster->step() == 80 && At<CommitPlan>(1)(send); },
+        [&] { cluster->Received(ConnectionId(1), Leaving{}); });
+    cluster.Settle();
+    if (asks_in_pause) {
+      cluster->Received(ConnectionId(2), Leaving{});
+      cluster.Settle();
+    }
+    EXPECT_EQ(cluster->stages().size(), 1u);
+    EXPECT_THAT(cluster.released(), ElementsAre(2, 1));
+    EXPECT_EQ(cluster->step(), 80);
+    EXPECT_TRUE(cluster->Members().paused);
+    cluster->Pause(false);
+    cluster.Settle();
+    cluster.ExpectAllTrainedOnce();
+  }
+}
+
 TEST(CoordinatorMembers, APausedRunCanBeStopped) {
   TrainingCluster cluster(kThree);
   cluster.When(SecondGrant, [&] { cluster->Pause(true); });
