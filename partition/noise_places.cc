@@ -8,14 +8,19 @@
 namespace runnel {
 namespace {
 
-// Units that pass a gradient or do not, or of which one does.
-bool Switches(OpKind kind) {
+// What its gradient does to another one does not depend on its input.
+bool IsLinear(OpKind kind) {
   switch (kind) {
-    case OpKind::kRelu:
-    case OpKind::kRelu6:
-    case OpKind::kLeakyRelu:
-    case OpKind::kHardSigmoid:
-    case OpKind::kMaxPool:
+    case OpKind::kConv:
+    case OpKind::kLinear:
+    case OpKind::kDropout:
+    case OpKind::kAvgPool:
+    case OpKind::kGlobalAvgPool:
+    case OpKind::kAdd:
+    case OpKind::kFlatten:
+    case OpKind::kConcat:
+    case OpKind::kSlice:
+    case OpKind::kShuffle:
       return true;
     default:
       return false;
@@ -79,14 +84,14 @@ NoiseWeights Averaged(NoiseWeights weights, int64_t positions, double exponent) 
 NoisePlaces::NoisePlaces(const ModelSpec& model, absl::Span<const LayerInfo> infos)
     : forward_(infos.size()), backward_(infos.size()) {
   const std::vector<std::vector<Step>> steps = StepsOf(model, infos);
-  // Of the layers behind: whether units switch, and over how many positions of each channel the
+  // Of the layers behind: whether all is linear, and over how many positions of each channel the
   // network takes the mean in the end.
-  bool switches = false, has_end = false;
+  bool is_linear = true, has_end = false;
   int64_t averaged = 1;
   bool is_averaged_next = false;
   for (size_t layer = infos.size(); layer-- > 0;) {
     NoiseWeights forward = kActivationNoise;
-    if (!switches) forward.root = 0;
+    if (is_linear) forward.root = 0;
     forward_[layer] = Averaged(forward, averaged, kActivationsAverage);
     // The gradient of a mean is the same at all positions, and so is then its error.
     const int64_t own = is_averaged_next ? 1 : steps[layer].back().positions;
@@ -94,7 +99,7 @@ NoisePlaces::NoisePlaces(const ModelSpec& model, absl::Span<const LayerInfo> inf
     if (static_cast<int>(layer) >= model.frozen_front())
       backward_[layer] = Averaged(kGradientNoise, own, kGradientsAverage);
     for (auto step = steps[layer].rbegin(); step != steps[layer].rend(); ++step) {
-      switches = switches || Switches(step->kind);
+      is_linear = is_linear && IsLinear(step->kind);
       if (step->kind != OpKind::kGlobalAvgPool && step->kind != OpKind::kFlatten) continue;
       if (!has_end && step->kind == OpKind::kGlobalAvgPool) averaged = step->input_positions;
       has_end = true;
