@@ -1,6 +1,7 @@
 #include "compress/link_bits.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,15 +58,19 @@ CodecSchedule CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
   return CodecSchedule(std::move(steps));
 }
 
-absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, Direction direction,
-                                         int64_t epochs) {
-  double sum = 0;
+absl::StatusOr<TensorError> MeanTensorError(const CodecSchedule& codecs, Direction direction,
+                                            int64_t epochs) {
+  TensorError mean;
   for (size_t i = 0; i < codecs.steps().size(); ++i) {
     const CodecId& codec = codecs.steps()[i].codec;
     RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codec));
-    sum += row->ErrorOf(codec, direction) * static_cast<double>(codecs.EpochsOf(i, epochs));
+    const double share =
+        static_cast<double>(codecs.EpochsOf(i, epochs)) / static_cast<double>(epochs);
+    const double error = row->ErrorOf(codec, direction);
+    (row->remembers ? mean.alike : mean.apart) += share * error;
+    mean.root += share * std::sqrt(error);
   }
-  return sum / static_cast<double>(epochs);
+  return mean;
 }
 
 absl::StatusOr<double> MeanSizeShare(const CodecSchedule& codecs, Direction direction,

@@ -13,6 +13,7 @@
 #include "compress/bit_schedule.h"
 #include "proto/base/ids.h"
 #include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/tensor_error.h"
 
 namespace runnel {
 
@@ -44,9 +45,10 @@ std::vector<BitStep> MinBitsByEpoch(const BitSwitches& switches, Direction direc
 CodecSchedule CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
                              absl::Span<const BitStep> floors);
 
-// The mean over a run of CodecRow::relative_error. InvalidArgument for a codec that is not known.
-absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, Direction direction,
-                                         int64_t epochs);
+// What codecs lose of a tensor in this direction, by CodecRow::relative_error; the mean over a run.
+// InvalidArgument for a codec that is not known.
+absl::StatusOr<TensorError> MeanTensorError(const CodecSchedule& codecs, Direction direction,
+                                            int64_t epochs);
 
 // What payloads take over a run of the bytes that MeanEncodedBytes has: CodecRow::size_share, by the
 // bits of each part. Errors as above.

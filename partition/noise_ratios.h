@@ -19,7 +19,6 @@ struct NoiseRatios {
   // At a place that was not measured the line between its neighbours, or the nearest: a cut must not
   // look better for being another one.
   double At(int layer, Direction direction) const;
-  bool by_place() const { return !forward.empty() || !backward.empty(); }
   friend bool operator==(const NoiseRatios&, const NoiseRatios&) = default;
 };
 

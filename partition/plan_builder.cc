@@ -208,12 +208,16 @@ absl::Status Complete(const PlanRequest& request, int own, Placement& placement)
   return absl::OkStatus();
 }
 
-void AddNoise(const NoiseRatios& ratios, const CodecChoice& choice, int layers, CodecCost& cost) {
-  cost.noise = (choice.forward_noise + choice.backward_noise) * ratios.all;
-  if (!ratios.by_place() || cost.noise == 0) return;
+void AddNoise(const NoisePlaces& places, const NoiseRatios& ratios, const CodecChoice& choice,
+              int layers, CodecCost& cost) {
   for (int layer = 0; layer < layers; ++layer) {
-    cost.noise_behind.push_back(choice.forward_noise * ratios.At(layer, Direction::kForward) +
-                                choice.backward_noise * ratios.At(layer, Direction::kBackward));
+    double noise = 0;
+    for (const Direction direction : kDirections) {
+      const bool forward = direction == Direction::kForward;
+      const TensorError& error = forward ? choice.forward_error : choice.backward_error;
+      noise += places.At(layer, direction).Of(error) * ratios.At(layer, direction);
+    }
+    cost.noise_behind.push_back(noise);
   }
 }
 
@@ -282,13 +286,14 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     model.raw_bytes.push_back(BoundaryBytes(request.format, info.output));
     model.memory.push_back(MemoryOf(request, layer, info, forward_only));
   }
+  const NoisePlaces places(*request.model, infos);
   for (const CodecChoice& choice : Choices(request, model.default_codec)) {
     CodecCost& cost = model.codecs.emplace_back();
     cost.forward = choice.forward;
     cost.backward = choice.backward;
     cost.forward_works = !choice.forward.is_identity();
     cost.backward_works = !choice.backward.is_identity();
-    AddNoise(request.noise_ratios, choice, static_cast<int>(infos.size()), cost);
+    AddNoise(places, request.noise_ratios, choice, static_cast<int>(infos.size()), cost);
     cost.lossy_directions = choice.lossy_directions;
     cost.down_share = choice.forward_share;
     cost.up_share = choice.backward_share;

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "partition/cost_model.h"
+#include "partition/noise_places.h"
 #include "partition/noise_ratios.h"
 #include "partition/pipeline_model.h"
 #include "partition/policy.h"
@@ -20,6 +21,7 @@
 #include "proto/base/plan/plan.h"
 #include "proto/base/tensor/encoded_bytes.h"
 #include "proto/base/training/recipe_family.h"
+#include "proto/base/training/tensor_error.h"
 
 namespace runnel {
 
@@ -29,9 +31,9 @@ struct CodecChoice {
   CodecSchedule backward;
   EncodedBytesFn encoded_forward;
   EncodedBytesFn encoded_backward;
-  // CodecCost::noise by the table of codecs, of each direction.
-  double forward_noise = 0;
-  double backward_noise = 0;
+  // Of each direction; NoisePlaces makes CodecCost::noise_behind of them.
+  TensorError forward_error = {};
+  TensorError backward_error = {};
   int lossy_directions = 0;    // CodecCost
   KeptBytesFn kept = nullptr;  // what each end keeps of samples
   // Of the sizes above, which are the most, what is expected on the link.

@@ -25,12 +25,6 @@ constexpr size_t kStarts = 3;
 // Single directions are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
-// By the relative error of a tensor. One of an activation reaches a gradient twice: by the loss and
-// by the product with it.
-double NoiseOfError(Direction direction, double error) {
-  return direction == Direction::kForward ? 2 * error : error;
-}
-
 // Adds the link's codecs to `choices` if they are not there.
 absl::Status AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
                        std::vector<CodecChoice>& choices) {
@@ -218,13 +212,12 @@ std::string LossyBitsText(const Plan& plan, CodecSchedule LinkPlan::*codecs) {
 absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs,
                                             const NumberFormat& format) {
   CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
-  RUNNEL_ASSIGN_OR_RETURN(const double down,
-                          MeanRelativeError(choice.forward, Direction::kForward, epochs));
-  RUNNEL_ASSIGN_OR_RETURN(const double up,
-                          MeanRelativeError(choice.backward, Direction::kBackward, epochs));
-  choice.forward_noise = NoiseOfError(Direction::kForward, down);
-  choice.backward_noise = NoiseOfError(Direction::kBackward, up);
-  choice.lossy_directions = (down > 0 ? 1 : 0) + (up > 0 ? 1 : 0);
+  RUNNEL_ASSIGN_OR_RETURN(choice.forward_error,
+                          MeanTensorError(choice.forward, Direction::kForward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(choice.backward_error,
+                          MeanTensorError(choice.backward, Direction::kBackward, epochs));
+  for (const TensorError& error : {choice.forward_error, choice.backward_error})
+    choice.lossy_directions += error.any() ? 1 : 0;
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward,
                           MeanEncodedBytes(choice.forward, epochs, format, Direction::kForward));
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward,
@@ -268,16 +261,20 @@ Plan PlanInEpoch(Plan plan, int64_t epoch) {
   return plan;
 }
 
-double NoiseByTable(const CodecSchedule& codecs, Direction direction, int64_t epoch) {
+double NoiseByTable(const LinkPlan& link, Direction direction, int64_t epoch,
+                    const NoiseWeights& weights) {
+  const CodecSchedule& codecs =
+      direction == Direction::kForward ? link.codec_forward : link.codec_backward;
   const CodecSchedule now(codecs.steps()[codecs.StepIn(epoch)].codec);
-  return NoiseOfError(direction, MeanRelativeError(now, direction, 1).value_or(0));
+  return weights.Of(MeanTensorError(now, direction, 1).value_or(TensorError()));
 }
 
-double NoiseByTable(const Plan& plan, int64_t epoch) {
+double NoiseByTable(const Plan& plan, int64_t epoch, const NoisePlaces& places) {
   double noise = 0;
-  for (const LinkPlan& link : plan.links) {
-    noise += NoiseByTable(link.codec_forward, Direction::kForward, epoch) +
-             NoiseByTable(link.codec_backward, Direction::kBackward, epoch);
+  for (size_t i = 0; i < plan.links.size(); ++i) {
+    for (const Direction direction : kDirections)
+      noise += NoiseByTable(plan.links[i], direction, epoch,
+                            places.At(plan.stages[i].last_layer, direction));
   }
   return noise;
 }

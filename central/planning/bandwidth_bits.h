@@ -62,8 +62,9 @@ Plan PlanInEpoch(Plan plan, int64_t epoch);
 
 // What codecs add to the gradients' noise in this epoch by the table of codecs: of one direction of a
 // link, and of a plan. They are known.
-double NoiseByTable(const CodecSchedule& codecs, Direction direction, int64_t epoch);
-double NoiseByTable(const Plan& plan, int64_t epoch);
+double NoiseByTable(const LinkPlan& link, Direction direction, int64_t epoch,
+                    const NoiseWeights& weights);
+double NoiseByTable(const Plan& plan, int64_t epoch, const NoisePlaces& places = {});
 
 // Adds the codecs of `plan` to those that the request knows, so that PlacementOf finds them.
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request);

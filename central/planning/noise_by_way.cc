@@ -32,14 +32,16 @@ double RatioOf(double added, double by_table) {
 
 }  // namespace
 
-std::vector<WayNoise> LossyWays(const Plan& plan, int64_t epoch) {
+std::vector<WayNoise> LossyWays(const Plan& plan, int64_t epoch, const NoisePlaces& places) {
   std::vector<WayNoise> ways;
   for (size_t i = 0; i < plan.links.size(); ++i) {
-    const CodecSchedule& down = plan.links[i].codec_forward;
-    const CodecSchedule& up = plan.links[i].codec_backward;
-    const double down_noise = NoiseByTable(down, Direction::kForward, epoch);
-    const double up_noise = NoiseByTable(up, Direction::kBackward, epoch);
+    const LinkPlan& link = plan.links[i];
     WayNoise way = {.link = static_cast<int>(i), .layer = plan.stages[i].last_layer};
+    const auto noise = [&](Direction direction) {
+      return NoiseByTable(link, direction, epoch, places.At(way.layer, direction));
+    };
+    const double down_noise = noise(Direction::kForward);
+    const double up_noise = noise(Direction::kBackward);
     const auto add = [&](bool forward, bool backward, std::string codecs, double by_table) {
       way.forward = forward;
       way.backward = backward;
@@ -47,8 +49,8 @@ std::vector<WayNoise> LossyWays(const Plan& plan, int64_t epoch) {
       way.by_table = by_table;
       if (by_table > 0) ways.push_back(way);
     };
-    const CodecId& forward = CodecIn(down, epoch);
-    const CodecId& backward = CodecIn(up, epoch);
+    const CodecId& forward = CodecIn(link.codec_forward, epoch);
+    const CodecId& backward = CodecIn(link.codec_backward, epoch);
     if (NeedsGradients(forward)) {
       add(true, true, absl::StrCat(forward.text(), " and ", backward.text()),
           down_noise + up_noise);
@@ -68,16 +70,18 @@ bool AreSameWays(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b)
       });
 }
 
-bool HaveOtherCodecs(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b) {
-  const auto is_changed = [](const WayNoise& one, const WayNoise& other) {
-    const bool is_same_way = (one.forward && other.forward) || (one.backward && other.backward);
-    return one.link == other.link && one.layer == other.layer && is_same_way &&
-           one.codecs != other.codecs;
+bool HaveOtherCodecs(const std::vector<WayNoise>& before, const std::vector<WayNoise>& now) {
+  const auto is_changed = [&before](const WayNoise& way) {
+    bool was_exact = true;
+    for (const WayNoise& other : before) {
+      const bool is_same_way = (way.forward && other.forward) || (way.backward && other.backward);
+      if (way.link != other.link || !is_same_way) continue;
+      if (way.layer == other.layer && way.codecs != other.codecs) return true;
+      was_exact = false;
+    }
+    return was_exact;
   };
-  return std::any_of(a.begin(), a.end(), [&](const WayNoise& one) {
-    return std::any_of(b.begin(), b.end(),
-                       [&](const WayNoise& other) { return is_changed(one, other); });
-  });
+  return std::any_of(now.begin(), now.end(), is_changed);
 }
 
 void ShareNoise(const NoiseRatios& before, NoiseMeasured& noise) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "central/records/journal.h"
+#include "partition/noise_places.h"
 #include "partition/noise_ratios.h"
 #include "proto/base/plan/plan.h"
 #include "proto/base/training/gradient_noise.h"
@@ -18,13 +19,14 @@ namespace runnel {
 
 // The ways of the plan's links that lose something in this epoch, by the table of codecs. Codecs are
 // known.
-std::vector<WayNoise> LossyWays(const Plan& plan, int64_t epoch);
+std::vector<WayNoise> LossyWays(const Plan& plan, int64_t epoch, const NoisePlaces& places = {});
 
 // Whether both are of the same places and codecs.
 bool AreSameWays(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b);
 
-// Whether a way of some place in one has another codec in the other.
-bool HaveOtherCodecs(const std::vector<WayNoise>& a, const std::vector<WayNoise>& b);
+// Whether a way of `now` has another codec than at the same place before, or loses something in a
+// direction of a link that was exact. A cut that moved is no such change.
+bool HaveOtherCodecs(const std::vector<WayNoise>& before, const std::vector<WayNoise>& now);
 
 // All codecs together were measured to add noise.added: shares it among noise.ways as the ratios,
 // which were known before, have it.

@@ -140,8 +140,8 @@ absl::StatusOr<CodecChoice> ChoiceAtLevel(const CodecInputs& codecs, GridBits bi
       present.forward_share * share(present.encoded_forward, choice.encoded_forward);
   choice.backward_share =
       present.backward_share * share(present.encoded_backward, choice.encoded_backward);
-  choice.forward_noise = present.forward_noise;
-  choice.backward_noise = present.backward_noise;
+  choice.forward_error = present.forward_error;
+  choice.backward_error = present.backward_error;
   choice.lossy_directions = present.lossy_directions;
   choice.forward = codecs.forward;
   choice.backward = codecs.backward;

@@ -101,6 +101,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   // The settings were checked when the run was set up.
   options.dry_runs.levels =
       LinkLevels::Of(setup.settings.recipe, setup.training, setup.model).value();
+  options.dry_runs.places = NoisePlaces(setup.model, InferShapes(setup.model, 1).value());
   options.dry_runs_state = job.dry_runs_state;
   options.layer_bytes = StateBytes(setup.model, setup.format).value();
   options.changes = job.changes;

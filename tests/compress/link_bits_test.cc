@@ -2,6 +2,8 @@
 
 #include "compress/link_bits.h"
 
+#include <cmath>
+
 #include "compress/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -68,17 +70,26 @@ TEST(LinkBits, SchedulesHaveTheFloorInEveryPhase) {
 
 TEST(LinkBits, ErrorsAreMeansOverTheRun) {
   for (const Direction direction : kDirections) {
-    const auto mean = [direction](const std::string& codecs, int64_t epochs) {
-      return MeanRelativeError(Codecs(codecs), direction, epochs);
+    const auto error = [direction](const std::string& codecs, int64_t epochs) {
+      return MeanTensorError(Codecs(codecs), direction, epochs);
+    };
+    const auto mean = [&error](const std::string& codecs, int64_t epochs) {
+      return error(codecs, epochs).value().apart;
     };
     const double two = ErrorOf(OneCodec("hadamard:2"), direction);
     const double three = ErrorOf(OneCodec("hadamard:3"), direction);
-    EXPECT_EQ(*mean("identity", 10), 0);
-    EXPECT_EQ(*mean("int8", 10), 0);
-    EXPECT_DOUBLE_EQ(*mean("hadamard:2", 10), two);
-    EXPECT_NEAR(*mean("0:hadamard:2,5:hadamard:3", 10), (two + three) / 2, 1e-12);
-    EXPECT_DOUBLE_EQ(*mean("0:hadamard:2,5:hadamard:3", 5), two);
-    EXPECT_FALSE(mean("0:hadamard:2,3:zip", 5).ok());
+    EXPECT_EQ(*error("identity", 10), TensorError());
+    EXPECT_EQ(*error("int8", 10), TensorError());
+    EXPECT_DOUBLE_EQ(mean("hadamard:2", 10), two);
+    EXPECT_NEAR(mean("0:hadamard:2,5:hadamard:3", 10), (two + three) / 2, 1e-12);
+    EXPECT_NEAR(error("0:hadamard:2,5:hadamard:3", 10)->root,
+                (std::sqrt(two) + std::sqrt(three)) / 2, 1e-12);
+    EXPECT_DOUBLE_EQ(mean("0:hadamard:2,5:hadamard:3", 5), two);
+    EXPECT_FALSE(error("0:hadamard:2,3:zip", 5).ok());
+    // What mbq clips is alike from tensor to tensor.
+    EXPECT_EQ(mean("mbq:3", 1), 0);
+    EXPECT_DOUBLE_EQ(error("mbq:3", 1)->alike, ErrorOf(OneCodec("mbq:3"), direction));
+    EXPECT_NEAR(error("0:mbq:3,5:hadamard:3", 10)->apart, three / 2, 1e-12);
   }
 }
 

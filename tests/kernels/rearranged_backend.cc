@@ -50,8 +50,9 @@ class RearrangedExecutable final : public Executable {
     FillGradients(part, context, own);
     RUNNEL_RETURN_IF_ERROR(executable_->Run(part, context, own));
     if (seen_ != nullptr && part == Part::kWeightGradient && HasGradients()) {
-      seen_->bytes.emplace_back(reinterpret_cast<const char*>(own[Storage::kGradients]),
-                                static_cast<size_t>(program().state.gradient_bytes));
+      seen_->bytes[{program().first_layer, program().batch}].emplace_back(
+          reinterpret_cast<const char*>(own[Storage::kGradients]),
+          static_cast<size_t>(program().state.gradient_bytes));
     }
     return absl::OkStatus();
   }

@@ -28,10 +28,11 @@ struct RearrangedOptions {
   bool masks_stash = true;  // false: programs keep whole values whatever the backend has
 };
 
-// What the executables of one backend have seen, in order: the bytes of gradients after each part that
-// makes them, of programs that have an update. Of backends whose memory the host addresses.
+// What the executables of one backend have seen: the bytes of gradients after each part that makes
+// them, in order, by the program's first layer and batch. Only of programs that have an update, and of
+// backends whose memory the host addresses.
 struct SeenGradients {
-  std::vector<std::string> bytes;
+  std::map<std::pair<int, int64_t>, std::vector<std::string>> bytes;
 };
 
 class RearrangedBackend final : public Backend {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "central/planning/measured/codec_timing.h"
@@ -76,24 +77,25 @@ class Case {
   double Period(const Plan& plan) const { return Rating(plan).first; }
   double Charge(const Plan& plan) const { return Rating(plan).second; }
   double Noise(const Plan& plan) const {
-    double noise = 0;
-    for (const LinkPlan& link : plan.links) {
-      const CodecChoice choice = MakeCodecChoice(link, kEpochs, request_.format).value();
-      noise += choice.forward_noise + choice.backward_noise;
-    }
-    return noise;
+    const auto [model, placement] = Placed(plan);
+    return AddedNoise(model, placement);
   }
 
   // What the policy would do without codecs.
   Plan Uncompressed() const { return MakePlan(request_).value(); }
 
  private:
-  // Simulated and charged period.
-  std::pair<double, double> Rating(const Plan& plan) const {
+  std::pair<PipelineModel, Placement> Placed(const Plan& plan) const {
     PlanRequest request = request_;
     EXPECT_TRUE(AddCodecsOf(plan, kEpochs, request).ok());
-    const PipelineModel model = MakePipelineModel(request).value();
-    const Placement placement = PlacementOf(request, model, plan).value();
+    PipelineModel model = MakePipelineModel(request).value();
+    Placement placement = PlacementOf(request, model, plan).value();
+    return {std::move(model), std::move(placement)};
+  }
+
+  // Simulated and charged period.
+  std::pair<double, double> Rating(const Plan& plan) const {
+    const auto [model, placement] = Placed(plan);
     const double period = SimulatedPeriod(model, placement).value();
     return {period, ChargedPeriod(model, placement, period)};
   }

@@ -122,6 +122,22 @@ TEST(NoiseByWay, ANewWholeIsSharedAsTheWaysWereBefore) {
   EXPECT_FALSE(AreSameWays(noise.ways, later.ways));
 }
 
+TEST(NoiseByWay, ACodecThatGoesToAnExactLinkIsAnotherOne) {
+  const LinkPlan lossy = {Codecs("eden:4"), CodecSchedule()}, exact;
+  const auto ways = [](const std::vector<LinkPlan>& links) {
+    return LossyWays(PlanWith(links), 0);
+  };
+  EXPECT_TRUE(HaveOtherCodecs(ways({lossy, exact}), ways({exact, lossy})));
+  EXPECT_TRUE(HaveOtherCodecs(ways({lossy, exact}), ways({lossy, lossy})));
+  EXPECT_TRUE(HaveOtherCodecs(ways({lossy}), ways({{CodecSchedule(), Codecs("eden:4")}})));
+  EXPECT_FALSE(HaveOtherCodecs(ways({lossy, lossy}), ways({lossy, exact}))) << "fewer add less";
+  std::vector<WayNoise> moved = ways({lossy, exact});
+  ++moved[0].layer;
+  EXPECT_FALSE(HaveOtherCodecs(ways({lossy, exact}), moved)) << "a cut is no codec";
+  moved[0].codecs = "eden:5";
+  EXPECT_FALSE(HaveOtherCodecs(ways({lossy, exact}), moved)) << "the text of all codecs tells";
+}
+
 TEST(NoiseByWay, TheOnlyWayIsTheWhole) {
   const Plan plan = PlanWith({{Codecs("eden:4"), CodecSchedule()}});
   NoiseMeasured noise = {

@@ -75,12 +75,21 @@ bool IsFinite(const Result& result) {
   return has_loss;
 }
 
-// Of training alone, and of gradients where both programs make them in the same parts.
+// Of training, and of gradients by stage: but of those that step in their backward on one side.
 std::string DifferenceOf(const Result& a, const Result& b) {
-  const std::vector<std::string>&left = a.gradients.bytes, &right = b.gradients.bytes;
-  for (size_t i = 0; left.size() == right.size() && i < left.size(); ++i) {
-    if (left[i] != right[i])
-      return absl::StrCat("gradients ", i, "; ", FirstDifference(a.seen, b.seen));
+  for (const auto& [program, left] : a.gradients.bytes) {
+    const auto other = b.gradients.bytes.find(program);
+    if (other == b.gradients.bytes.end()) continue;
+    const std::vector<std::string>& right = other->second;
+    const auto text = [&, layer = program.first](const std::string& what) {
+      return absl::StrCat(what, " of the stage from layer ", layer, "; ",
+                          FirstDifference(a.seen, b.seen));
+    };
+    if (left.size() != right.size())
+      return text(absl::StrCat(left.size(), " and ", right.size(), " gradients"));
+    for (size_t i = 0; i < left.size(); ++i) {
+      if (left[i] != right[i]) return text(absl::StrCat("gradient ", i));
+    }
   }
   return FirstDifference(a.seen, b.seen);
 }

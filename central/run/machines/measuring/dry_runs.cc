@@ -4,8 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "central/planning/bandwidth_bits.h"
 #include "central/planning/noise_by_way.h"
 #include "central/run/machines/run_effects.h"
@@ -63,10 +65,10 @@ bool DryRuns::Begin(const BarrierReport& report, int64_t now_ns, const ActivePla
   const std::string codecs =
       LossyCodecsText(options_.levels.cycles() ? PlanInEpoch(report.plan, epoch) : at_level);
   if (codecs.empty() || !HasRoom(report)) return false;
-  NoiseMeasured whole = {.by_table = NoiseByTable(at_level, epoch),
+  NoiseMeasured whole = {.by_table = NoiseByTable(at_level, epoch, options_.places),
                          .loss = loss,
                          .codecs = codecs,
-                         .ways = LossyWays(at_level, epoch)};
+                         .ways = LossyWays(at_level, epoch, options_.places)};
   const std::optional<NoiseMeasured> due = Due(report, std::move(whole));
   if (!due.has_value() || !IsAffordable(*due, report, now_ns)) return false;
   tried_step_ = report.step;
@@ -113,10 +115,7 @@ std::optional<NoiseMeasured> DryRuns::Due(const BarrierReport& report, NoiseMeas
 bool DryRuns::IsAffordable(const NoiseMeasured& due, const BarrierReport& report,
                            int64_t now_ns) const {
   const bool is_way = due.way.has_value();
-  const auto wholes = std::count_if(measured_.begin(), measured_.end(), [](const auto& entry) {
-    return !entry.second.way.has_value();
-  });
-  if (options_.from_step > 0 && (!is_way || wholes <= 1)) return true;
+  if (options_.from_step > 0 && (!is_way || WholesTo(report.step) <= 1)) return true;
   const double most_share = is_way ? options_.most_share / 2 : options_.most_share;
   const int64_t steps = report.step - since_.step;
   if (steps == 0) return false;
@@ -177,17 +176,40 @@ void DryRuns::GoBackTo(int64_t step) {
   not_finite_.clear();
 }
 
+int64_t DryRuns::WholesTo(int64_t step) const {
+  return earlier_wholes_ +
+         std::count_if(measured_.begin(), measured_.upper_bound(step),
+                       [](const auto& entry) { return !entry.second.way.has_value(); });
+}
+
+// The measurement; in a second line all measurements of all codecs, and the seconds of all. Earlier
+// releases wrote one line.
 std::string DryRuns::StateAt(int64_t step) const {
   const auto behind = measured_.upper_bound(step);
-  return behind == measured_.begin() ? "" : JournalLine(std::prev(behind)->second);
+  if (behind == measured_.begin()) return "";
+  return absl::StrCat(JournalLine(std::prev(behind)->second), "\n", WholesTo(step), " ",
+                      absl::StrFormat("%.9g", spent_seconds_));
 }
 
 absl::Status DryRuns::Restore(absl::string_view state) {
   if (state.empty()) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(JournalRecord record, ParseJournalLine(state));
+  const std::vector<absl::string_view> lines = absl::StrSplit(state, '\n');
+  RUNNEL_ASSIGN_OR_RETURN(JournalRecord record, ParseJournalLine(lines[0]));
   const auto* noise = std::get_if<NoiseMeasured>(&record);
   if (noise == nullptr) return absl::InvalidArgumentError("is no measurement of gradient noise");
-  spent_seconds_ = noise->seconds;
+  int64_t wholes = 1;
+  double spent_seconds = noise->seconds;
+  if (lines.size() > 1) {
+    const std::vector<absl::string_view> numbers = absl::StrSplit(lines[1], ' ');
+    if (lines.size() > 2 || numbers.size() != 2 || !absl::SimpleAtoi(numbers[0], &wholes) ||
+        !absl::SimpleAtod(numbers[1], &spent_seconds) || wholes < 1 || !(spent_seconds >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", lines[1], "' says no measurements and their seconds"));
+    }
+  }
+  // The whole itself is in measured_, unless ways have followed it.
+  earlier_wholes_ = wholes - (noise->way.has_value() ? 0 : 1);
+  spent_seconds_ = spent_seconds;
   measured_[noise->step] = *noise;
   return absl::OkStatus();
 }

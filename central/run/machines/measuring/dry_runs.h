@@ -20,6 +20,7 @@
 #include "central/records/journal.h"
 #include "central/records/loss_since.h"
 #include "central/run/machines/active_plan.h"
+#include "partition/noise_places.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/link_levels.h"
 
@@ -34,6 +35,7 @@ struct DryRunOptions {
   int64_t micro_batches = 4;  // of one
   int64_t least_step = 200;   // before the first one, with from_step 0
   LinkLevels levels = {};     // of codec `recipe`
+  NoisePlaces places = {};    // of the model
 };
 
 class DryRuns {
@@ -73,6 +75,8 @@ class DryRuns {
   };
   // The plan's codecs in this epoch, those of the level in the place of `recipe`.
   Plan CodecsAt(const BarrierReport& report, int64_t epoch) const;
+  // Measurements of all codecs up to the barrier at `step`.
+  int64_t WholesTo(int64_t step) const;
   // Enough micro-batches are left, and none was tried here.
   bool HasRoom(const BarrierReport& report) const;
   // The measurement that is due, with what is known before it; whole: of all codecs, if it is that.
@@ -84,7 +88,8 @@ class DryRuns {
   Pace since_;  // the first barrier of the plan that holds
   LossSince loss_;
   std::map<int64_t, NoiseMeasured> measured_;  // by step
-  double spent_seconds_ = 0;                   // for all dry runs
+  int64_t earlier_wholes_ = 0;                 // measured before the check-point
+  double spent_seconds_ = 0;                   // for all dry runs, also before it
   int64_t tried_step_ = -1;                    // of the last one
   std::set<int> not_finite_;                   // ways of last() that could not be measured
   // Of the one that is under way.

@@ -148,6 +148,21 @@ TEST_F(DryRunsTest, WithinAShareOfTheRun) {
   EXPECT_TRUE(Begins(600, 0.4, 5)) << "10 s of 12";
   Ends(0.02, 5);
   EXPECT_FALSE(Begins(700, 0.1, 10)) << "15 s";
+
+  // A run that goes on has spent what it has, not a share of its own again.
+  const std::string state = runs_->StateAt(700);
+  Make({.from_step = 0, .stop_step = 2410});
+  ASSERT_TRUE(runs_->Restore(state).ok());
+  EXPECT_EQ(runs_->StateAt(700), state);
+  EXPECT_FALSE(Begins(800, 0.1));
+  EXPECT_FALSE(Begins(900, 0.1)) << "15 s";
+  // Of an earlier release, which kept the last measurement alone.
+  Make({.from_step = 0, .stop_step = 2410});
+  ASSERT_TRUE(runs_->Restore(state.substr(0, state.find('\n'))).ok());
+  EXPECT_FALSE(Begins(800, 0.1));
+  EXPECT_TRUE(Begins(900, 0.1));
+  for (const char* bad : {"\n", "\n1", "\n0 1", "\n1 x", "\n1 -1", "\n1 nan", "\n1 1\n"})
+    EXPECT_FALSE(DryRuns::CheckState(state.substr(0, state.find('\n')) + bad).ok()) << bad;
 }
 
 // Exact tensors are large on slow links: 5 kB and 1 kB a frame at 10 kB/s, once a micro-batch.
