@@ -360,6 +360,9 @@ class WrongInput(unittest.TestCase):
         for name in ("log", "summary", "checkpoint_dir", "model", "local_workers"):
             self.refused(f"{name} is not for fit: ", Net(), x, y, **{name: 1})
         self.refused("folder /proc/none", Net(), x, y, folder="/proc/none")
+        self.refused("cluster is a str, not a runnel.Cluster", Net(), x, y, cluster="127.0.0.1:7000")
+        with self.assertRaisesRegex(runnel.InputError, "address 127.0.0.1 is not HOST:PORT"):
+            runnel.Cluster("127.0.0.1")
         with self.assertRaisesRegex(runnel.InputError, "a str, not a torch.nn.Module"):
             runnel.fit("net", x, y, **QUIET)
 

@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 
 from . import modules, programs
+from .cluster import Cluster
 from .errors import InputError
 
 
@@ -141,6 +142,8 @@ def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, 
     Raises InputError (also a ValueError) for wrong input, RunnelError if the run fails; the module is then as it was.
     """
     modules.check(module)
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise InputError(f"cluster is a {type(cluster).__name__}, not a runnel.Cluster")
     _check_settings(module, settings)
     own = folder is None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="runnel-")) if own else pathlib.Path(folder).resolve()
