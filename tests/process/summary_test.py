@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What commands print for programs, and that examples can be typed: `--summary -` leaves standard output to the program that reads it: one JSON object, whatever else is printed for people.
+"""What commands print for programs: `--summary -` leaves standard output to one JSON object, whatever else is printed for people. And
+examples of the help can be typed.
 
     tests/process/summary_test.py BINARIES
 """

@@ -124,8 +124,8 @@ def _check_settings(module, settings):
             raise InputError(f"{name} is not for fit: {_OWN[name]}")
     frozen = modules.frozen(module)
     if frozen and "freeze" not in str(settings.get("rewrite")):
-        raise InputError(f"{', '.join(frozen)}: requires_grad is False, and fit would train it; rewrite=\"freeze:N\" freezes the first N layers "
-                         "(runnel-central plan shows them), requires_grad_() lets all train")
+        raise InputError(f"{modules.listed(frozen)}: requires_grad is False, and fit would train them; rewrite=\"freeze:N\" freezes the first "
+                         "N layers (runnel-central plan shows them), requires_grad_() lets all train")
 
 
 def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, progress=True, **settings):
