@@ -360,6 +360,9 @@ class WrongInput(unittest.TestCase):
         for name in ("log", "summary", "checkpoint_dir", "model", "local_workers"):
             self.refused(f"{name} is not for fit: ", Net(), x, y, **{name: 1})
         self.refused("folder /proc/none", Net(), x, y, folder="/proc/none")
+        self.refused("cluster is a str, not a runnel.Cluster", Net(), x, y, cluster="127.0.0.1:7000")
+        with self.assertRaisesRegex(runnel.InputError, "address 127.0.0.1 is not HOST:PORT"):
+            runnel.Cluster("127.0.0.1")
         with self.assertRaisesRegex(runnel.InputError, "a str, not a torch.nn.Module"):
             runnel.fit("net", x, y, **QUIET)
 
@@ -367,11 +370,14 @@ class WrongInput(unittest.TestCase):
         x, y = corners(80, 4)
         shared = nn.Linear(256, 256)
         self.refused("computes twice", nn.Sequential(nn.Flatten(), shared, nn.ReLU(), shared, nn.Linear(256, 4)), x, y)
-        self.refused(r"1 \(GRU\), 2 \(PReLU\), 3 \(GroupNorm\) cannot", nn.Sequential(nn.Flatten(), nn.GRU(256, 4), nn.PReLU(), nn.GroupNorm(2, 4)), x, y)
+        several = nn.Sequential(nn.Flatten(), nn.GRU(256, 4), nn.PReLU(), nn.GroupNorm(2, 4))
+        self.refused(r"1 \(GRU\), 2 \(PReLU\), 3 \(GroupNorm\) cannot", several, x, y)
         self.refused("remove_weight_norm", nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(256, 4))), x, y)
         part = nn.Sequential(nn.Flatten(), nn.Linear(256, 8), nn.Linear(8, 4))
         part[1].weight.requires_grad_(False)
-        self.refused("1.weight: requires_grad is False, and fit would train it", part, x, y)
+        self.refused("1.weight: requires_grad is False, and fit would train them", part, x, y)
+        still = nn.Sequential(nn.Flatten(), *(nn.Linear(256, 256) for _ in range(3)), nn.Linear(256, 4, bias=False)).requires_grad_(False)
+        self.refused("1.weight, 1.bias, 2.weight and 4 more: requires_grad is False", still, x, y)
         self.refused("GRU", nn.Sequential(nn.Flatten(), nn.GRU(256, 4)), x, y)
         for pack, kind in ((lambda out: (out, out), "tuple"), (lambda out: {"out": out}, "dict"), (lambda out: None, "NoneType")):
             self.refused(f"returns a {kind}, not one tensor", Several(pack), x, y)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""`--summary -` leaves standard output to the program that reads it: one JSON object, whatever else is printed for people.
+"""What commands print for programs: `--summary -` leaves standard output to one JSON object, whatever else is printed for people. And
+examples of the help can be typed.
 
     tests/process/summary_test.py BINARIES
 """
 
 import json
 import pathlib
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -43,6 +45,22 @@ class Summary(unittest.TestCase):
         summary, lines = self.ask("runnel-lab", "simulate", "three-pis", "--policies", "uniform", "--mbps", "4")
         self.assertEqual(summary["results"][0]["cells"][0]["method"], "uniform")
         self.assertIn("samples/s", lines)
+
+    def test_the_example_of_a_profile(self):
+        """As the help has it, into a folder that is there or not."""
+        with tempfile.TemporaryDirectory() as folder:
+            def ask(*words):
+                return subprocess.run([BINARIES / "runnel-lab", "profile", *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+                                      env={"HOME": folder, "PATH": "/usr/bin:/bin", "NO_COLOR": "1"})
+            _, example = ask("--help").stdout.split("    runnel-lab profile ")
+            words = shlex.split(example.replace("\\\n", " "))
+            refused = ask(*("none/laptop.profile" if word == "laptop.profile" else word for word in words))
+            self.assertEqual((refused.returncode, len(refused.stderr.splitlines())), (2, 1), refused.stderr)
+            self.assertIn("none/laptop.profile", refused.stderr)
+            # Few ranges, so that it takes seconds.
+            done = ask(*("lenet" if word == "lenet,har_cnn" else word for word in words), "--extra", "0", "--max-macs", "10000", "--burst-ms", "0")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("laptop.profile", done.stdout)
 
     def test_codecs(self):
         summary, _ = self.ask("runnel-lab", "codecs", "--codecs", "mbq:2", "--repetitions", "1")

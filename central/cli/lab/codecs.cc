@@ -32,6 +32,8 @@ std::vector<std::string> UsualCodecs() {
 }
 
 absl::Status Codecs(const CodecsArguments& arguments, const CommandContext& context) {
+  if (!arguments.summary.empty() && arguments.summary != "-")
+    RUNNEL_RETURN_IF_ERROR(CheckCanWrite(arguments.summary));
   CodecReportOptions options;
   options.codecs = arguments.codecs.empty() ? UsualCodecs() : arguments.codecs;
   options.repetitions = static_cast<int>(arguments.repetitions);

@@ -303,7 +303,16 @@ absl::StatusOr<std::vector<PredictedPlan>> ReportPlans(const std::vector<DeviceT
   return plans;
 }
 
+// Before anything that takes minutes.
+absl::Status CheckFiles(const ReportArguments& a) {
+  for (const std::string& path : {a.summary, a.figure_4, a.figure_7}) {
+    if (!path.empty() && path != "-") RUNNEL_RETURN_IF_ERROR(CheckCanWrite(path));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Report(const ReportArguments& a, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(CheckFiles(a));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceProfile> profiles, LoadProfiles(a.profiles));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks,
                           TasksOf(profiles, a.max_macs, MakeModel));

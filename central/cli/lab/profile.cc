@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,14 @@
 
 namespace runnel {
 namespace {
+
+// In UTC, as 2026-11-21.
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm day;
+  char text[16];
+  return {text, std::strftime(text, sizeof(text), "%F", gmtime_r(&now, &day))};
+}
 
 // "vgg11/8": the model, at an eighth of the batch size.
 std::vector<std::string> ProfiledByDefault() {
@@ -122,6 +131,8 @@ absl::Status CheckBeforehand(const ProfileArguments& a) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--name, --family, --host, --date, --load are lines of a file: ", status.message()));
   }
+  // Measuring takes minutes.
+  RUNNEL_RETURN_IF_ERROR(CheckCanWrite(a.out));
   if (!a.second_pass || a.job.local_workers + a.job.workers > 1) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(a.out, kMaxProfileBytes));
   const absl::Status status = ParseProfile(text).status();
@@ -130,6 +141,7 @@ absl::Status CheckBeforehand(const ProfileArguments& a) {
 }
 
 absl::Status Profile(ProfileArguments a, const CommandContext& context) {
+  if (a.profile.date.empty()) a.profile.date = Today();
   RUNNEL_RETURN_IF_ERROR(CheckBeforehand(a));
   RUNNEL_ASSIGN_OR_RETURN(a.job.backend_options, BackendOptions::FromFlag(a.backend_options));
   for (const std::string& text : a.models) {
@@ -214,7 +226,7 @@ void AddFileFlags(const Command& app, ProfileArguments& a) {
           "what distinguishes the configurations of this family, e.g. quota")
       .Required();
   app.Add("--host", a.profile.host, "processor and machine, for people").Required();
-  app.Add("--date", a.profile.date, "date of this pass, for people").Required();
+  app.Add("--date", a.profile.date, "date of this pass, for people (default: today)");
   app.Add("--cpu-share", a.profile.cpu_share, "processor time of the workers, in cores a thread")
       .Between(1e-3, 1.0)
       .ShowDefault();
@@ -233,7 +245,8 @@ Subcommand AddProfile(const Command& program) {
   app.Footer(R"(
 Examples:
   this host's own layer times
-    runnel-lab profile --models lenet,har_cnn --out profiles/laptop.profile)");
+    runnel-lab profile --models lenet,har_cnn --name laptop --family laptop \
+        --host "laptop of 2021" --out laptop.profile)");
   return {app, [arguments](const CommandContext& context) { return Profile(*arguments, context); }};
 }
 

@@ -189,6 +189,15 @@ Json OutcomeJson(const Outcome& outcome, bool show_ours) {
   return json;
 }
 
+// median: NaN where nothing was published.
+absl::Status WriteResults(Json results, bool show_ours, double median, const std::string& path) {
+  Json json{{"results", std::move(results)}, {"shows_ratios", show_ours}};
+  if (!std::isnan(median)) json["median_error"] = median;
+  const std::string text = absl::StrCat(DumpJson(json), "\n");
+  if (path == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
+  return WriteFileAtomically(path, {text});
+}
+
 absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) {
   if (flags.list_methods) {
     context.print(MethodsJson());
@@ -207,6 +216,8 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
           absl::StrJoin(MethodNames(), ", "), " and ", absl::StrJoin(PolicyNames(), ", ")));
     }
   }
+  if (!flags.summary.empty() && flags.summary != "-")
+    RUNNEL_RETURN_IF_ERROR(CheckCanWrite(flags.summary));
   std::vector<Outcome> outcomes;
   std::vector<ReproducedCell> reproduced;
   for (const std::string& scenario : flags.scenarios) {
@@ -230,13 +241,8 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
     PrintCells(outcome, show_ours, context);
     results.push_back(OutcomeJson(outcome, show_ours));
   }
-  if (!flags.summary.empty()) {
-    Json json{{"results", std::move(results)}, {"shows_ratios", show_ours}};
-    if (!std::isnan(median)) json["median_error"] = median;
-    const std::string text = absl::StrCat(DumpJson(json), "\n");
-    RUNNEL_RETURN_IF_ERROR(flags.summary == "-" ? WriteAll(STDOUT_FILENO, text, "standard output")
-                                                : WriteFileAtomically(flags.summary, {text}));
-  }
+  if (!flags.summary.empty())
+    RUNNEL_RETURN_IF_ERROR(WriteResults(std::move(results), show_ours, median, flags.summary));
   if (show_ours) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the published times are not reproduced well enough: no speed-ups and none of our policies "

@@ -39,7 +39,8 @@ absl::StatusOr<std::vector<double>> ReadLosses(const std::string& path) {
     double loss = 0;
     if (!absl::SimpleAtod(word, &loss)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--losses ", path, ": '", absl::CHexEscape(word.substr(0, 40)), "' is no number"));
+          "--losses ", path, ": '", absl::CHexEscape(word.substr(0, 40)),
+          "' is no number; the file holds numbers alone, as the column `loss` of --log"));
     }
     losses.push_back(loss);
   }

@@ -3,6 +3,7 @@
 import json
 
 from . import programs
+from .errors import InputError
 
 
 class Cluster:
@@ -12,6 +13,8 @@ class Cluster:
     """
 
     def __init__(self, address, workers=1):
+        if not str(address).rpartition(":")[2].isdigit() or ":" not in str(address):
+            raise InputError(f"address {address} is not HOST:PORT, as in 192.168.1.10:7000")
         self.address = address
         self.workers = workers
 

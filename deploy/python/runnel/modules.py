@@ -80,6 +80,11 @@ def check(module):
         raise InputError("; ".join(found))
 
 
+def listed(names):
+    """The first of many names, for one line."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def frozen(module):
     """Names of the parameters that a loop of torch would leave as they are."""
     return [name for name, values in module.named_parameters() if not values.requires_grad]
@@ -288,7 +293,7 @@ def load(module, operators, archive):
                     pairs.append((name, place, torch.from_numpy(values).reshape(place.shape)))
     moved = [name for name, place, trained in pairs if name in frozen(module) and not torch.equal(place.cpu().float(), trained.float())]
     if moved:
-        raise InputError(f"{', '.join(moved)}: trained, though requires_grad is False there; rewrite=\"freeze:LAYERS\" must name all such layers")
+        raise InputError(f"{listed(moved)}: trained, though requires_grad is False there; rewrite=\"freeze:LAYERS\" must name all such layers")
     with torch.no_grad():
         for _, place, trained in pairs:
             place.copy_(trained)

@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 
 from . import modules, programs
+from .cluster import Cluster
 from .errors import InputError
 
 
@@ -123,8 +124,8 @@ def _check_settings(module, settings):
             raise InputError(f"{name} is not for fit: {_OWN[name]}")
     frozen = modules.frozen(module)
     if frozen and "freeze" not in str(settings.get("rewrite")):
-        raise InputError(f"{', '.join(frozen)}: requires_grad is False, and fit would train it; rewrite=\"freeze:N\" freezes the first N layers "
-                         "(runnel-central plan shows them), requires_grad_() lets all train")
+        raise InputError(f"{modules.listed(frozen)}: requires_grad is False, and fit would train them; rewrite=\"freeze:N\" freezes the first "
+                         "N layers (runnel-central plan shows them), requires_grad_() lets all train")
 
 
 def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, progress=True, **settings):
@@ -141,6 +142,8 @@ def fit(module, x, y, *, validation=None, workers=3, cluster=None, folder=None, 
     Raises InputError (also a ValueError) for wrong input, RunnelError if the run fails; the module is then as it was.
     """
     modules.check(module)
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise InputError(f"cluster is a {type(cluster).__name__}, not a runnel.Cluster")
     _check_settings(module, settings)
     own = folder is None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="runnel-")) if own else pathlib.Path(folder).resolve()
