@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/backends/host/live_samples.h"
 #include "kernels/backends/ref/ref_backend.h"
 #include "kernels/ir/arithmetic/sample_choice.h"
 #include "kernels/ir/compiler.h"
@@ -356,6 +357,26 @@ TEST(GateOptions, ValuesOfAGroupThatShareMemoryAreRefused) {
         EXPECT_TRUE(shared.ok()) << "one option reads nothing behind another: " << shared;
       }
     }
+  }
+}
+
+// A fused step runs as a whole, once or for each option.
+TEST(GateOptions, StepsThatMixWhatRunsByOptionAreRefused) {
+  const ModelSpec model = *AddGates(*MakeModel("resnet8"), "ff:0,3,4,6/6,6,8,12");
+  const Program program = *CompileStage(model, 0, model.layer_count() - 1, 4, **FindRecipe(kRecipe),
+                                        {.max_batch = 4, .integer_products = true});
+  const std::vector<Instruction>& forward = program.part(Part::kForward);
+  const auto by_option = std::find_if(forward.begin(), forward.end(), RunsByOption);
+  ASSERT_NE(by_option, forward.end());
+  const auto other = std::find_if(forward.begin(), forward.end(), [&](const Instruction& one) {
+    return one.gate == by_option->gate && !RunsByOption(one);
+  });
+  ASSERT_NE(other, forward.end());
+  using Steps = std::vector<host::LiveSamples::Step>;
+  EXPECT_TRUE(host::LiveSamples::Check(program, Steps{{&*by_option}, {&*other}}).ok());
+  for (const Steps& steps : {Steps{{&*by_option, &*other}}, Steps{{&*other, &*by_option}}}) {
+    EXPECT_THAT(std::string(host::LiveSamples::Check(program, steps).message()),
+                HasSubstr("one runs for each option"));
   }
 }
 

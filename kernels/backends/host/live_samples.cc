@@ -32,6 +32,17 @@ bool Overlap(const Buffer& a, const Buffer& b) {
          b.offset_bytes < a.offset_bytes + a.bytes();
 }
 
+// All instructions of a step run by option, or none does.
+absl::Status CheckAlike(const LiveSamples::Step& step) {
+  for (const Instruction* instruction : step) {
+    if (RunsByOption(*instruction) == RunsByOption(*step.front())) continue;
+    return absl::InternalError(absl::StrCat(
+        "a step has ", Name(step.front()->code), " and ", Name(instruction->code), " of layer ",
+        instruction->layer, ", of which one runs for each option of a gate"));
+  }
+  return absl::OkStatus();
+}
+
 // Values that share memory with one that the steps write.
 absl::Status CheckApart(const Program& program, absl::Span<const LiveSamples::Step> steps) {
   std::set<BufferIndex> values, written;
@@ -63,7 +74,9 @@ absl::Status LiveSamples::Check(const Program& program, absl::Span<const Step> s
   for (size_t at = 0, end = 0; at < steps.size(); at = end) {
     end = EndOfGroup(steps, at);
     const Instruction& head = *steps[at].front();
-    if (RunsByOption(head) && LevelsOf(*gates[static_cast<size_t>(head.gate)]) > 1)
+    if (head.gate == kNoGate || LevelsOf(*gates[static_cast<size_t>(head.gate)]) < 2) continue;
+    for (const Step& step : steps.subspan(at, end - at)) RUNNEL_RETURN_IF_ERROR(CheckAlike(step));
+    if (RunsByOption(head))
       RUNNEL_RETURN_IF_ERROR(CheckApart(program, steps.subspan(at, end - at)));
   }
   return absl::OkStatus();

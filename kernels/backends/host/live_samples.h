@@ -23,9 +23,10 @@ class LiveSamples {
   using Step = std::vector<const Instruction*>;
   using RunStep = absl::FunctionRef<absl::Status(size_t step, const StepContext& context)>;
 
-  // Of a program and its steps. Internal: two values of a group of steps that run by option share
-  // memory, so that the first option would write over what the next one reads (KeepByOption of
-  // kernels/ir/passes keeps them apart).
+  // Of a program and its steps, where a gate has several options that do not skip. Internal: a step
+  // mixes instructions that run by option with others; or two values of a group of steps that run by
+  // option share memory, so that the first option would write over what the next one reads
+  // (KeepByOption of kernels/ir/passes keeps them apart).
   static absl::Status Check(const Program& program, absl::Span<const Step> steps);
 
   // A program without gates is not copied.
