@@ -64,10 +64,11 @@ TEST(NoisePlaces, PositionsOfTokensAreSamples) {
 }
 
 TEST(NoisePlaces, ErrorsOfActivationsSwitchUnitsBehindThem) {
+  const double root = kActivationNoise.root;
   EXPECT_THAT(WeightsOf("lenet", Direction::kForward).apart, ElementsAre(2, 2, 2, 2, 2));
-  EXPECT_THAT(WeightsOf("lenet", Direction::kForward).root, ElementsAre(0.5, 0.5, 0.5, 0.5, 0))
+  EXPECT_THAT(WeightsOf("lenet", Direction::kForward).root, ElementsAre(root, root, root, root, 0))
       << "behind the last ReLU all is linear";
-  EXPECT_EQ(WeightsOf("transformer_tiny", Direction::kForward).root.back(), 0.5) << "a norm";
+  EXPECT_EQ(WeightsOf("transformer_tiny", Direction::kForward).root.back(), root) << "a norm";
 }
 
 TEST(NoisePlaces, NoGradientGoesToFrozenLayers) {

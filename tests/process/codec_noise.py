@@ -181,7 +181,7 @@ def table(place, forward, error, follows):
     if not forward:
         return error if follows else error / math.sqrt(place.own)
     squares = 2 * error if follows else 2 * error / place.mean ** (1 / 3)
-    return squares + (math.sqrt(error) / 2 / place.mean ** (1 / 3) if place.bends else 0)
+    return squares + (0.35 * math.sqrt(error) / place.mean ** (1 / 3) if place.bends else 0)
 
 
 def quantile(values, share):

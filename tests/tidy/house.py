@@ -143,7 +143,7 @@ PUBLIC_HEADERS = {
                 "ir/recipe.h", "ir/work_tally.h",
                 "models/graph/int8_graph.h", "models/graph_runner.h", "models/node_profile.h",
                 "models/quantize/quantizer.h"),
-    "partition": ("cost_model.h", "noise_ratios.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
+    "partition": ("cost_model.h", "noise_places.h", "noise_ratios.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
                   "schedule.h", "export/npz_file.h", "export/onnx_model.h", "export/quantized_onnx.h", "import/model_json.h",
                   "import/onnx_model.h", "zoo/rewrites/rewrites.h", "zoo/zoo.h"),
     "predictor": ("cost/measured_cost.h", "judge/cross_validate.h",

@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "central/planning/bandwidth_bits.h"
-#include "central/planning/noise_by_way.h"
 #include "central/run/machines/run_effects.h"
 #include "proto/base/status_macros.h"
 

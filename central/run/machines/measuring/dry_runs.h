@@ -17,10 +17,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "central/planning/barrier_report.h"
+#include "central/planning/noise_by_way.h"
 #include "central/records/journal.h"
 #include "central/records/loss_since.h"
 #include "central/run/machines/active_plan.h"
-#include "partition/noise_places.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/link_levels.h"
 
