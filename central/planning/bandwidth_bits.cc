@@ -21,11 +21,6 @@ constexpr double kGain = 1e-4;
 // So many of the pairs that all links may begin with are improved.
 constexpr size_t kStarts = 3;
 
-// Bits forward and backward that `runnel` chooses among, link by link, together with the cut.
-// Gradients of 4 bits add less than activations of 6 at most places. Single directions are refitted
-// afterwards.
-constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 4}, {5, 4}, {4, 4}, {3, 4}, {2, 4}};
-
 // Adds the link's codecs to `choices` if they are not there.
 absl::Status AddChoice(const LinkPlan& link, int64_t epochs, const NumberFormat& format,
                        std::vector<CodecChoice>& choices) {
@@ -52,7 +47,7 @@ absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bi
   std::vector<CodecChoice> choices;
   const LinkPlan exact = {CodecSchedule(bits.exact), CodecSchedule(bits.exact)};
   RUNNEL_RETURN_IF_ERROR(AddChoice(exact, bits.epochs, format, choices));
-  for (const auto& [forward, backward] : kPairs) {
+  for (const auto& [forward, backward] : kBandwidthPairs) {
     const LinkPlan pair = {CodecsWithBits(down, forward, down_floors),
                            CodecsWithBits(up, backward, up_floors)};
     RUNNEL_RETURN_IF_ERROR(AddChoice(pair, bits.epochs, format, choices));

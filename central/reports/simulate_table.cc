@@ -113,8 +113,7 @@ absl::Span<const SimulatedMethod> NamedMethods() {
 
 std::vector<std::string> DefaultCodecPairs() {
   std::vector<std::string> pairs = {"identity/identity"};
-  for (const auto& [forward, backward] :
-       {std::pair(8, 8), {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}}) {
+  for (const auto& [forward, backward] : kBandwidthPairs) {
     pairs.push_back(
         absl::StrCat(kBandwidthFamily, ":", forward, "/", kBandwidthFamily, ":", backward));
   }

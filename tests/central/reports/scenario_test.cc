@@ -27,7 +27,7 @@ std::string Released(absl::string_view name) {
 SimulateOptions Options() {
   return {.policies = {},
           .mbps = {},
-          .codecs = {"hadamard:8/hadamard:8", "hadamard:4/hadamard:4", "hadamard:2/hadamard:4"},
+          .codecs = {"eden:8/eden:8", "eden:6/eden:4", "eden:4/eden:4", "eden:2/eden:4"},
           .profiles = {absl::StrCat(RUNNEL_SOURCE_DIR, "/predictor/profiles"), "mixture"}};
 }
 
