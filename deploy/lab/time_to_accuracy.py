@@ -70,11 +70,19 @@ def way_of(plan):
     return caps, (codecs or {("identity", "identity")}).pop()
 
 
+def name_of(training, way, epochs, seed):
+    """Of a run's files: whatever makes it another run is in it."""
+    caps, codecs = way
+    words = [training["model"], training["dataset"], training["schedule"], training["batch_size"], "_".join(map(str, caps)), *codecs,
+             epochs, seed]
+    return "-".join(map(str, words)).replace(":", "_")
+
+
 def train(given, case, way, seed):
     """Accuracies by epoch."""
     caps, (forward, backward) = way
     training = case["training"]
-    name = "-".join([training["model"], "_".join(map(str, caps)), forward, backward, str(given.epochs), seed]).replace(":", "_")
+    name = name_of(training, way, given.epochs, seed)
     path = os.path.join(given.out, name + ".json")
     if not os.path.exists(path):
         [central] = run.binaries(given.bin, ["runnel-central"])

@@ -83,6 +83,15 @@ class TimesToAccuracy(unittest.TestCase):
         with self.assertRaises(LabError):
             time_to_accuracy.way_of(plan)
 
+    def test_another_training_is_another_run(self):
+        training = {"model": "lenet", "dataset": "mnist", "schedule": "async_1f1b", "batch_size": 64}
+        way = ((2, 1), ("eden:4", "eden:4"))
+        others = [({**training, "batch_size": 32}, way, 3, "1"), ({**training, "schedule": "sync_1f1b"}, way, 3, "1"),
+                  ({**training, "dataset": "synthetic_digits"}, way, 3, "1"), (training, ((2, 2), way[1]), 3, "1"),
+                  (training, (way[0], ("eden:4", "eden:2")), 3, "1"), (training, way, 4, "1"), (training, way, 3, "2")]
+        names = {time_to_accuracy.name_of(*run) for run in [(training, way, 3, "1"), *others]}
+        self.assertEqual(len(names), 1 + len(others))
+
     def test_the_quickest_host_is_alone(self):
         case = {"profiles": [{"name": "p", "layer_ms": [10, 20]}],
                 "hosts": [{"profile": "p", "speed": 0.5}, {"profile": "p", "speed": 2}]}
