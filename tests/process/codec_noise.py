@@ -13,7 +13,6 @@ import argparse
 import collections
 import json
 import lzma
-import math
 import pathlib
 import signal
 import statistics
@@ -53,12 +52,7 @@ PLACES = {
     "mobilenet_v2": {4: Place("block4", 16, 1, True), 9: Place("block9", 4, 1, True), 14: Place("block14", 1, 1, True)},
     "transformer_tiny": {layer: Place(f"block{layer}", 1, 1, True) for layer in range(1, 5)},
 }
-# Typical errors of tensors, compress/typical_errors.cc and the rows' own: activations, gradients.
-ERRORS = {"eden:2": (0.09057, 0.1315), "eden:3": (0.02589, 0.03758), "eden:4": (0.007737, 0.01116), "eden:6": (0.0005819, 0.0008524),
-          "hadamard:4": (0.007693, 0.0272), "tile:3": (0.01383, 0.2593), "tile:4": (0.003073, 0.05684),
-          "mx:fp4": (0.01377, 0.01742), "stochastic:4": (0.06402, 0.3037), "mbq:3": (0.04657, 0.08085),
-          "mbq:4": (0.02269, 0.04565), "mbq_c:3": (0.02346, 0.08085), "uniform:4": (0.02799, None),
-          "e4m3": (0.00066, 0.00066), "topk8:0.1": (None, 0.30854), "lowrank:8": (0.5808, 0.8519)}
+# Codecs whose errors are alike from one place to the next.
 FOLLOWERS = ("mbq", "mbq_c", "uniform", "topk8", "lowrank")
 # Forward and back.
 PAIRS = [("eden:3", "eden:4"), ("eden:6", "tile:4"), ("hadamard:4", "hadamard:4"), ("eden:2", "eden:2"), ("mx:fp4", "mx:fp4"),
@@ -161,27 +155,10 @@ def measurements(out):
                 continue
             way = record["ways"][record["way"]]
             forward = way["forward"]
-            codec = way["codecs"].split(" and ")[0]
-            error = error_of(codec, forward)
-            places = PLACES[model].get(way["layer"])
-            if error is None or places is None:
-                continue
-            found.append({"model": model, "layer": way["layer"], "forward": forward, "codec": codec, "error": error,
-                          "noise": way["added"], "table": table(places, forward, error, codec.split(":")[0] in FOLLOWERS),
-                          "before": (2 if forward else 1) * error})
+            if way["by_table"] > 0 and way["layer"] in PLACES[model]:
+                found.append({"model": model, "layer": way["layer"], "forward": forward, "codec": way["codecs"].split(" and ")[0],
+                              "noise": way["added"], "table": way["by_table"]})
     return found
-
-
-def error_of(codec, forward):
-    return ERRORS[codec][0 if forward else 1]
-
-
-def table(place, forward, error, follows):
-    """As partition/noise_places.h has it."""
-    if not forward:
-        return error if follows else error / math.sqrt(place.own)
-    squares = 2 * error if follows else 2 * error / place.mean ** (1 / 3)
-    return squares + (0.35 * math.sqrt(error) / place.mean ** (1 / 3) if place.bends else 0)
 
 
 def quantile(values, share):
@@ -189,8 +166,8 @@ def quantile(values, share):
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def shares(rows, column):
-    return [row["noise"] / row[column] for row in rows]
+def shares(rows):
+    return [row["noise"] / row["table"] for row in rows]
 
 
 def tables_of(found):
@@ -201,39 +178,35 @@ def tables_of(found):
                 rows = [r for r in found if (r["model"], r["layer"], r["forward"]) == (model, layer, forward)
                         and r["codec"].split(":")[0] not in FOLLOWERS]
                 if rows:
-                    values = shares(rows, "table")
+                    values = shares(rows)
                     by_place.append([model, place.name, "activations" if forward else "gradients", place.mean if forward else place.own,
                                      ("no" if place.bends else "yes") if forward else "-", len(rows),
-                                     statistics.median(values), quantile(values, 0.9), max(values),
-                                     statistics.median(shares(rows, "before")), quantile(shares(rows, "before"), 0.9)])
+                                     statistics.median(values), quantile(values, 0.9), max(values)])
     by_codec = []
     for forward in (True, False):
         for codec in sorted({r["codec"] for r in found if r["forward"] == forward}):
             rows = [r for r in found if r["codec"] == codec and r["forward"] == forward]
-            values = shares(rows, "table")
-            by_codec.append(["activations" if forward else "gradients", codec, 100 * rows[0]["error"], len(rows),
-                             100 * statistics.median([r["noise"] for r in rows]), statistics.median(values), quantile(values, 0.9),
-                             statistics.median(shares(rows, "before")), quantile(shares(rows, "before"), 0.9)])
+            values = shares(rows)
+            by_codec.append(["activations" if forward else "gradients", codec, len(rows),
+                             100 * statistics.median([r["noise"] for r in rows]), statistics.median(values), quantile(values, 0.9)])
     ratio = [{"name": name, "unit": "x", "decimals": 2} for name in
              ("measured / table: median", "nine tenths are below")]
-    before = [{"name": name, "unit": "x", "decimals": 2} for name in
-              ("measured / table before: median", "nine tenths below")]
     return [{"caption": "By place, codecs that take each tensor by itself", "columns": [
         {"name": "model"}, {"name": "behind"}, {"name": "direction"}, {"name": "positions that average", "unit": "count", "decimals": 0},
         {"name": "all is linear behind it"}, {"name": "measurements", "unit": "count", "decimals": 0}, *ratio,
-        {"name": "most", "unit": "x", "decimals": 2}, *before], "rows": by_place},
+        {"name": "most", "unit": "x", "decimals": 2}], "rows": by_place},
             {"caption": "By codec, all places", "columns": [
-                {"name": "direction"}, {"name": "codec"}, {"name": "squared error of a typical tensor", "unit": "%", "decimals": 3},
+                {"name": "direction"}, {"name": "codec"},
                 {"name": "measurements", "unit": "count", "decimals": 0}, {"name": "added noise, median", "unit": "%", "decimals": 2},
-                *ratio, *before], "rows": by_codec}]
+                *ratio], "rows": by_codec}]
 
 
 def write_figure(options):
     figure = json.loads(options.figure.read_text())
-    figure["tables"] = tables_of(measurements(options.out))
+    figure["tables"] = tables_of(measurements(options.out))  # with the table of the release that was measured
     for one in figure["tables"]:
         one["rows"] = [[round(cell, 4) if isinstance(cell, float) else cell for cell in row] for row in one["rows"]]
-    options.figure.write_text(json.dumps(figure) + "\n")
+    options.figure.write_text(json.dumps(figure, indent=1, ensure_ascii=False) + "\n")
 
 
 def main():
