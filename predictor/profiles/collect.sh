@@ -14,11 +14,11 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$here bin='' pass=both only=. until='' others=move
 while [ $# -gt 0 ]; do
+  [ $# -ge 2 ] || { echo "collect.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --bin) bin=$2 ;; --out) out=$2 ;; --pass) pass=$2 ;; --only) only=$2 ;; --until) until=$2 ;; --others) others=$2 ;;
     *) echo "collect.sh: $1 is no option; there are --bin, --out, --pass, --only, --until, --others" >&2; exit 2 ;;
   esac
-  [ $# -ge 2 ] || { echo "collect.sh: $1 needs a value" >&2; exit 2; }
   shift 2
 done
 [ -x "$bin/runnel-lab" ] || { echo "collect.sh: --bin '$bin' has no runnel-lab" >&2; exit 2; }

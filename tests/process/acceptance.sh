@@ -10,6 +10,7 @@ data=../shared/data
 bin=build/release/bin
 out=build/acceptance
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "acceptance.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --data) data=$2; shift 2 ;;
     --bin) bin=$2; shift 2 ;;

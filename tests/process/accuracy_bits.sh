@@ -19,6 +19,7 @@ loss=0.4
 codecs=none,mbq2,mbq3,mbq4,mbqc2,mbqc3,mbqc4,uniform2,uniform3,uniform4,amsgrad2,amsgrad3,amsgrad4,adaptive,hadamard2,hadamard3,hadamard4,tile2,tile3,tile4,feedback2,ours
 extra=()
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "accuracy_bits.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --epochs) epochs=$2; shift 2 ;;
     --seeds) seeds=$2; shift 2 ;;

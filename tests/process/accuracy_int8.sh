@@ -11,6 +11,7 @@ bin=build/release/bin
 out=build/acceptance
 vgg=false
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "accuracy_int8.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --vgg) vgg=true; shift ;;
     --data) data=$2; shift 2 ;;

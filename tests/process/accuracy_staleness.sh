@@ -16,6 +16,7 @@ seeds=1,2,3
 momentum=0.9
 methods=sync,plain,aggregate5,ahead50,ahead100,plain-raised,aggregate5-raised,ahead100-raised,ramp50-raised,ramp50+ahead50-raised,ramp50+aggregate5-raised
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "accuracy_staleness.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --epochs) epochs=$2 ;;
     --seeds) seeds=$2 ;;

@@ -11,6 +11,7 @@ cd "$(dirname "$0")/../.."
 bin=build/dev/bin
 times=1
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "cut_off.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --bin) bin=$2; shift 2 ;;
     --times) times=$2; shift 2 ;;

@@ -74,6 +74,8 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--figure", type=pathlib.Path)
     arguments = parser.parse_args()
+    if not (arguments.binaries / "runnel-central").exists():
+        parser.error(f"{arguments.binaries}: no runnel-central in it; deploy/test.sh builds it")
     rows = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for channels, side in PICTURES:

@@ -13,6 +13,7 @@ bin=build/release/bin
 arm_workers=()
 processors=()
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "mixed_arm64.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --arm-worker) arm_workers+=("$2"); shift 2 ;;
     --bin) bin=$2; shift 2 ;;

@@ -97,6 +97,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--paused-pairs", type=int, default=8)
     arguments = parser.parse_args()
+    if not (arguments.binaries / "runnel-central").exists():
+        parser.error(f"{arguments.binaries}: no runnel-central in it; deploy/test.sh builds it")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run = Run(arguments.binaries.resolve(), folder)
         try:

@@ -9,6 +9,7 @@ cd "$(dirname "$0")/../.."
 
 bin=build/dev/bin
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "relay.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --bin) bin=$2; shift 2 ;;
     *) echo "relay.sh: unknown argument $1" >&2; exit 2 ;;

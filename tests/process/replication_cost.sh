@@ -11,6 +11,7 @@ pairs=5
 steps=600
 every=0
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "replication_cost.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --bin) bin=$2; shift 2 ;;
     --pairs) pairs=$2; shift 2 ;;

@@ -9,6 +9,7 @@ bin=build/release/bin
 pairs=7
 steps=300
 while [ $# -gt 0 ]; do
+  [[ $1 != --* || $# -gt 1 ]] || { echo "tls_cost.sh: $1 needs a value" >&2; exit 2; }
   case $1 in
     --bin) bin=$2; shift 2 ;;
     --pairs) pairs=$2; shift 2 ;;

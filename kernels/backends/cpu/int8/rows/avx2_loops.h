@@ -38,6 +38,27 @@ static void Avx2StoreRows(const Int8Tile& tile, const __m256i (&sums)[kRows][2])
   _mm256_storeu_si256(lanes, _mm256_max_epu32(_mm256_loadu_si256(lanes), largest));
 }
 
+// The end of a tile of any number of columns.
+template <int kRows>
+static void Avx2FinishTile(const Int8Tile& tile, const __m256i (&sums)[kRows][2]) {
+  if (tile.columns == kAvx2Columns) return Avx2StoreRows(tile, sums);
+  uint32_t largest = 0;
+  for (int r = 0; r < kRows; ++r) {
+    alignas(32) uint32_t row[kAvx2Columns];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(row), sums[r][0]);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(row + 8), sums[r][1]);
+    for (int j = 0; j < tile.columns; ++j) {
+      uint32_t sum = row[j];
+      if (tile.start != nullptr) sum += static_cast<uint32_t>(tile.start[j]);
+      if (tile.addend != nullptr) sum += static_cast<uint32_t>(tile.addend[r][j]);
+      tile.c[r][j] = static_cast<int32_t>(sum);
+      const uint32_t magnitude = Magnitude(tile.c[r][j]);
+      largest = largest > magnitude ? largest : magnitude;
+    }
+  }
+  if (tile.max_lanes != nullptr && largest > tile.max_lanes[0]) tile.max_lanes[0] = largest;
+}
+
 // Dot::Row makes of four broadcast bytes of A what Dot::Add(sums, row, column) takes.
 template <typename Dot, int kRows>
 static void Avx2RunTile(const Int8Tile& tile) {
@@ -60,22 +81,7 @@ static void Avx2RunTile(const Int8Tile& tile) {
       }
     }
   }
-  if (tile.columns == kAvx2Columns) return Avx2StoreRows(tile, sums);
-  uint32_t largest = 0;
-  for (int r = 0; r < kRows; ++r) {
-    alignas(32) uint32_t row[kAvx2Columns];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(row), sums[r][0]);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(row + 8), sums[r][1]);
-    for (int j = 0; j < tile.columns; ++j) {
-      uint32_t sum = row[j];
-      if (tile.start != nullptr) sum += static_cast<uint32_t>(tile.start[j]);
-      if (tile.addend != nullptr) sum += static_cast<uint32_t>(tile.addend[r][j]);
-      tile.c[r][j] = static_cast<int32_t>(sum);
-      const uint32_t magnitude = Magnitude(tile.c[r][j]);
-      largest = largest > magnitude ? largest : magnitude;
-    }
-  }
-  if (tile.max_lanes != nullptr && largest > tile.max_lanes[0]) tile.max_lanes[0] = largest;
+  Avx2FinishTile(tile, sums);
 }
 
 template <bool kPseudoStochastic>

@@ -22,20 +22,17 @@ struct Dot {
   }
 };
 
-// A is unsigned, biased by 128, and b may be -128: the seven lower bits of a and the highest one
-// apart, so that two products of either fit int16.
-struct LowestDot {
+// Both factors may be -128: they are multiplied as int16, those of even and of odd place apart.
+struct WideDot {
+  static __m256i Even(__m256i bytes) { return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8); }
+  static __m256i Odd(__m256i bytes) { return _mm256_srai_epi16(bytes, 8); }
   struct Row {
-    explicit Row(__m256i four)
-        : low(_mm256_and_si256(four, _mm256_set1_epi8(0x7f))),
-          high(_mm256_andnot_si256(_mm256_set1_epi8(0x7f), four)) {}
-    __m256i low, high;
+    explicit Row(__m256i four) : even(Even(four)), odd(Odd(four)) {}
+    __m256i even, odd;
   };
   static __m256i Add(__m256i sums, const Row& row, __m256i column) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    const __m256i low = _mm256_madd_epi16(_mm256_maddubs_epi16(row.low, column), ones);
-    const __m256i high = _mm256_madd_epi16(_mm256_maddubs_epi16(row.high, column), ones);
-    return _mm256_add_epi32(sums, _mm256_add_epi32(low, high));
+    const __m256i pairs = _mm256_madd_epi16(row.even, Even(column));
+    return _mm256_add_epi32(_mm256_add_epi32(sums, pairs), _mm256_madd_epi16(row.odd, Odd(column)));
   }
 };
 
@@ -60,11 +57,11 @@ void Tile(const Int8Tile& tile) {
 }
 
 using Packing = PackingLoops<kRows, kAvx2Group, 0>;
-using LowestPacking = PackingLoops<kRows, kAvx2Group, 128>;
+using NarrowPacking = PackingLoops<kRows, kAvx2Group, 128>;
 
 }  // namespace
 
-const Int8Kernels kAvx2Int8Kernels = {
+constexpr Int8Kernels kAvx2Int8Kernels = {
     .name = "avx2",
     .isa = Isa::kAvx2,
     .tile_rows = kRows,
@@ -87,36 +84,35 @@ const Int8Kernels kAvx2Int8Kernels = {
     .depthwise_weight_row = Avx2DepthwiseWeightRow,
 };
 
-template <typename AnyDot>
+// Of codes, without packing: what multiplies is the rows' own.
 static constexpr Int8Kernels KernelsOfCodes(const char* name) {
-  return {
-      .name = name,
-      .isa = Isa::kAvx2,
-      .tile_rows = kRows,
-      .panel_columns = kAvx2Columns,
-      .column_unit = kAvx2Columns,
-      .k_group = kAvx2Group,
-      .a_bias = 128,
-      .takes_lowest = true,
-      .panel_steps = 576,
-      .tile = Tile<AnyDot>,
-      .copy_a = LowestPacking::CopyA,
-      .pack_a = LowestPacking::PackA,
-      .pack_b_columns = LowestPacking::PackBColumns,
-      .pack_b_rows = LowestPacking::PackBRows,
-      .column_start = LowestPacking::ColumnStart,
-      .rescale_pseudo_stochastic = Avx2Rescale<true>,
-      .rescale_half_away = Avx2Rescale<false>,
-      .max_abs = Avx2MaxAbs,
-      .subtract_saturating = Avx2SubtractSaturating,
-      .depthwise_row = Avx2DepthwiseRow,
-      .depthwise_weight_row = Avx2DepthwiseWeightRow,
-  };
+  Int8Kernels kernels = kAvx2Int8Kernels;
+  kernels.name = name;
+  kernels.takes_lowest = true;
+  return kernels;
 }
 
-constinit const Int8Kernels kAvx2LowestInt8Kernels = KernelsOfCodes<LowestDot>("avx2_lowest");
+static constexpr Int8Kernels WidenedKernels() {
+  Int8Kernels kernels = KernelsOfCodes("avx2_lowest");
+  kernels.tile = Tile<WideDot>;
+  return kernels;
+}
+
+static constexpr Int8Kernels NarrowKernels() {
+  Int8Kernels kernels = KernelsOfCodes("avx2_narrow");
+  kernels.a_bias = 128;
+  kernels.tile = Tile<NarrowDot>;
+  kernels.copy_a = NarrowPacking::CopyA;
+  kernels.pack_a = NarrowPacking::PackA;
+  kernels.pack_b_columns = NarrowPacking::PackBColumns;
+  kernels.pack_b_rows = NarrowPacking::PackBRows;
+  kernels.column_start = NarrowPacking::ColumnStart;
+  return kernels;
+}
+
+constinit const Int8Kernels kAvx2LowestInt8Kernels = WidenedKernels();
 extern const Int8Kernels kAvx2NarrowInt8Kernels;
-constinit const Int8Kernels kAvx2NarrowInt8Kernels = KernelsOfCodes<NarrowDot>("avx2_narrow");
+constinit const Int8Kernels kAvx2NarrowInt8Kernels = NarrowKernels();
 
 }  // namespace runnel::cpu
 
