@@ -89,17 +89,23 @@ Machine MachineOf(const InstructionSet& set) {
   return machine;
 }
 
+// The products of a program's constants. bytes: of them, 0 where another program had them.
+struct PreparedHere {
+  std::shared_ptr<const PreparedProducts> products;
+  int64_t bytes = 0;
+};
+
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(const Program& program, int64_t turned_bytes, StepPlan steps,
-                const Machine& machine, std::shared_ptr<ThreadPool> pool,
-                std::shared_ptr<const PreparedProducts> prepared,
+                const Machine& machine, std::shared_ptr<ThreadPool> pool, PreparedHere prepared,
                 std::shared_ptr<WeightKeeper> keeper)
       : program_(program),
         turned_bytes_(turned_bytes),
         steps_(std::move(steps)),
         pool_(std::move(pool)),
-        prepared_(std::move(prepared)),
+        prepared_(std::move(prepared.products)),
+        prepared_bytes_(prepared.bytes),
         keeper_(std::move(keeper)),
         machine_(machine),
         live_(program) {
@@ -142,8 +148,11 @@ class CpuExecutable : public Executable {
     return status;
   }
 
-  // Packed weights that runs of this executable were the first to ask for, while they are kept.
-  int64_t memory_bytes() const override { return kept_here_.expired() ? 0 : kept_here_bytes_; }
+  // Packed weights that this executable, or runs of it, were the first to ask for, while they are
+  // kept.
+  int64_t memory_bytes() const override {
+    return prepared_bytes_ + (kept_here_.expired() ? 0 : kept_here_bytes_);
+  }
 
  private:
   void CountKept(const std::shared_ptr<KeptWeights>& kept, int64_t bytes) {
@@ -248,6 +257,7 @@ class CpuExecutable : public Executable {
   const StepPlan steps_;
   const std::shared_ptr<ThreadPool> pool_;
   const std::shared_ptr<const PreparedProducts> prepared_;
+  const int64_t prepared_bytes_;
   const std::shared_ptr<WeightKeeper> keeper_;
   int64_t weights_ = 0;          // StepContext::weights of the last run
   KeptWeights* kept_ = nullptr;  // of the run
@@ -322,16 +332,14 @@ class CpuBackend : public Backend {
 
  private:
   // Programs of the same constants share what is packed of them.
-  std::shared_ptr<const PreparedProducts> PreparedFor(const Program& program) {
-    if (program.constants == nullptr) return nullptr;
+  PreparedHere PreparedFor(const Program& program) {
+    if (program.constants == nullptr) return {};
     std::erase_if(prepared_, [](const auto& entry) { return entry.second.expired(); });
     std::weak_ptr<const PreparedProducts>& kept = prepared_[program.constants];
-    std::shared_ptr<const PreparedProducts> prepared = kept.lock();
-    if (prepared == nullptr) {
-      prepared = std::make_shared<const PreparedProducts>(program, machine_);
-      kept = prepared;
-    }
-    return prepared;
+    if (PreparedHere known{kept.lock()}; known.products != nullptr) return known;
+    const auto products = std::make_shared<const PreparedProducts>(program, machine_);
+    kept = products;
+    return {products, products->bytes()};
   }
 
   const InstructionSet& set_;  // of the table

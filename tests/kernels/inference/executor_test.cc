@@ -150,6 +150,20 @@ TEST(Int8Models, EqualsRefOnModelsOfTheZoo) {
   }
 }
 
+TEST(Int8Models, PackedWeightsCountAsMemoryOnce) {
+  const Case made = Make(MakeModel("lenet").value(), 9, true, {});
+  constexpr int64_t kWeights = 60'000;  // its products have a few more
+  for (const std::string& set : CpuInstructionSets()) {
+    SCOPED_TRACE(set);
+    const auto runner = RunnerOf(made.graph, MakeCappedCpuBackend(set, 1).value());
+    LogitsOf(*runner, made.graph, made.samples, made.batch);
+    const int64_t bytes = runner->memory_bytes();
+    EXPECT_GE(bytes, kWeights);
+    LogitsOf(*runner, made.graph, {made.samples.data(), made.samples.size() / made.batch}, 1);
+    EXPECT_EQ(runner->memory_bytes(), bytes) << "another batch has the same weights";
+  }
+}
+
 TEST(Int8Models, LayersInFp32AreRefs) {
   int real = 0;
   for (uint64_t seed = 0; seed < 6; ++seed) {

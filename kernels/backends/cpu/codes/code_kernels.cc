@@ -212,4 +212,11 @@ const RealConv* PreparedProducts::Real(int64_t weights_offset) const {
   return found == reals_.end() ? nullptr : found->second.get();
 }
 
+int64_t PreparedProducts::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [offset, product] : products_) bytes += product->bytes();
+  for (const auto& [offset, conv] : reals_) bytes += conv->bytes();
+  return bytes;
+}
+
 }  // namespace runnel::cpu

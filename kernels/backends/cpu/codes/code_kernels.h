@@ -24,6 +24,8 @@ class PreparedProducts {
   // By the offset of its weights among the parameters; null: there is none.
   const CodeProduct* Product(int64_t weights_offset) const;
   const RealConv* Real(int64_t weights_offset) const;
+  // Of all of them.
+  int64_t bytes() const;
 
  private:
   std::map<int64_t, std::unique_ptr<CodeProduct>> products_;

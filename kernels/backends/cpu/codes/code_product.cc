@@ -149,6 +149,15 @@ void CodeProduct::SetNext(const CodeProduct& next) {
   if (direct_.has_value() && next.direct_.has_value()) direct_->SetNext(*next.direct_);
 }
 
+int64_t CodeProduct::bytes() const {
+  int64_t bytes = 0;
+  for (const std::optional<PackedProduct>* product : {&direct_, &row_sums_}) {
+    if (product->has_value()) bytes += (*product)->bytes();
+  }
+  for (const PackedProduct& point : points_) bytes += point.bytes();
+  return bytes + (depthwise_.has_value() ? depthwise_->bytes() : 0);
+}
+
 void CodeProduct::Run(const Machine& machine, int64_t batch, const int8_t* x, const int8_t* other,
                       std::byte* y) const {
   const int64_t count = batch * shape_.out_elements();

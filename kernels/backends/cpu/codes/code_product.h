@@ -23,6 +23,8 @@ class CodeProduct {
 
   // Says which one runs after this one: its weights are fetched on the way. It outlives this one.
   void SetNext(const CodeProduct& next);
+  // What it keeps of the weights.
+  int64_t bytes() const;
   // x, other: codes, NHWC. y: int8 codes, or int32 sums where the product gives those. y may be
   // `other`. Temporaries come from the machine's workspace.
   void Run(const Machine& machine, int64_t batch, const int8_t* x, const int8_t* other,

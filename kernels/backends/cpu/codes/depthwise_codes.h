@@ -20,6 +20,7 @@ class DepthwiseCodes {
 
   // x int8[batch][IH][IW][C] -> codes [batch][OH][OW][C].
   void Run(ThreadPool& pool, int64_t batch, const int8_t* x, int8_t* codes) const;
+  int64_t bytes() const { return static_cast<int64_t>(weights_.size()); }
 
  private:
   DepthwiseCodes(const ConvShape& shape, const NineTapsLoop& loop) : shape_(shape), loop_(loop) {}

@@ -16,9 +16,8 @@ PackedProduct::PackedProduct(const Int8Kernels& kernels, const ConvShape& shape,
   }
   const GatherProblem problem = ProblemOf(shape);
   constexpr int64_t kAlignment = 64;
-  const int64_t bytes = AllPanelsBytes(kernels, problem);
-  panels_.reset(static_cast<std::byte*>(
-      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+  panel_bytes_ = (AllPanelsBytes(kernels, problem) + kAlignment - 1) / kAlignment * kAlignment;
+  panels_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, panel_bytes_)));
   PackAllPanels(kernels, problem, weights.data(), panels_.get());
 }
 

@@ -38,6 +38,8 @@ class PackedProduct {
   void Run(const Machine& machine, std::byte* workspace, int64_t batch, const int8_t* x,
            const GatherCoding& coding) const;
   bool takes_coding() const { return panels_ != nullptr && kernels_.codes_tiles; }
+  // What it keeps of the weights.
+  int64_t bytes() const { return panel_bytes_ + static_cast<int64_t>(weights_.size()); }
   bool takes_sink() const { return panels_ != nullptr || shape_.depthwise(); }
 
  private:
@@ -54,6 +56,7 @@ class PackedProduct {
   ConvShape shape_;
   bool merges_taps_;
   std::unique_ptr<std::byte, Free> panels_;  // of dense ones
+  int64_t panel_bytes_ = 0;
   const std::byte* next_ = nullptr;
   std::vector<int8_t> weights_;  // of grouped ones
 };

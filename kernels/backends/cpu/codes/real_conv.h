@@ -22,6 +22,8 @@ class RealConv {
 
   // x: FP32 or int8 codes, y: int8 codes or FP32; both NHWC.
   void Run(const Machine& machine, int64_t batch, const Operand& x, const Operand& y) const;
+  // What it keeps of the weights.
+  int64_t bytes() const { return static_cast<int64_t>(packed_.size() * sizeof(float)); }
 
  private:
   void SumAt(const CodeLoops& loops, const float* image, int64_t position, float* sums) const;
