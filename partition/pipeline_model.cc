@@ -283,21 +283,23 @@ double AddedNoise(const PipelineModel& model, const Placement& placement) {
   return noise;
 }
 
+double StalenessCharge(const PipelineModel& model, const Placement& placement) {
+  if (model.drain_every > 0) return 0;
+  const double steps_old =
+      static_cast<double>(placement.caps[0] - 1) / static_cast<double>(model.step_every);
+  return model.staleness_charge * std::max(0.0, steps_old - 1);
+}
+
 double ChargedPeriod(const PipelineModel& model, const Placement& placement,
                      double period_seconds) {
-  const auto devices = static_cast<int64_t>(placement.order.size());
-  double beyond = 0;
-  if (model.drain_every == 0) {
-    beyond = static_cast<double>(std::max<int64_t>(0, placement.caps[0] - devices)) /
-             static_cast<double>(model.step_every);
-  }
   const double noise = AddedNoise(model, placement);
   if (noise > model.noise_budget) return std::numeric_limits<double>::infinity();
   double learning = 1 + noise;
   for (const int codec : placement.codecs)
     learning += model.loss_charge * model.codecs[codec].lossy_directions;
-  return period_seconds * (1 + model.staleness_charge * beyond) *
-         std::pow(1 + model.device_charge, static_cast<double>(devices - 1)) * learning;
+  return period_seconds * (1 + StalenessCharge(model, placement)) *
+         std::pow(1 + model.device_charge, static_cast<double>(placement.order.size()) - 1) *
+         learning;
 }
 
 absl::Status CheckPipelineModel(const PipelineModel& model) {

@@ -408,7 +408,8 @@ absl::StatusOr<PlanRating> PlanMaker::Rate(const Plan& plan, const MeasuredClust
                        const Placement& placement) -> absl::StatusOr<PlanRating> {
     RUNNEL_ASSIGN_OR_RETURN(const double period_seconds, SimulatedPeriod(model, placement));
     return PlanRating{period_seconds, ChargedPeriod(model, placement, period_seconds),
-                      AddedNoise(model, placement), NoiseByLink(model, placement)};
+                      AddedNoise(model, placement), NoiseByLink(model, placement),
+                      StalenessCharge(model, placement)};
   };
   return CostOf(plan, cluster, rate);
 }

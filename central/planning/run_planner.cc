@@ -159,6 +159,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   RUNNEL_ASSIGN_OR_RETURN(const PlanRating rating, maker_.Rate(plan, cluster));
   const auto samples = static_cast<double>(inputs().micro_batch_size);
   forecast_.samples_per_s = samples / rating.period_seconds;
+  forecast_.staleness = rating.staleness;
   if (rating.noise > 0) forecast_.noise = NoiseText(plan, rating.noise_by_link);
   for (const int number : numbers) {
     if (!plan.Uses(number)) forecast_.unused.push_back(devices[static_cast<size_t>(number)].name);
@@ -199,6 +200,10 @@ std::string RunPlanner::Explanation() const {
                           forecast_.samples_per_s / forecast_.even_samples_per_s);
   }
   if (!forecast_.noise.empty()) absl::StrAppend(&text, "; ", forecast_.noise);
+  if (forecast_.staleness > 0) {
+    absl::StrAppendFormat(&text, "; stale gradients take about %.2g %% more samples to an accuracy",
+                          100 * forecast_.staleness);
+  }
   std::vector<int> on_host;
   for (int i = 0; i < static_cast<int>(members_.devices()); ++i) {
     const auto device = static_cast<size_t>(i);
@@ -215,7 +220,7 @@ std::string RunPlanner::Explanation() const {
   }
   if (!forecast_.unused.empty()) {
     absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),
-                    ": with a stage there it would be slower");
+                    ": with a stage there it would be slower, or learn more slowly");
   }
   if (!links_.media_text().empty()) absl::StrAppend(&text, "; ", links_.media_text());
   return text;

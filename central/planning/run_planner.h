@@ -65,6 +65,7 @@ class RunPlanner final : public Planner {
     double samples_per_s = 0;              // 0: not known
     double even_samples_per_s = 0;         // even cut and uncompressed tensors; 0: not known
     std::string noise = {};                // NoiseText; empty: nothing is lost
+    double staleness = 0;                  // PlanRating's
     std::vector<std::string> unused = {};  // devices that it leaves out
   };
   // A candidate plan, adopted only if re-measuring the idle paths and devices that it would use

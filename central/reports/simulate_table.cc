@@ -285,6 +285,7 @@ absl::StatusOr<SimulatedCell> ScenarioModel::Run(const SimulatedMethod& method, 
     RUNNEL_RETURN_IF_ERROR(RunPipeline(scenario_.training, pipeline, placement, cell));
     cell.noise = AddedNoise(pipeline, placement);
     cell.noise_by_link = NoiseByLink(pipeline, placement);
+    cell.staleness = StalenessCharge(pipeline, placement);
     seconds += cell.seconds_per_batch / static_cast<double>(plans.size());
   }
   cell.seconds_per_batch = seconds;

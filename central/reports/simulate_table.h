@@ -73,9 +73,10 @@ struct SimulatedCell {
   // That its codecs add to the gradients', as a share of it, by the table of codecs.
   double noise = 0;
   std::vector<double> noise_by_link;  // their sum is `noise`
-  double efficiency = 0;           // slowest lane or way over the time taken
-  std::vector<double> busy_share;  // by stage
-  std::vector<double> link_share;  // by link, the busier way
+  double staleness = 0;               // StalenessCharge
+  double efficiency = 0;              // slowest lane or way over the time taken
+  std::vector<double> busy_share;     // by stage
+  std::vector<double> link_share;     // by link, the busier way
 };
 
 // One time of the published table.

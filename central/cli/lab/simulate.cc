@@ -129,16 +129,18 @@ void PrintCells(const Outcome& outcome, bool show_ours, const CommandContext& co
   for (const ScenarioProfile& profile : outcome.scenario.profiles) {
     context.print(absl::StrFormat("layer times \"%s\": %s", profile.name, profile.about));
   }
-  context.print(absl::StrFormat("%-20s %8s %11s %11s %9s %9s %8s  %s", "method", "Mbps", "s/batch",
-                                "samples/s", "speedup", "bound/t", "noise, %", "plan"));
+  context.print(absl::StrFormat("%-20s %8s %11s %11s %9s %9s %8s %8s  %s", "method", "Mbps",
+                                "s/batch", "samples/s", "speedup", "bound/t", "noise, %",
+                                "stale, %", "plan"));
   for (const SimulatedCell& cell : outcome.cells) {
     if (gated && !IsPublished(outcome.scenario, cell.method)) continue;
     const double speedup = gated ? std::nan("") : SpeedupOver(outcome, "ftpipehd", cell);
-    context.print(absl::StrFormat(
-        "%-20s %8s %11.4f %11.1f %9s %9.3f %8.2g  %s", cell.method,
-        cell.mbps > 0 ? absl::StrFormat("%g", cell.mbps) : "links", cell.seconds_per_batch,
-        cell.samples_per_s, std::isnan(speedup) ? "-" : absl::StrFormat("%.2f", speedup),
-        cell.efficiency, 100 * cell.noise, PlanText(outcome.scenario, cell.plan)));
+    context.print(absl::StrFormat("%-20s %8s %11.4f %11.1f %9s %9.3f %8.2g %8.2g  %s", cell.method,
+                                  cell.mbps > 0 ? absl::StrFormat("%g", cell.mbps) : "links",
+                                  cell.seconds_per_batch, cell.samples_per_s,
+                                  std::isnan(speedup) ? "-" : absl::StrFormat("%.2f", speedup),
+                                  cell.efficiency, 100 * cell.noise, 100 * cell.staleness,
+                                  PlanText(outcome.scenario, cell.plan)));
     if (cell.plans_in_turn > 1) {
       context.print(absl::StrFormat("%20s takes turns with %d other plans; times are their mean",
                                     "", cell.plans_in_turn - 1));
@@ -158,6 +160,7 @@ Json CellJson(const Outcome& outcome, const SimulatedCell& cell, bool show_ours)
             {"efficiency", cell.efficiency},
             {"added_noise", cell.noise},
             {"added_noise_by_link", cell.noise_by_link},
+            {"staleness", cell.staleness},
             {"busy_share", cell.busy_share},
             {"link_share", cell.link_share}};
   const double speedup = SpeedupOver(outcome, "ftpipehd", cell);

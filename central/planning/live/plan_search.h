@@ -19,6 +19,7 @@ struct PlanRating {
   double charged_seconds = 0;  // ChargedPeriod: plans are compared by it
   double noise = 0;            // AddedNoise of its codecs
   std::vector<double> noise_by_link = {};
+  double staleness = 0;  // StalenessCharge
 };
 
 struct RatedPlan {
