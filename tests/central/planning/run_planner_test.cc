@@ -265,7 +265,7 @@ class TwoPhones : public ::testing::Test {
     return RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
   }
 
-  static constexpr double kUplinkMbps = 12;
+  static constexpr double kUplinkMbps = 15;
   RunSetup setup_;
   std::vector<DeviceTimes> times_;
   std::vector<DeviceFacts> devices_;
