@@ -107,11 +107,12 @@ struct GridRule {
   float clip = 1;            // kSymmetricError: the share of the values' bounds that is kept
   int chunk = 0;             // kChunked codes: terms that are added up before their sum is
   bool of_tensor = false;    // weights of affine grids: one range for all output channels
+  bool is_fixed = false;     // no level moves the bits
 
   // The bits of a micro-batch. Grids of one bit are another rule, and 32 bits no grid: both stay.
   int BitsAt(const GridBits& level) const {
     const int of_level = is_gradient ? level.backward : level.forward;
-    const bool stays = bits == 32 || weights == WeightGrid::kSignMean;
+    const bool stays = bits == 32 || is_fixed || weights == WeightGrid::kSignMean;
     return stays || of_level == 0 ? bits : of_level;
   }
 

@@ -134,6 +134,28 @@ TEST(PrecisionCost, SharesAreThePapers) {
   EXPECT_NEAR(EffectiveMacs(macs, sbm, {6, 8}).sum() / 3, 0.0429688, 1e-7);
 }
 
+// A depthwise convolution between two others, of 2 x 6, 2 x 3 and 4 x 2 multiply-adds.
+TEST(PrecisionCost, DepthwiseConvolutionsStayOnTheirGrids) {
+  ModelSpec model{"depthwise", {2, 3}, 2, {}};
+  const auto conv = [](int64_t groups) {
+    return OpSpec{.kind = OpKind::kConv, .inputs = {0}, .out_channels = 2, .groups = groups};
+  };
+  model.layers = {{"a", {conv(1)}},
+                  {"b", {conv(2)}},
+                  {"c",
+                   {{.kind = OpKind::kGlobalAvgPool, .inputs = {0}},
+                    {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 2}}}};
+  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8"), dorefa = *ParseRecipeName("dorefa:8,8,8");
+  const SampleMacs macs = *SampleMacsOf(model, sbm.family->grids);
+  EXPECT_EQ(macs.on_fixed.sum(), 3 * 6);
+  EXPECT_EQ(macs.on_grid.sum(), 2 * 12 + 3 * 4);
+  EXPECT_EQ(macs.in_full.sum(), 0);
+  EXPECT_EQ(SampleMacsOf(model, dorefa.family->grids)->on_fixed.sum(), 0);
+  const double fixed = 6 / 16.0 + 6 / 8.0 + 6 / 8.0;
+  EXPECT_NEAR(EffectiveMacs(macs, sbm, {}).sum(), fixed + (2 * 12 + 3 * 4) / 16.0, 1e-12);
+  EXPECT_NEAR(EffectiveMacs(macs, sbm, {4, 4}).forward, 6 / 16.0 + 16 / 64.0, 1e-12);
+}
+
 // Steps of 4, 4 and 2 samples an epoch; the level turns at the third step.
 TEST(PrecisionCost, OfARunIsWeighedBySamples) {
   const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");

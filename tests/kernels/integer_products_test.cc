@@ -55,8 +55,9 @@ TEST(IntegerProducts, TheRecipeAndTheOperatorDecide) {
   for (const char* other : {"dorefa:8,8,8", "mls:2,4", "afp", "wageubn", "fp8_chunk"})
     EXPECT_THAT(ProductsOf(lenet, other), UnorderedElementsAre(Pair("emulated", 11))) << other;
   EXPECT_THAT(ProductsOf(lenet, "fp32"), testing::IsEmpty());
-  // With depthwise convolutions.
-  EXPECT_EQ(ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8").size(), 1u);
+  // 17 depthwise convolutions, whose gradients have 16 bits, among 53 operators.
+  EXPECT_THAT(ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8"),
+              UnorderedElementsAre(Pair("int16", 2 * 17), Pair("int8", 3 * 53 - 1 - 2 * 17)));
 }
 
 ModelSpec Dilated() {

@@ -143,6 +143,27 @@ TEST(Sbm, TheLevelDecidesTheBits) {
   EXPECT_EQ(parameters("dorefa:4,4,8", {3, 6}), parameters("dorefa:3,3,6", {}));
 }
 
+// Grids of depthwise convolutions alone have the same bits in all levels.
+TEST(Sbm, DepthwiseConvolutionsKeepTheirBits) {
+  const ModelSpec model = *MakeModel("ds_cnn");
+  const Recipe& recipe = **FindRecipe("sbm:4,4,6");
+  const ProductGrids* grids = recipe.GridsAt(Place::kDepthwise, OpKind::kConv);
+  const ProductGrids* others = recipe.GridsAt(Place::kInner, OpKind::kConv);
+  ASSERT_NE(grids, nullptr);
+  ASSERT_NE(others, nullptr);
+  for (const GridBits& level : {GridBits{}, GridBits{3, 6}, GridBits{8, 8}}) {
+    EXPECT_EQ(grids->forward.weight->grid.BitsAt(level), 8);
+    EXPECT_EQ(grids->forward.input->grid.BitsAt(level), 8);
+    EXPECT_EQ(grids->weight_gradient.error->grid.BitsAt(level), 16);
+  }
+  EXPECT_EQ(others->forward.weight->grid.BitsAt({3, 6}), 3);
+  EXPECT_EQ(others->weight_gradient.error->grid.BitsAt({3, 6}), 6);
+  const auto parameters = [&](const char* name, const GridBits& level) {
+    return TrainOnGrids({.model = model, .recipe = name, .levels = {level}, .count = 2}).parameters;
+  };
+  EXPECT_EQ(parameters("sbm:4,3,6", {8, 8}), parameters("sbm:8,8,8", {}));
+}
+
 TEST(Sbm, LeNetLearnsOnBothBackends) {
   const ModelSpec model = *MakeModel("lenet");
   const Trained on_ref = TrainOnGrids({.model = model, .backend = "ref", .count = 1});

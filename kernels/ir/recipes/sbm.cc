@@ -12,6 +12,10 @@
 // gradient bifurcates: the input-gradient reads it on the grid of G bits, the weight-gradient on one
 // of 16, both by the same draws.
 //
+// sbm: operands of depthwise convolutions are on grids of 8 bits, gradients of 16, whatever the name
+// and the level of --precision say, as FracTrain has them: a sum has 9 terms there, and a model with
+// 8 bits of these gradients does not learn.
+//
 // Gradients pass straight through all three. With sbm, batch norm, biases and the optimizer's step are FP32.
 
 #include "absl/strings/numbers.h"
@@ -26,18 +30,28 @@ GridRule GridOf(const std::string& parameter) {
   return grid;
 }
 
+ProductGrids GridsOf(const GridRule& weights, const GridRule& inputs, GridRule errors) {
+  errors.is_gradient = true;
+  ProductGrids grids = GridsOfAllProducts(
+      Quantizer{OpCode::kAffineWeight, weights},
+      InputQuantizer{OpCode::kAffineActivation, OpCode::kAffineActivationEval, inputs},
+      Quantizer{OpCode::kAffineError, errors});
+  grids.input_gradient.weight->grid.of_tensor = true;
+  return grids;
+}
+
 }  // namespace
 
 Recipe MakeSbmRecipe(const RecipeName& name) {
+  static constexpr Place kDepthwise[] = {Place::kDepthwise};
   Recipe sbm = MakeFp32Recipe(name);
-  GridRule errors = GridOf(name.parameters[2]);
-  errors.is_gradient = true;
-  const Quantizer weight = {OpCode::kAffineWeight, GridOf(name.parameters[0])};
-  const InputQuantizer input = {OpCode::kAffineActivation, OpCode::kAffineActivationEval,
-                                GridOf(name.parameters[1])};
-  ProductGrids grids = GridsOfAllProducts(weight, input, Quantizer{OpCode::kAffineError, errors});
-  grids.input_gradient.weight->grid.of_tensor = true;
-  sbm.grids = {{.grids = grids}};
+  if (const GridBits fixed = name.family->grids.depthwise; fixed.forward > 0) {
+    const GridRule forward = {.bits = fixed.forward, .is_fixed = true};
+    const GridRule backward = {.bits = fixed.backward, .is_fixed = true};
+    sbm.grids.push_back({.places = kDepthwise, .grids = GridsOf(forward, forward, backward)});
+  }
+  sbm.grids.push_back({.grids = GridsOf(GridOf(name.parameters[0]), GridOf(name.parameters[1]),
+                                        GridOf(name.parameters[2]))});
   return sbm;
 }
 

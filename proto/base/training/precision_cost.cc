@@ -19,6 +19,7 @@ struct Product {
   size_t op = 0;
   double macs = 0;
   bool frozen = false;
+  bool is_depthwise = false;
   bool has_grids = true;  // where the recipe has
   int gate = -1;          // the operator whose choice packs what the product reads
 };
@@ -46,7 +47,9 @@ std::vector<Product> ProductsOf(const ModelSpec& model, const std::vector<LayerI
         continue;
       const auto outputs = static_cast<double>(infos[layer].op_outputs[op].elements());
       const auto weights = static_cast<double>(spec.shape.elements() / spec.shape[0]);
-      products.push_back({layer, op, outputs * weights, spec.frozen,
+      const bool is_depthwise =
+          model.layers[layer].ops[op].groups > 1 && spec.shape[1] == 1 && kind == OpKind::kConv;
+      products.push_back({layer, op, outputs * weights, spec.frozen, is_depthwise,
                           !LeadsToGate(model.layers[layer], op), GateOf(model.layers[layer], op)});
     }
   }
@@ -79,7 +82,7 @@ SampleMacs::Gated& GatedOf(const ModelSpec& model, const Product& product, Sampl
   const int layer = static_cast<int>(product.layer);
   if (macs.gated.empty() || macs.gated.back().layer != layer)
     macs.gated.push_back(
-        {layer, model.layers[product.layer].ops[static_cast<size_t>(product.gate)], {}, {}});
+        {layer, model.layers[product.layer].ops[static_cast<size_t>(product.gate)], {}, {}, {}});
   return macs.gated.back();
 }
 
@@ -101,13 +104,16 @@ absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits
   bool trains_before = false;
   for (size_t i = 0; i < products.size(); ++i) {
     const Product& product = products[i];
-    const bool on_grid =
-        product.has_grids && (grids.has_ends || (i > 0 && i + 1 < products.size()));
-    Add(product.macs, trains_before, !product.frozen, on_grid ? macs.on_grid : macs.in_full);
-    if (product.gate >= 0) {
-      SampleMacs::Gated& gated = GatedOf(model, product, macs);
-      Add(product.macs, trains_before, !product.frozen, on_grid ? gated.on_grid : gated.in_full);
-    }
+    const bool is_inner = i > 0 && i + 1 < products.size();
+    const auto add_to = [&](auto& sums) {
+      PassMacs& sum = !product.has_grids || !(grids.has_ends || is_inner) ? sums.in_full
+                      : product.is_depthwise && is_inner && grids.depthwise.forward > 0
+                          ? sums.on_fixed
+                          : sums.on_grid;
+      Add(product.macs, trains_before, !product.frozen, sum);
+    };
+    add_to(macs);
+    if (product.gate >= 0) add_to(GatedOf(model, product, macs));
     trains_before = trains_before || !product.frozen;
     others[product.layer] -= product.macs;
   }
@@ -120,18 +126,28 @@ absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits
 
 namespace {
 
-PassMacs EffectiveOf(const PassMacs& on_grid, const PassMacs& in_full, const RecipeName& recipe,
-                     const GridBits& level) {
-  double weight = 1, activation = 1, gradient = 1;
+// With these bits of weights, activations and gradients.
+void AddEffective(const PassMacs& macs, double weight, double activation, double gradient,
+                  PassMacs& sum) {
+  constexpr double kOfBoth = kFullBits * kFullBits;
+  sum.forward += macs.forward * weight * activation / kOfBoth;
+  sum.input_gradient += macs.input_gradient * gradient * weight / kOfBoth;
+  sum.weight_gradient += macs.weight_gradient * gradient * activation / kOfBoth;
+}
+
+// `macs`: a SampleMacs or one of its rows of gates.
+template <typename Macs>
+PassMacs EffectiveOf(const Macs& macs, const RecipeName& recipe, const GridBits& level) {
+  double weight = kFullBits, activation = kFullBits, gradient = kFullBits;
   if (recipe.family->grids.any() && recipe.parameters.size() == 3) {
-    weight = BitsOf(recipe.parameters[0], level.forward) / kFullBits;
-    activation = BitsOf(recipe.parameters[1], level.forward) / kFullBits;
-    gradient = BitsOf(recipe.parameters[2], level.backward) / kFullBits;
+    weight = BitsOf(recipe.parameters[0], level.forward);
+    activation = BitsOf(recipe.parameters[1], level.forward);
+    gradient = BitsOf(recipe.parameters[2], level.backward);
   }
-  PassMacs effective = in_full;
-  effective.forward += on_grid.forward * weight * activation;
-  effective.input_gradient += on_grid.input_gradient * gradient * weight;
-  effective.weight_gradient += on_grid.weight_gradient * gradient * activation;
+  PassMacs effective = macs.in_full;
+  AddEffective(macs.on_grid, weight, activation, gradient, effective);
+  const GridBits fixed = recipe.family->grids.depthwise;
+  AddEffective(macs.on_fixed, fixed.forward, fixed.forward, fixed.backward, effective);
   return effective;
 }
 
@@ -145,20 +161,20 @@ struct GateSavings {
 void AddOptions(const SampleMacs::Gated& gated, const RecipeName& recipe, const GridBits& level,
                 const TrainingSettings& training, const MicroBatch& place, GateSavings& savings) {
   if (!gated.gate.held) return;
-  const double in_full = gated.on_grid.sum() + gated.in_full.sum();
+  const double in_full = gated.on_grid.sum() + gated.in_full.sum() + gated.on_fixed.sum();
   const CounterRandom draws = GateDraws(training.seed, gated.layer, place.sequence);
   std::vector<int64_t> samples(static_cast<size_t>(OptionCount(gated.gate)));
   for (int64_t i = 0; i < place.samples; ++i)
     ++samples[static_cast<size_t>(HeldOption(gated.gate, draws, i))];
   const auto all = static_cast<double>(place.samples);
   savings.done -= all * in_full;
-  AddSamples(EffectiveOf(gated.on_grid, gated.in_full, recipe, level), -all, savings.effective);
+  AddSamples(EffectiveOf(gated, recipe, level), -all, savings.effective);
   for (int option = 0; option < OptionCount(gated.gate); ++option) {
     if (Skips(gated.gate, option)) continue;
     const auto of_option = static_cast<double>(samples[static_cast<size_t>(option)]);
     savings.done += of_option * in_full;
-    AddSamples(EffectiveOf(gated.on_grid, gated.in_full, recipe, BitsOfOption(gated.gate, option)),
-               of_option, savings.effective);
+    AddSamples(EffectiveOf(gated, recipe, BitsOfOption(gated.gate, option)), of_option,
+               savings.effective);
   }
 }
 
@@ -177,7 +193,7 @@ GateSavings SavingsOf(const SampleMacs& macs, const RecipeName& recipe, const Gr
 }  // namespace
 
 PassMacs EffectiveMacs(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level) {
-  return EffectiveOf(macs.on_grid, macs.in_full, recipe, level);
+  return EffectiveOf(macs, recipe, level);
 }
 
 absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const RecipeName& recipe,
@@ -190,7 +206,7 @@ absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const Reci
     return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.text, " has no grids"));
   RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(training.precision));
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
-  const double done = macs.on_grid.sum() + macs.in_full.sum();
+  const double done = macs.on_grid.sum() + macs.in_full.sum() + macs.on_fixed.sum();
   const double of_8_8 = EffectiveMacs(macs, recipe, kEightBits).sum();
   PrecisionCost cost;
   cost.gates_learn = std::any_of(macs.gated.begin(), macs.gated.end(),

@@ -29,13 +29,14 @@ struct PassMacs {
 
 // Multiply-adds of training one sample.
 struct SampleMacs {
-  PassMacs on_grid;  // products whose operands the recipe puts on grids
-  PassMacs in_full;  // the others
+  PassMacs on_grid;   // products whose operands the recipe puts on grids that levels move
+  PassMacs in_full;   // in FP32
+  PassMacs on_fixed;  // on grids that no level moves: GridLimits::depthwise
   // Of those the products behind gates, a row a gate, in the model's order.
   struct Gated {
     int layer = 0;
     OpSpec gate;
-    PassMacs on_grid, in_full;
+    PassMacs on_grid, in_full, on_fixed;
   };
   std::vector<Gated> gated;
 };

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
+#include "proto/base/training/grid_bits.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {
@@ -38,6 +39,8 @@ struct GridLimits {
   int forward_least = 0, forward_most = 0;
   int backward_least = 0, backward_most = 0;
   bool has_ends = false;  // the model's first and last operator with weights have grids, too
+  GridBits depthwise;     // of depthwise convolutions between these two, whatever name and level
+                          // say; 0: as all others
 
   bool any() const { return forward_most > 0; }
 };
