@@ -42,7 +42,7 @@ Result Train(const ModelSpec& model, std::vector<int> cuts, Backend* backend, co
   StepContext context;
   context.run_seed = 5;
   context.step_labels = kBatch;
-  context.learning_rate = 0.05;
+  context.learning_rate = 0.0001;  // steps that no model leaves the floats by
   context.momentum = 0.9;
   for (int step = 0; step < 2; ++step) {
     const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
