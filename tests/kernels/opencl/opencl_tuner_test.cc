@@ -226,9 +226,9 @@ TEST_F(OpenClTunerTest, ATileThatHangsIsNotTriedByTheNextStart) {
   };
   const auto hang = [&] {
     SpoilBuilds("-DVECTOR=2", kKernelHangs);
-    search(/*stall_seconds=*/5);  // longer than any other tile takes on a busy machine
+    search(/*stall_seconds=*/15);  // longer than any other tile takes on a busy machine
   };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(kDriverHangs), "has not answered for 5 s");
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(kDriverHangs), "has not answered for 15 s");
   const std::vector<TuningChoice> choices = search(/*stall_seconds=*/0);
   ASSERT_EQ(choices.size(), 2u);
   for (const TuningChoice& choice : choices) {
@@ -261,9 +261,9 @@ TEST_F(OpenClTunerTest, ARulesTileThatHangsGivesWayToASmallerOne) {
   };
   const auto hang = [&] {
     SpoilBuilds(rule, kKernelHangs);
-    search(*tuner(/*stall_seconds=*/5));
+    search(*tuner(/*stall_seconds=*/15));
   };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(kDriverHangs), "has not answered for 5 s");
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(kDriverHangs), "has not answered for 15 s");
   const std::unique_ptr<ProductTuner> next = tuner(/*stall_seconds=*/0);
   TuningChoice kept = {"int8 product_forward point rows 2^4 columns 2^4 depth 2^10",
                        "4x4 by 8x8, depth 8, vector 1", 1e-3, 2e-3, 7};
