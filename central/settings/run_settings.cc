@@ -229,6 +229,13 @@ RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
   SetDefault(training.learning_rate, defaults.learning_rate);
   SetDefault(training.momentum, defaults.momentum);
   SetDefault(training.weight_decay, defaults.weight_decay);
+  if (training.rate.empty()) {
+    const bool is_said =
+        training.milestones != std::vector<int64_t>{-1} || training.warm_up_steps > 0;
+    training.rate =
+        std::string(!is_said && defaults.IsShort(settings.epochs) ? defaults.short_rate
+                                                                  : TrainingSettings().rate);
+  }
   SetDefault(training.milestones, defaults.MilestonesOf(settings.epochs));
   SetDefault(training.milestone_factor, defaults.milestone_factor);
   if (!format.integer_parameters()) return settings;

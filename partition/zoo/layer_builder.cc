@@ -19,6 +19,7 @@ TrainingDefaults CifarDefaults(ConvStyle style) {
   defaults.weight_decay = 5e-4;
   defaults.milestones = {100, 150};
   defaults.milestone_epochs = 200;
+  if (style.batch_norm) defaults.short_rate = "one_cycle";
   return defaults;
 }
 

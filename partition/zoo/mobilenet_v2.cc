@@ -120,7 +120,8 @@ TrainingDefaults MobileNetV2Defaults() {
           .weight_decay = 4e-5,
           .milestones = {130, 160, 175, 185},
           .milestone_factor = 0.1,
-          .milestone_epochs = 200};
+          .milestone_epochs = 200,
+          .short_rate = "one_cycle"};
 }
 
 }  // namespace runnel::zoo

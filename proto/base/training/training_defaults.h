@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace runnel {
 
 struct TrainingDefaults {
@@ -21,13 +23,17 @@ struct TrainingDefaults {
   std::vector<int64_t> milestones;
   double milestone_factor = 0.1;
   int64_t milestone_epochs = 0;
+  // The course of the rate (ParseRate) in runs that are too short for the milestones, which would
+  // have the whole rate from the first step to the last.
+  absl::string_view short_rate = "milestones";
 
+  bool IsShort(int64_t epochs) const { return 10 * epochs < milestone_epochs; }
   // The milestones of a run of `epochs` epochs, rounded down; those that fall together, or on the
   // run's start, are one or none.
   std::vector<int64_t> MilestonesOf(int64_t epochs) const {
     if (milestone_epochs == 0) return milestones;
     std::vector<int64_t> scaled;
-    if (10 * epochs < milestone_epochs) return scaled;
+    if (IsShort(epochs)) return scaled;
     for (const int64_t milestone : milestones) {
       const int64_t epoch = milestone * epochs / milestone_epochs;
       if (epoch > (scaled.empty() ? 0 : scaled.back())) scaled.push_back(epoch);

@@ -115,7 +115,9 @@ constexpr TrainingField kFields[] = {
      .member = &S::rate,
      .floating_only = true,
      .flag = {"rate", SettingGroup::kTraining, "course of the learning rate, NAME[:PARAMETERS]",
-              "constant"},
+              "constant",
+              "milestones; without --milestones and --warm-up-steps one_cycle in short runs of "
+              "models with batch norm"},
      .check = [](absl::string_view text) { return ParseRate(text).status(); }},
     {.name = "run_steps", .member = &S::run_steps, .range = kCountOrNone, .floating_only = true},
     {.name = "milestones",

@@ -182,6 +182,31 @@ TEST(RunSettings, DefaultsComeFromTheModel) {
   EXPECT_TRUE(WithDefaults(none, defaults, "digits", {4}).training.milestones.empty());
 }
 
+// Milestones of 200 epochs, of which a run has less than a tenth, unless the user says how the rate goes.
+TEST(RunSettings, AShortRunHasTheModelsShortRate) {
+  TrainingDefaults defaults = testing::SampleDefaults();
+  defaults.milestone_epochs = 200;
+  defaults.short_rate = "one_cycle";
+  const auto rate = [&](RunSettings settings) {
+    return WithDefaults(std::move(settings), defaults, "digits", {1}).training.rate;
+  };
+  RunSettings settings;
+  settings.epochs = 19;
+  EXPECT_EQ(rate(settings), "one_cycle");
+  settings.epochs = 20;
+  EXPECT_EQ(rate(settings), "milestones");
+  settings.epochs = 2;
+  RunSettings other = settings;
+  other.training.milestones = {1};
+  EXPECT_EQ(rate(other), "milestones");
+  other = settings;
+  other.training.warm_up_steps = 100;
+  EXPECT_EQ(rate(other), "milestones");
+  other = settings;
+  other.training.rate = "cosine";
+  EXPECT_EQ(rate(other), "cosine");
+}
+
 TEST(RunSettings, AnAsynchronousPipelineOfFloatsHasTheSchedulesOptimizer) {
   const TrainingDefaults defaults = testing::SampleDefaults();
   const auto optimizer = [&](int64_t local_workers, int64_t workers, const std::string& recipe,
