@@ -210,13 +210,14 @@ TEST(Zoo, DefaultsAreThePapers) {
   const TrainingDefaults har = Defaults("har_cnn");
   EXPECT_EQ(har, (TrainingDefaults{64, 10, 0.01, 0.9, 4e-5, {60, 120, 160}, 0.2, 200}));
   const TrainingDefaults mobilenet = Defaults("mobilenet_v2");
-  EXPECT_EQ(mobilenet, (TrainingDefaults{128, 2, 0.1, 0.9, 4e-5, {130, 160, 175, 185}, 0.1, 200}));
+  EXPECT_EQ(mobilenet, (TrainingDefaults{
+                           128, 2, 0.1, 0.9, 4e-5, {130, 160, 175, 185}, 0.1, 200, "one_cycle"}));
 }
 
 TEST(Zoo, DefaultsByNormalisation) {
   EXPECT_EQ(Defaults("vgg11"), (TrainingDefaults{64, 10, 0.01, 0.9, 5e-4, {100, 150}, 0.1, 200}));
   EXPECT_EQ(Defaults("resnet18"),
-            (TrainingDefaults{64, 10, 0.05, 0.9, 5e-4, {100, 150}, 0.1, 200}));
+            (TrainingDefaults{64, 10, 0.05, 0.9, 5e-4, {100, 150}, 0.1, 200, "one_cycle"}));
   EXPECT_EQ(Defaults("resnet18_imagenet"),
             (TrainingDefaults{64, 90, 0.025, 0.9, 1e-4, {30, 60}, 0.1, 90}));
 }
