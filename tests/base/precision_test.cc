@@ -114,18 +114,18 @@ TEST(PrecisionCost, CountsAllLayersAndPasses) {
   const ModelSpec model = ThreeLayers();
   const RecipeName sbm = *ParseRecipeName("sbm:8,8,8"), dorefa = *ParseRecipeName("dorefa:8,8,8");
   const SampleMacs all = *SampleMacsOf(model, sbm.family->grids);
-  EXPECT_EQ(all.on_grid.forward, 32 + 16 + 8);
-  EXPECT_EQ(all.on_grid.input_gradient, 16 + 8) << "nobody wants the samples' gradient";
-  EXPECT_EQ(all.on_grid.weight_gradient, 32 + 16 + 8);
-  EXPECT_EQ(all.in_full.sum(), 0);
+  EXPECT_EQ(all.all.on_grid.forward, 32 + 16 + 8);
+  EXPECT_EQ(all.all.on_grid.input_gradient, 16 + 8) << "nobody wants the samples' gradient";
+  EXPECT_EQ(all.all.on_grid.weight_gradient, 32 + 16 + 8);
+  EXPECT_EQ(all.all.in_full.sum(), 0);
   const SampleMacs inner = *SampleMacsOf(model, dorefa.family->grids);
-  EXPECT_EQ(inner.on_grid.sum(), 3 * 16);
-  EXPECT_EQ(inner.in_full.sum(), 2 * 32 + 3 * 8);
+  EXPECT_EQ(inner.all.on_grid.sum(), 3 * 16);
+  EXPECT_EQ(inner.all.in_full.sum(), 2 * 32 + 3 * 8);
 }
 
 // Shares of FP32 as FracTrain counts them: 6.25 % and 10.4167 % where all three passes are done.
 TEST(PrecisionCost, SharesAreThePapers) {
-  const SampleMacs macs = {{1, 1, 1}, {}};
+  const SampleMacs macs = {{.on_grid = {1, 1, 1}}, {}};
   const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");
   EXPECT_NEAR(EffectiveMacs(macs, sbm, {}).sum() / 3, 0.0625, 1e-12);
   EXPECT_NEAR(EffectiveMacs(macs, sbm, {8, 16}).sum() / 3, 0.104166667, 1e-9);
@@ -147,10 +147,10 @@ TEST(PrecisionCost, DepthwiseConvolutionsStayOnTheirGrids) {
                     {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 2}}}};
   const RecipeName sbm = *ParseRecipeName("sbm:8,8,8"), dorefa = *ParseRecipeName("dorefa:8,8,8");
   const SampleMacs macs = *SampleMacsOf(model, sbm.family->grids);
-  EXPECT_EQ(macs.on_fixed.sum(), 3 * 6);
-  EXPECT_EQ(macs.on_grid.sum(), 2 * 12 + 3 * 4);
-  EXPECT_EQ(macs.in_full.sum(), 0);
-  EXPECT_EQ(SampleMacsOf(model, dorefa.family->grids)->on_fixed.sum(), 0);
+  EXPECT_EQ(macs.all.on_fixed.sum(), 3 * 6);
+  EXPECT_EQ(macs.all.on_grid.sum(), 2 * 12 + 3 * 4);
+  EXPECT_EQ(macs.all.in_full.sum(), 0);
+  EXPECT_EQ(SampleMacsOf(model, dorefa.family->grids)->all.on_fixed.sum(), 0);
   const double fixed = 6 / 16.0 + 6 / 8.0 + 6 / 8.0;
   EXPECT_NEAR(EffectiveMacs(macs, sbm, {}).sum(), fixed + (2 * 12 + 3 * 4) / 16.0, 1e-12);
   EXPECT_NEAR(EffectiveMacs(macs, sbm, {4, 4}).forward, 6 / 16.0 + 16 / 64.0, 1e-12);

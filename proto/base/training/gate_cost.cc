@@ -9,7 +9,7 @@ namespace runnel {
 absl::StatusOr<GateCost> GateCost::Of(const ModelSpec& model) {
   RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(model, GridLimits()));
   const auto forward = [](const SampleMacs::Gated& gated) {
-    return gated.on_grid.forward + gated.in_full.forward;
+    return gated.macs.on_grid.forward + gated.macs.in_full.forward;
   };
   double all = 0;
   for (const SampleMacs::Gated& gated : macs.gated) all += forward(gated);

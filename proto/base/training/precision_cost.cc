@@ -82,8 +82,15 @@ SampleMacs::Gated& GatedOf(const ModelSpec& model, const Product& product, Sampl
   const int layer = static_cast<int>(product.layer);
   if (macs.gated.empty() || macs.gated.back().layer != layer)
     macs.gated.push_back(
-        {layer, model.layers[product.layer].ops[static_cast<size_t>(product.gate)], {}, {}, {}});
+        {layer, model.layers[product.layer].ops[static_cast<size_t>(product.gate)], {}});
   return macs.gated.back();
+}
+
+// `is_inner`: neither the model's first product nor its last.
+PassMacs MacsByGrid::*KindOf(const Product& product, bool is_inner, const GridLimits& grids) {
+  if (!product.has_grids || !(grids.has_ends || is_inner)) return &MacsByGrid::in_full;
+  const bool is_fixed = product.is_depthwise && is_inner && grids.depthwise.forward > 0;
+  return is_fixed ? &MacsByGrid::on_fixed : &MacsByGrid::on_grid;
 }
 
 void AddSamples(const PassMacs& of_sample, double samples, PassMacs& sum) {
@@ -105,22 +112,17 @@ absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits
   for (size_t i = 0; i < products.size(); ++i) {
     const Product& product = products[i];
     const bool is_inner = i > 0 && i + 1 < products.size();
-    const auto add_to = [&](auto& sums) {
-      PassMacs& sum = !product.has_grids || !(grids.has_ends || is_inner) ? sums.in_full
-                      : product.is_depthwise && is_inner && grids.depthwise.forward > 0
-                          ? sums.on_fixed
-                          : sums.on_grid;
-      Add(product.macs, trains_before, !product.frozen, sum);
-    };
-    add_to(macs);
-    if (product.gate >= 0) add_to(GatedOf(model, product, macs));
+    const auto kind = KindOf(product, is_inner, grids);
+    Add(product.macs, trains_before, !product.frozen, macs.all.*kind);
+    if (product.gate >= 0)
+      Add(product.macs, trains_before, !product.frozen, GatedOf(model, product, macs).macs.*kind);
     trains_before = trains_before || !product.frozen;
     others[product.layer] -= product.macs;
   }
   // Attention: both operands of its products have a gradient.
   const size_t front = static_cast<size_t>(model.frozen_front());
   for (size_t layer = 0; layer < others.size(); ++layer)
-    Add(others[layer], layer >= front, layer >= front, macs.in_full);
+    Add(others[layer], layer >= front, layer >= front, macs.all.in_full);
   return macs;
 }
 
@@ -135,9 +137,7 @@ void AddEffective(const PassMacs& macs, double weight, double activation, double
   sum.weight_gradient += macs.weight_gradient * gradient * activation / kOfBoth;
 }
 
-// `macs`: a SampleMacs or one of its rows of gates.
-template <typename Macs>
-PassMacs EffectiveOf(const Macs& macs, const RecipeName& recipe, const GridBits& level) {
+PassMacs EffectiveOf(const MacsByGrid& macs, const RecipeName& recipe, const GridBits& level) {
   double weight = kFullBits, activation = kFullBits, gradient = kFullBits;
   if (recipe.family->grids.any() && recipe.parameters.size() == 3) {
     weight = BitsOf(recipe.parameters[0], level.forward);
@@ -161,19 +161,19 @@ struct GateSavings {
 void AddOptions(const SampleMacs::Gated& gated, const RecipeName& recipe, const GridBits& level,
                 const TrainingSettings& training, const MicroBatch& place, GateSavings& savings) {
   if (!gated.gate.held) return;
-  const double in_full = gated.on_grid.sum() + gated.in_full.sum() + gated.on_fixed.sum();
+  const double in_full = gated.macs.sum();
   const CounterRandom draws = GateDraws(training.seed, gated.layer, place.sequence);
   std::vector<int64_t> samples(static_cast<size_t>(OptionCount(gated.gate)));
   for (int64_t i = 0; i < place.samples; ++i)
     ++samples[static_cast<size_t>(HeldOption(gated.gate, draws, i))];
   const auto all = static_cast<double>(place.samples);
   savings.done -= all * in_full;
-  AddSamples(EffectiveOf(gated, recipe, level), -all, savings.effective);
+  AddSamples(EffectiveOf(gated.macs, recipe, level), -all, savings.effective);
   for (int option = 0; option < OptionCount(gated.gate); ++option) {
     if (Skips(gated.gate, option)) continue;
     const auto of_option = static_cast<double>(samples[static_cast<size_t>(option)]);
     savings.done += of_option * in_full;
-    AddSamples(EffectiveOf(gated, recipe, BitsOfOption(gated.gate, option)), of_option,
+    AddSamples(EffectiveOf(gated.macs, recipe, BitsOfOption(gated.gate, option)), of_option,
                savings.effective);
   }
 }
@@ -193,7 +193,7 @@ GateSavings SavingsOf(const SampleMacs& macs, const RecipeName& recipe, const Gr
 }  // namespace
 
 PassMacs EffectiveMacs(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level) {
-  return EffectiveOf(macs, recipe, level);
+  return EffectiveOf(macs.all, recipe, level);
 }
 
 absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const RecipeName& recipe,
@@ -206,7 +206,7 @@ absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const Reci
     return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.text, " has no grids"));
   RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(training.precision));
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
-  const double done = macs.on_grid.sum() + macs.in_full.sum() + macs.on_fixed.sum();
+  const double done = macs.all.sum();
   const double of_8_8 = EffectiveMacs(macs, recipe, kEightBits).sum();
   PrecisionCost cost;
   cost.gates_learn = std::any_of(macs.gated.begin(), macs.gated.end(),

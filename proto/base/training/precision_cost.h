@@ -27,16 +27,23 @@ struct PassMacs {
   double sum() const { return forward + input_gradient + weight_gradient; }
 };
 
+// By what the recipe does with a product's operands.
+struct MacsByGrid {
+  PassMacs on_grid;   // they are on grids that levels move
+  PassMacs in_full;   // they stay FP32
+  PassMacs on_fixed;  // they are on grids that no level moves: GridLimits::depthwise
+
+  double sum() const { return on_grid.sum() + in_full.sum() + on_fixed.sum(); }
+};
+
 // Multiply-adds of training one sample.
 struct SampleMacs {
-  PassMacs on_grid;   // products whose operands the recipe puts on grids that levels move
-  PassMacs in_full;   // in FP32
-  PassMacs on_fixed;  // on grids that no level moves: GridLimits::depthwise
+  MacsByGrid all;
   // Of those the products behind gates, a row a gate, in the model's order.
   struct Gated {
     int layer = 0;
     OpSpec gate;
-    PassMacs on_grid, in_full, on_fixed;
+    MacsByGrid macs;
   };
   std::vector<Gated> gated;
 };
