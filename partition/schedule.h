@@ -23,8 +23,6 @@ struct ScheduleRow {
   absl::string_view summary;
   bool drains_each_step;          // one optimizer step per drained mini-batch
   int64_t default_micro_batches;  // M where the user says nothing: async 1, sync 4
-  // Of a pipeline of floats where the user says nothing (proto/base/training/optimizer.h).
-  absl::string_view default_optimizer;
   // Caps c_0 >= c_1 >= ... of `stages` stages for M micro-batches a step.
   std::vector<int64_t> (*caps)(int stages, int64_t micro_batches);
   // Deferred weight-gradients by the final caps, which a policy or the user may have raised. Must

@@ -284,9 +284,9 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
   RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));
   RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
   RUNNEL_RETURN_IF_ERROR(CheckClipping(settings, *setup.schedule));
-  setup.settings = WithDefaults(
-      std::move(settings), setup.row->defaults, setup.row->default_dataset,
-      {setup.schedule->default_micro_batches, setup.schedule->default_optimizer}, setup.format);
+  setup.settings =
+      WithDefaults(std::move(settings), setup.row->defaults, setup.row->default_dataset,
+                   setup.schedule->default_micro_batches, setup.format);
   RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(setup.settings, setup.model));
   AddNote(SmallBatchNote(setup.model, setup.settings.training), setup.note);
   RUNNEL_RETURN_IF_ERROR(ResolveCodecs(setup.format, setup.row->bit_switches, setup.settings));

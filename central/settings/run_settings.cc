@@ -204,22 +204,32 @@ std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& for
                       absl::StrJoin(ignored, ", "), ": its step is --gradient-bits");
 }
 
+std::string TrainingText(const RunSettings& settings, absl::string_view model,
+                         const NumberFormat& format) {
+  const TrainingSettings& training = settings.training;
+  const std::string steps =
+      format.integer_parameters()
+          ? absl::StrCat("gradient bits ", settings.gradient_bits)
+          : absl::StrCat(training.optimizer, ", rate ", training.learning_rate, " by ",
+                         training.rate);
+  return absl::StrCat(model, " on ", settings.dataset, ": ", settings.epochs,
+                      settings.epochs == 1 ? " epoch" : " epochs", ", batch ", training.batch_size,
+                      ", ", settings.recipe, ", ", steps);
+}
+
 RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
-                         absl::string_view default_dataset, const ScheduleDefaults& schedule,
+                         absl::string_view default_dataset, int64_t micro_batches,
                          const NumberFormat& format) {
   if (settings.dataset.empty()) settings.dataset = std::string(default_dataset);
   SetDefault(settings.epochs, defaults.epochs);
   TrainingSettings& training = settings.training;
   SetDefault(training.batch_size, defaults.batch_size);
   SetDefault(training.eval_batch_size, training.batch_size);
-  SetDefault(training.micro_batches, schedule.micro_batches);
+  SetDefault(training.micro_batches, micro_batches);
   if (training.optimizer.empty()) {
-    // One stage has no stale gradients, and integers step by a rule of their own.
-    const bool is_pipeline =
-        settings.local_workers > 0 && settings.local_workers + settings.workers > 1;
-    training.optimizer = is_pipeline && !format.integer_parameters()
-                             ? std::string(schedule.optimizer)
-                             : TrainingSettings().optimizer;
+    // Integers step by a rule of their own.
+    training.optimizer = format.integer_parameters() ? TrainingSettings().optimizer
+                                                     : std::string(defaults.optimizer);
   }
   if (const auto choice = ParseOptimizer(training.optimizer); choice.ok()) {
     SetDefault(training.learning_rate, choice->optimizer->learning_rate);

@@ -97,15 +97,15 @@ absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings, const ModelSp
 // What the user gave that the recipe or optimizer does not look at, a line for people; empty if all is used.
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format);
 
-// What a schedule has where the user says nothing (partition/schedule.h).
-struct ScheduleDefaults {
-  int64_t micro_batches = 1;
-  absl::string_view optimizer = "sgd";  // of a pipeline of floats
-};
+// What a run of settings after WithDefaults does, a line for people: network, data, length, and what
+// steps the weights.
+std::string TrainingText(const RunSettings& settings, absl::string_view model,
+                         const NumberFormat& format);
+
 // Fills every "model's default" field, so that the result says all that training depends on, but
-// for the codecs (ResolveCodecs).
+// for the codecs (ResolveCodecs). `micro_batches` are the schedule's where the user says nothing.
 RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
-                         absl::string_view default_dataset, const ScheduleDefaults& schedule,
+                         absl::string_view default_dataset, int64_t micro_batches,
                          const NumberFormat& format = {});
 
 // InvalidArgument names the flag, the value and what would be right: sizes and counts below 1, NaN

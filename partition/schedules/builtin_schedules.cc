@@ -29,12 +29,12 @@ std::vector<int64_t> GpipeCaps(int stages, int64_t micro_batches) {
 absl::Span<const ScheduleRow> BuiltinSchedules() {
   static constexpr ScheduleRow kRows[] = {
       {"async_1f1b", "one forward, one backward; steps without draining, on stashed weights", false,
-       1, "nag_stale", Async1f1bCaps},
+       1, Async1f1bCaps},
       {"sync_1f1b", "one forward, one backward; one step a mini-batch, then drained", true, 4,
-       "sgd", Sync1f1bCaps},
-      {"gpipe", "all forwards, then all backwards of a mini-batch; one step", true, 4, "sgd",
+       Sync1f1bCaps},
+      {"gpipe", "all forwards, then all backwards of a mini-batch; one step", true, 4,
        GpipeCaps},
-      {"zb_h1", "sync_1f1b, but weight-gradients wait and fill its bubble", true, 4, "sgd",
+      {"zb_h1", "sync_1f1b, but weight-gradients wait and fill its bubble", true, 4,
        Sync1f1bCaps, ZbH1Deferred},
   };
   return kRows;

@@ -30,7 +30,7 @@ std::vector<std::string> Seeds() {
   sample.step = 100;
   sample.resumable = true;
   sample.model = testing::SampleModel();
-  sample.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", {});
+  sample.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", 1);
   sample.plan.generation = Generation(3);
   sample.plan.schedule = "async_1f1b";
   sample.plan.stages = {{{Seat{DeviceId(0)}}, 0, 0, 2}, {{Seat{DeviceId(1)}}, 1, 2, 1}};

@@ -8,7 +8,7 @@ namespace runnel::fuzz {
 
 std::vector<std::string> Seeds() {
   RunStarted started;
-  started.settings = WithDefaults(RunSettings(), TrainingDefaults(), "digits", {});
+  started.settings = WithDefaults(RunSettings(), TrainingDefaults(), "digits", 1);
   PlanDecided plan;
   plan.plan.generation = Generation(1);
   plan.plan.schedule = "async_1f1b";

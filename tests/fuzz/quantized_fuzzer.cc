@@ -101,7 +101,7 @@ void TryLayer(size_t layer, absl::string_view bytes) {
 
 std::vector<std::string> Seeds() {
   QuantizedModel sample;
-  sample.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", {});
+  sample.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", 1);
   sample.graph = GraphOf(inference::Scheme::kSymmetric, inference::WinogradUse::kOff);
   ScratchDir folder;
   const std::string path = folder.path() + "/model.q8";

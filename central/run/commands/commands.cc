@@ -169,6 +169,7 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
   const RunSettings& settings = setup.settings;
   const DatasetSplits& data = *job.data;
   const int64_t last_step = job.stop_step;
+  context.print(TrainingText(settings, setup.model.name, setup.format));
   absl::StatusOr<TrainingOutcome> outcome = RunTrainingJob(std::move(job), journal, context);
   if (!outcome.ok()) return WithAdvice(outcome.status(), settings);
   RunSummary& summary = outcome->summary;

@@ -26,6 +26,9 @@ struct TrainingDefaults {
   // The course of the rate (ParseRate) in runs that are too short for the milestones, which would
   // have the whole rate from the first step to the last.
   absl::string_view short_rate = "milestones";
+  // Of float weights (ParseOptimizer), in every schedule: Nesterov's momentum where no gradient is
+  // stale.
+  absl::string_view optimizer = "nag_stale";
 
   bool IsShort(int64_t epochs) const { return 10 * epochs < milestone_epochs; }
   // The milestones of a run of `epochs` epochs, rounded down; those that fall together, or on the

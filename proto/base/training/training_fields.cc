@@ -66,7 +66,7 @@ constexpr TrainingField kFields[] = {
      .member = &S::optimizer,
      .flag = {"optimizer", SettingGroup::kTraining,
               "rule by which gradients change weights, NAME[:PARAMETERS]", "adamw",
-              "nag_stale in a pipeline of async_1f1b, else sgd"},
+              "the model's, nag_stale; integer recipes: sgd"},
      .check = [](absl::string_view text) { return ParseOptimizer(text).status(); }},
     {.name = "momentum",
      .member = &S::momentum,

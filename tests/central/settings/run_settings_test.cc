@@ -165,7 +165,7 @@ TEST(RunSettings, BadJsonNamesTheKey) {
 
 TEST(RunSettings, DefaultsComeFromTheModel) {
   const TrainingDefaults defaults = testing::SampleDefaults();
-  const RunSettings filled = WithDefaults(RunSettings(), defaults, "digits", {4});
+  const RunSettings filled = WithDefaults(RunSettings(), defaults, "digits", 4);
   EXPECT_EQ(filled.dataset, "digits");
   EXPECT_EQ(filled.epochs, defaults.epochs);
   EXPECT_EQ(filled.training.batch_size, defaults.batch_size);
@@ -176,10 +176,10 @@ TEST(RunSettings, DefaultsComeFromTheModel) {
   EXPECT_EQ(filled.training.weight_decay, defaults.weight_decay);
   EXPECT_EQ(filled.training.milestones, defaults.milestones);
   EXPECT_EQ(filled.training.milestone_factor, defaults.milestone_factor);
-  EXPECT_TRUE(WithDefaults(AllSet(), defaults, "digits", {4}) == AllSet());
+  EXPECT_TRUE(WithDefaults(AllSet(), defaults, "digits", 4) == AllSet());
   RunSettings none;
   none.training.milestones.clear();
-  EXPECT_TRUE(WithDefaults(none, defaults, "digits", {4}).training.milestones.empty());
+  EXPECT_TRUE(WithDefaults(none, defaults, "digits", 4).training.milestones.empty());
 }
 
 // Milestones of 200 epochs, of which a run has less than a tenth, unless the user says how the rate goes.
@@ -188,7 +188,7 @@ TEST(RunSettings, AShortRunHasTheModelsShortRate) {
   defaults.milestone_epochs = 200;
   defaults.short_rate = "one_cycle";
   const auto rate = [&](RunSettings settings) {
-    return WithDefaults(std::move(settings), defaults, "digits", {1}).training.rate;
+    return WithDefaults(std::move(settings), defaults, "digits", 1).training.rate;
   };
   RunSettings settings;
   settings.epochs = 19;
@@ -207,24 +207,36 @@ TEST(RunSettings, AShortRunHasTheModelsShortRate) {
   EXPECT_EQ(rate(other), "cosine");
 }
 
-TEST(RunSettings, AnAsynchronousPipelineOfFloatsHasTheSchedulesOptimizer) {
-  const TrainingDefaults defaults = testing::SampleDefaults();
-  const auto optimizer = [&](int64_t local_workers, int64_t workers, const std::string& recipe,
-                             const std::string& given) {
+TEST(RunSettings, FloatsHaveTheModelsOptimizer) {
+  TrainingDefaults defaults = testing::SampleDefaults();
+  const auto optimizer = [&](const std::string& recipe, const std::string& given) {
     RunSettings settings;
-    settings.local_workers = local_workers;
-    settings.workers = workers;
     settings.recipe = recipe;
     settings.training.optimizer = given;
     const NumberFormat format = FormatOf(settings).value();
-    return WithDefaults(settings, defaults, "digits", {1, "nag_stale"}, format).training.optimizer;
+    return WithDefaults(settings, defaults, "digits", 1, format).training.optimizer;
   };
-  EXPECT_EQ(optimizer(3, 0, "fp32", ""), "nag_stale");
-  EXPECT_EQ(optimizer(1, 1, "bf16", ""), "nag_stale");
-  EXPECT_EQ(optimizer(3, 0, "fp32", "sgd"), "sgd") << "the user's";
-  EXPECT_EQ(optimizer(0, 0, "fp32", ""), "sgd") << "the plain loop";
-  EXPECT_EQ(optimizer(1, 0, "fp32", ""), "sgd") << "one stage";
-  EXPECT_EQ(optimizer(3, 0, "niti", ""), "sgd") << "integers";
+  EXPECT_EQ(optimizer("fp32", ""), "nag_stale");
+  EXPECT_EQ(optimizer("bf16", ""), "nag_stale");
+  EXPECT_EQ(optimizer("fp32", "sgd"), "sgd") << "the user's";
+  EXPECT_EQ(optimizer("niti", ""), "sgd") << "integers";
+  defaults.optimizer = "adamw";
+  EXPECT_EQ(optimizer("fp32", ""), "adamw");
+}
+
+TEST(RunSettings, ALineSaysWhatARunDoes) {
+  RunSettings settings;
+  settings.epochs = 1;
+  const auto text = [&](const std::string& recipe) {
+    settings.recipe = recipe;
+    const NumberFormat format = FormatOf(settings).value();
+    return TrainingText(
+        WithDefaults(settings, {.batch_size = 64, .learning_rate = 0.01}, "digits", 1, format),
+        "lenet", format);
+  };
+  EXPECT_EQ(text("fp32"),
+            "lenet on digits: 1 epoch, batch 64, fp32, nag_stale, rate 0.01 by milestones");
+  EXPECT_EQ(text("niti"), "lenet on digits: 1 epoch, batch 64, niti, gradient bits 5");
 }
 
 TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
@@ -232,7 +244,7 @@ TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
   const auto milestones = [&](int64_t epochs) {
     RunSettings settings;
     settings.epochs = epochs;
-    return WithDefaults(settings, defaults, "digits", {1}).training.milestones;
+    return WithDefaults(settings, defaults, "digits", 1).training.milestones;
   };
   EXPECT_THAT(milestones(200), ElementsAre(60, 120, 160));
   EXPECT_THAT(milestones(400), ElementsAre(120, 240, 320));
@@ -242,7 +254,7 @@ TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
   const TrainingDefaults near = {.milestones = {1, 5, 6, 9}, .milestone_epochs = 10};
   RunSettings settings;
   settings.epochs = 2;
-  EXPECT_THAT(WithDefaults(settings, near, "digits", {1}).training.milestones, ElementsAre(1))
+  EXPECT_THAT(WithDefaults(settings, near, "digits", 1).training.milestones, ElementsAre(1))
       << "1 falls on the start, 6 and 9 on the same epoch as 5";
 }
 
