@@ -236,7 +236,7 @@ TEST(RunSettings, ALineSaysWhatARunDoes) {
   };
   EXPECT_EQ(text("fp32"),
             "lenet on digits: 1 epoch, batch 64, fp32, nag_stale, rate 0.01 by milestones");
-  EXPECT_EQ(text("niti"), "lenet on digits: 1 epoch, batch 64, niti, gradient bits 5");
+  EXPECT_EQ(text("niti"), "lenet on digits: 1 epoch, batch 64, niti, gradient bits 2");
 }
 
 TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
