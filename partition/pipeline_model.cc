@@ -287,7 +287,7 @@ double StalenessCharge(const PipelineModel& model, const Placement& placement) {
   if (model.drain_every > 0) return 0;
   const double steps_old =
       static_cast<double>(placement.caps[0] - 1) / static_cast<double>(model.step_every);
-  return model.staleness_charge * std::max(0.0, steps_old - 1);
+  return model.staleness_charge * (steps_old - std::min(steps_old, 1.0) / 2);
 }
 
 double ChargedPeriod(const PipelineModel& model, const Placement& placement,

@@ -411,13 +411,13 @@ TEST(PipelineModel, DevicesAndCapsAreCharged) {
   std::mt19937 random(3);
   Case c(6, 3, random);
   const Placement three = {{0, 1, 2}, {1, 3, 5}, {5, 2, 1}, {0, 0}};
-  EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, three, 2), 2 * 1.6 * 1.04 * 1.04);
-  // Gradients that are one step old cost nothing, whatever the number of devices.
+  EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, three, 2), 2 * 1.7 * 1.04 * 1.04);
+  // The first step costs half, whatever the number of devices.
   EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, {{0, 1, 2}, {1, 3, 5}, {2, 2, 1}, {0, 0}}, 2),
-                   2 * 1.04 * 1.04);
+                   2 * 1.1 * 1.04 * 1.04);
   EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, {{0}, {5}, {1}, {}}, 2), 2);
   c.model.step_every = 2;
-  EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, three, 2), 2 * 1.2 * 1.04 * 1.04);
+  EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, three, 2), 2 * 1.3 * 1.04 * 1.04);
   // A synchronous step has no stale weights.
   c.model.drain_every = 8;
   EXPECT_DOUBLE_EQ(ChargedPeriod(c.model, three, 2), 2 * 1.04 * 1.04);
@@ -460,7 +460,7 @@ TEST(PipelineModel, NoiseIsThatOfThePlaceOfTheLink) {
 // The budget admits the codec at one place alone: links there may have it, others may not.
 TEST(RunnelPolicy, CodesWhereThatHardlyAddsNoise) {
   int lossy = 0;
-  for (uint32_t seed = 0; seed < 40; ++seed) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937 random(seed);
     Case c(6, 2 + seed % 3, random);

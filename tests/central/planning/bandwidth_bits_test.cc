@@ -194,7 +194,7 @@ TEST(BandwidthBits, KeepsToTheLearningBudget) {
 // what it adds, and often less.
 TEST(BandwidthBits, PlansThatKnowWhereNoiseArisesAreChargedNoMore) {
   int better = 0;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= 90; ++seed) {
     SCOPED_TRACE(seed);
     const CounterRandom random(seed, RandomPurpose::kTest, 4, 0);
     uint64_t next = 0;

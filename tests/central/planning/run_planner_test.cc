@@ -404,7 +404,7 @@ TEST(RunPlanner, CodecsAreChargedWhatTheyWereMeasuredToAdd) {
   settings.local_workers = 1;
   settings.workers = 1;
   settings.policy = "runnel";
-  settings.links = "1";
+  settings.links = "2";
   settings.learning_budget = 1;
   settings.bits = "bandwidth";
   RunSetup setup = SetUpRun(settings).value();
