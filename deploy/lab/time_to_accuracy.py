@@ -4,10 +4,10 @@
                                    [--epochs 60] [--seeds 1,2] [--bin DIR] [--out DIR] [--summary FILE.json]
 
 `runnel-lab simulate` says how each method cuts the model at each bandwidth and how long a mini-batch takes. What is learned by
-then is trained, with workers of this host: as many stages, the same caps and codecs, one evaluation an epoch, each seed once for
-all cells that are alike. Where the cut itself lies is left out of that: layers are divided evenly. The mark is --share of the
-accuracy that the quickest host alone has after --epochs, the mean over the seeds; between two evaluations accuracy is a line.
-`one device` is that host alone, which holds the data. A training that is in OUT is not run again.
+then is trained by the defaults, with workers of this host: as many stages, the same caps and codecs, one evaluation an epoch, each
+seed once for all cells that are alike. Where the cut itself lies is left out of that: layers are divided evenly. The mark is
+--share of the accuracy that the quickest host alone has after --epochs, the mean over the seeds; between two evaluations accuracy is
+a line. `one device` is that host alone, which holds the data. A training that is in OUT is not run again.
 """
 
 import argparse
@@ -88,9 +88,8 @@ def train(given, case, way, seed):
         [central] = run.binaries(given.bin, ["runnel-central"])
         flags = ["--codec-forward", forward, "--codec-backward", backward, "--caps", ",".join(map(str, caps))] if len(caps) > 1 else []
         command = [central, "train", "--quick", "--model", training["model"], "--dataset", training["dataset"], "--data-dir", given.data_dir,
-                   "--augment", "off", "--batch-size", str(training["batch_size"]), "--schedule", training["schedule"], "--optimizer", "sgd",
-                   "--local-workers", str(len(caps)), "--epochs", str(given.epochs), "--eval-every", "1", "--seed", seed, *flags,
-                   "--summary", path + ".part"]
+                   "--batch-size", str(training["batch_size"]), "--schedule", training["schedule"], "--local-workers", str(len(caps)),
+                   "--epochs", str(given.epochs), "--eval-every", "1", "--seed", seed, *flags, "--summary", path + ".part"]
         with open(os.path.join(given.out, name + ".log"), "w", encoding="utf-8") as log:
             code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode
         if code != 0:
