@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Whether the noise that dry runs measure ranks codecs by the epochs that they need to a loss (HAR CNN, three stages).
+"""Whether the noise that dry runs measure ranks codecs as the epochs do that they need to a loss (HAR CNN, three stages).
 
     tests/process/codec_ranks.py --har DIR [--bin DIR] [--out DIR] [--seeds 1,2,3] [--epochs 6] [--figure FILE]
 
 Each run trains over local workers by `sync_1f1b` at a constant rate with one pair of codecs, and measures the noise early and once
 again when the loss has halved. Epochs are those to the test loss that `identity` has after a third of the run, interpolated between
-evaluations; a run that never has it counts one more than its epochs. What is in --out is not run again.
+evaluations; a run that never has it counts one more than its epochs. What is in --out is not run again. --figure: the result file
+for FIGURES.md to write, which has the rank correlation.
 """
 
 import argparse
@@ -49,15 +50,6 @@ def epochs_to(losses, target):
     return len(losses) + 1
 
 
-def ranks(values):
-    """Equal values have the mean of their ranks."""
-    return [statistics.mean(i for i, other in enumerate(sorted(values)) if other == value) for value in values]
-
-
-def rank_correlation(left, right):
-    return statistics.correlation(ranks(left), ranks(right))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/release/bin"))
@@ -81,8 +73,8 @@ def main():
     rows = [[*pair, 100 * statistics.median(noises[pair] or [0]), statistics.mean(epochs[pair]), min(epochs[pair]), max(epochs[pair])]
             for pair in PAIRS]
     rows.sort(key=lambda row: row[2])
-    correlation = rank_correlation([row[2] for row in rows], [row[3] for row in rows])
-    print(f"rank correlation {correlation:.2f}, of {len(rows)} codecs")
+    for row in rows:
+        print(*row)
     if options.figure is not None:
         figure = json.loads(options.figure.read_text())
         figure["tables"][0]["rows"] = [[round(cell, 3) if isinstance(cell, float) else cell for cell in row] for row in rows]
