@@ -57,8 +57,9 @@ def simulated(given):
 
 def alone(case):
     """Seconds a mini-batch of the quickest host, which needs no link."""
-    profiles = {profile["name"]: profile["layer_ms"] for profile in case["profiles"]}
-    return min(1e-3 * sum(profiles[host["profile"]]) / host["speed"] for host in case["hosts"])
+    batch = case["training"]["batch_size"]
+    profiles = {profile["name"]: sum(profile["layer_ms"]) * batch / profile["batch_size"] for profile in case["profiles"]}
+    return min(1e-3 * profiles[host["profile"]] / host["speed"] for host in case["hosts"])
 
 
 def way_of(plan):
