@@ -23,7 +23,7 @@ PAIRS = [("identity", "identity"), ("eden:4", "eden:4"), ("eden:3", "eden:3"), (
 
 
 def run_once(options, pair, seed):
-    """Evaluations and the measured noises of a run, None where it diverged."""
+    """Losses of the evaluations, None where the run failed, and the measured noises."""
     name = "-".join([*pair, str(seed)]).replace(":", "_")
     summary, journal = (options.out / (name + end) for end in (".json", ".journal"))
     if not summary.exists():
@@ -34,8 +34,11 @@ def run_once(options, pair, seed):
                    "--codec-backward", pair[1], "--barrier-every", 38, "--measure-noise", 38, "--journal", journal, "--summary",
                    summary]
         with open(options.out / (name + ".log"), "w") as log:
-            if subprocess.run([str(word) for word in command], stdout=log, stderr=log, check=False).returncode != 0:
-                return None, []
+            code = subprocess.run([str(word) for word in command], stdout=log, stderr=log, check=False).returncode
+        if code == 1:
+            return None, []
+        if code != 0:
+            raise SystemExit(f"{name}: runnel-central ended with {code}; see {log.name}")
     records = [json.loads(line) for line in journal.read_text().splitlines()]
     noises = [r["added"] for r in records if r.get("record") == "gradient_noise" and "added" in r]
     return [e["loss"] for e in json.loads(summary.read_text())["evaluations"]], noises

@@ -66,7 +66,7 @@ constexpr TrainingField kFields[] = {
      .member = &S::optimizer,
      .flag = {"optimizer", SettingGroup::kTraining,
               "rule by which gradients change weights, NAME[:PARAMETERS]", "adamw",
-              "the model's, nag_stale; integer recipes: sgd"},
+              "nag_stale; integers step by --gradient-bits"},
      .check = [](absl::string_view text) { return ParseOptimizer(text).status(); }},
     {.name = "momentum",
      .member = &S::momentum,
