@@ -207,11 +207,10 @@ std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& for
 std::string TrainingText(const RunSettings& settings, absl::string_view model,
                          const NumberFormat& format) {
   const TrainingSettings& training = settings.training;
-  const std::string steps =
-      format.integer_parameters()
-          ? absl::StrCat("gradient bits ", settings.gradient_bits)
-          : absl::StrCat(training.optimizer, ", rate ", training.learning_rate, " by ",
-                         training.rate);
+  const std::string steps = format.integer_parameters()
+                                ? absl::StrCat("gradient bits ", settings.gradient_bits)
+                                : absl::StrCat(training.optimizer, ", rate ",
+                                               training.learning_rate, " by ", training.rate);
   return absl::StrCat(model, " on ", settings.dataset, ": ", settings.epochs,
                       settings.epochs == 1 ? " epoch" : " epochs", ", batch ", training.batch_size,
                       ", ", settings.recipe, ", ", steps);

@@ -32,10 +32,9 @@ absl::Span<const ScheduleRow> BuiltinSchedules() {
        1, Async1f1bCaps},
       {"sync_1f1b", "one forward, one backward; one step a mini-batch, then drained", true, 4,
        Sync1f1bCaps},
-      {"gpipe", "all forwards, then all backwards of a mini-batch; one step", true, 4,
-       GpipeCaps},
-      {"zb_h1", "sync_1f1b, but weight-gradients wait and fill its bubble", true, 4,
-       Sync1f1bCaps, ZbH1Deferred},
+      {"gpipe", "all forwards, then all backwards of a mini-batch; one step", true, 4, GpipeCaps},
+      {"zb_h1", "sync_1f1b, but weight-gradients wait and fill its bubble", true, 4, Sync1f1bCaps,
+       ZbH1Deferred},
   };
   return kRows;
 }
