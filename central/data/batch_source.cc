@@ -1,5 +1,7 @@
 #include "central/data/batch_source.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "central/data/latents/mixed_order.h"
@@ -19,6 +21,47 @@ BatchSource::BatchSource(const Dataset& dataset, uint64_t run_seed,
   other_.resize(shape.elements());
 }
 
+int64_t BatchSource::MostAhead(int64_t samples) const {
+  constexpr int64_t kMostBytes = int64_t{32} << 20;
+  const auto each = static_cast<int64_t>(sizeof(float)) * dataset_.sample_shape().elements();
+  return std::max(2 * samples, kMostBytes / std::max<int64_t>(each, 1));
+}
+
+void BatchSource::Want(std::vector<int64_t> indices) {
+  if (ahead_ == nullptr) {
+    ahead_ = std::make_unique<ReadAhead<std::vector<float>>>([&set = dataset_](int64_t index) {
+      std::vector<float> sample(static_cast<size_t>(set.sample_shape().elements()));
+      set.CopySample(index, absl::MakeSpan(sample));
+      return sample;
+    });
+  }
+  ahead_->Want(indices);
+}
+
+void BatchSource::WantSamples(const MicroBatch& place) {
+  const int64_t end = std::min(std::ssize(order_), place.first_sample + MostAhead(place.samples));
+  std::vector<int64_t> indices;
+  for (int64_t i = place.first_sample; i < end; ++i) {
+    indices.push_back(order_[i]);
+    if (augmentation_.Has(Transform::kMixup))
+      indices.push_back(DrawMix(dataset_.size(), run_seed_, epoch_, order_[i]).other);
+  }
+  Want(std::move(indices));
+}
+
+void BatchSource::WantTest(int64_t first, int64_t count) {
+  std::vector<int64_t> indices;
+  for (int64_t i = first; i < std::min(dataset_.size(), first + MostAhead(count)); ++i)
+    indices.push_back(i);
+  Want(std::move(indices));
+}
+
+void BatchSource::CopyRead(int64_t index, absl::Span<float> out) {
+  if (ahead_ == nullptr) return dataset_.CopySample(index, out);
+  const std::shared_ptr<const std::vector<float>> sample = ahead_->Get(index);
+  std::copy(sample->begin(), sample->end(), out.begin());
+}
+
 void BatchSource::CopyAugmented(int64_t index, absl::Span<float> out) {
   CopyTransformed(index, out);
   if (!augmentation_.Has(Transform::kMixup)) return;
@@ -28,7 +71,7 @@ void BatchSource::CopyAugmented(int64_t index, absl::Span<float> out) {
 }
 
 void BatchSource::CopyTransformed(int64_t index, absl::Span<float> out) {
-  dataset_.CopySample(index, absl::MakeSpan(sample_));
+  CopyRead(index, absl::MakeSpan(sample_));
   const Shape& shape = dataset_.sample_shape();
   const SamplePlacement placement = DrawPlacement(augmentation_, run_seed_, epoch_, index);
   if (shape.rank() == 3) {
@@ -53,6 +96,7 @@ void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
                         run_seed_, place.epoch);
     epoch_ = place.epoch;
   }
+  if (dataset_.reads_files() && !samples.empty()) WantSamples(place);
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < place.samples; ++i) {
     const int64_t index = order_[place.first_sample + i];
@@ -64,7 +108,7 @@ void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
     if (samples.empty()) continue;
     const absl::Span<float> out = samples.subspan(i * elements, elements);
     if (augmentation_.empty()) {
-      dataset_.CopySample(index, out);
+      CopyRead(index, out);
     } else {
       CopyAugmented(index, out);
     }
@@ -72,12 +116,13 @@ void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
 }
 
 void BatchSource::FillTest(int64_t first, int64_t count, absl::Span<float> samples,
-                           absl::Span<int32_t> labels) const {
+                           absl::Span<int32_t> labels) {
+  if (dataset_.reads_files() && !samples.empty()) WantTest(first, count);
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < count; ++i) {
     CopyLabels(first + i, i, labels);
     if (!samples.empty()) {
-      dataset_.CopySample(first + i, samples.subspan(i * elements, elements));
+      CopyRead(first + i, samples.subspan(i * elements, elements));
     }
   }
 }

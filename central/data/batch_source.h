@@ -4,11 +4,13 @@
 // augmentation that these and the sample give.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "central/data/augmentation.h"
 #include "central/data/dataset.h"
+#include "central/data/read_ahead.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/epoch_order.h"
 
@@ -30,9 +32,17 @@ class BatchSource {
   // Samples first..first + count - 1 as they are in the data set's own order, for evaluation. Sizes
   // as above; first + count <= dataset.size().
   void FillTest(int64_t first, int64_t count, absl::Span<float> samples,
-                absl::Span<int32_t> labels) const;
+                absl::Span<int32_t> labels);
 
  private:
+  // Those and what follows them come from files: other threads begin with them. The following ones
+  // as far as memory goes.
+  void WantSamples(const MicroBatch& place);
+  void WantTest(int64_t first, int64_t count);
+  void Want(std::vector<int64_t> indices);
+  int64_t MostAhead(int64_t samples) const;
+  // As Dataset::CopySample.
+  void CopyRead(int64_t index, absl::Span<float> out);
   void CopyAugmented(int64_t index, absl::Span<float> out);
   // All but mixup.
   void CopyTransformed(int64_t index, absl::Span<float> out);
@@ -49,6 +59,8 @@ class BatchSource {
   std::vector<float> other_;    // to be mixed in
   int64_t epoch_ = -1;
   std::vector<int64_t> order_;  // sample order of epoch_
+  // Null until a sample of a data set that reads files is wanted.
+  std::unique_ptr<ReadAhead<std::vector<float>>> ahead_;
 };
 
 }  // namespace runnel

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/data/dataset.h"
@@ -6,33 +8,42 @@
 #include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
+
+// A loader that tells nothing of its progress.
+template <absl::StatusOr<DatasetSplits> (*kLoad)(absl::string_view place, uint64_t seed)>
+absl::StatusOr<DatasetSplits> AtOnce(const LoadRequest& request) {
+  return kLoad(request.place, request.seed);
+}
+
+}  // namespace
 
 absl::Span<const DatasetRow> BuiltinDatasets() {
   static constexpr DatasetRow kRows[] = {
       {"synthetic_digits", "generated digits, 1x28x28, 10 classes, 6000/1000", false, "off",
-       data::LoadSyntheticDigits},
+       AtOnce<data::LoadSyntheticDigits>},
       {"synthetic_har", "generated inertial windows, 9x128, 6 classes, 2400/600", false, "shift",
-       data::LoadSyntheticHar},
+       AtOnce<data::LoadSyntheticHar>},
       {"synthetic_keywords",
        "generated cepstra of words of two sounds, 1x49x10, 12 classes, 4800/1200", false, "off",
-       data::LoadSyntheticKeywords},
-      {"mnist", "MNIST, the four IDX files, plain or .gz", true, "off", data::LoadMnist},
+       AtOnce<data::LoadSyntheticKeywords>},
+      {"mnist", "MNIST, the four IDX files, plain or .gz", true, "off", AtOnce<data::LoadMnist>},
       {"cifar10", "CIFAR-10, binary version: data_batch_N.bin and test_batch.bin", true,
-       "crop,flip", data::LoadCifar10},
+       "crop,flip", AtOnce<data::LoadCifar10>},
       {"ucihar", "UCI HAR, raw inertial signals in the original text layout", true, "shift",
-       data::LoadUciHar},
+       AtOnce<data::LoadUciHar>},
       {"wikitext2", "WikiText-2 as bytes: train.txt and test.txt; 128 bytes a sample", true, "off",
-       data::LoadWikitext2, "", data::DescribedTokens},
+       AtOnce<data::LoadWikitext2>, "", data::DescribedTokens},
       {"wikitext2_words", "WikiText-2 as words; 128 words a sample", true, "off",
-       data::LoadWikitext2Words, "", data::DescribedTokens},
-      {"csv", "a table, a line a sample", false, "off", data::LoadCsv, "FILE[,label=COLUMN]",
-       data::DescribedCsv},
-      {"npy", "two arrays of NumPy", false, "off", data::LoadNpy, "SAMPLES,LABELS",
+       AtOnce<data::LoadWikitext2Words>, "", data::DescribedTokens},
+      {"csv", "a table, a line a sample", false, "off", AtOnce<data::LoadCsv>,
+       "FILE[,label=COLUMN]", data::DescribedCsv},
+      {"npy", "two arrays of NumPy", false, "off", AtOnce<data::LoadNpy>, "SAMPLES,LABELS",
        data::DescribedNpy},
       {"images", "JPEG and PNG files, a folder a class", false, "crop,flip", data::LoadImageFolder,
        "FOLDER[,size=SIDE]", data::DescribedImages},
       {"latents", "what the frozen front of a model gave, written by learn", false, "off",
-       data::LoadLatents, "FILE"},
+       AtOnce<data::LoadLatents>, "FILE"},
   };
   return kRows;
 }
@@ -75,15 +86,17 @@ std::vector<std::string> DatasetNames() {
   return names;
 }
 
-absl::StatusOr<DatasetSplits> LoadDataset(absl::string_view text, absl::string_view data_dir,
-                                          uint64_t seed) {
+absl::StatusOr<DatasetSplits> LoadDataset(
+    absl::string_view text, absl::string_view data_dir, uint64_t seed,
+    std::function<void(int64_t done, int64_t total)> on_progress) {
   RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* row, FindDataset(text));
-  if (row->is_own()) return row->load(text.substr(row->name.size() + 1), seed);
+  if (row->is_own())
+    return row->load({text.substr(row->name.size() + 1), seed, std::move(on_progress)});
   if (row->needs_data_dir && data_dir.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--dataset ", row->name, ": needs --data-dir, the folder with its files"));
   }
-  return row->load(data_dir, seed);
+  return row->load({data_dir, seed, std::move(on_progress)});
 }
 
 }  // namespace runnel

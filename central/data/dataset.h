@@ -4,6 +4,7 @@
 // to the loss.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ class Dataset {
   // Writes sample `index`, normalised, as sample_shape().elements() floats; tokens as whole numbers.
   // 0 <= index < size().
   virtual void CopySample(int64_t index, absl::Span<float> out) const = 0;
+  // CopySample reads files, or may have to: whoever knows what is needed next lets other threads
+  // begin (read_ahead.h).
+  virtual bool reads_files() const { return false; }
   // Value around a sample in this channel, in CopySample's units: an image's black.
   virtual float outside(int64_t channel) const {
     (void)channel;
@@ -71,15 +75,21 @@ struct DatasetSplits {
   std::unique_ptr<Dataset> validation = nullptr;
 };
 
+struct LoadRequest {
+  absl::string_view place;  // DatasetRow::own_place of the user's own data, else --data-dir
+  uint64_t seed = 1;        // for generated sets, and for the split of the user's own
+  // Told how many samples were looked at, by sets that look at each of them; may be null.
+  std::function<void(int64_t done, int64_t total)> on_progress = nullptr;
+};
+
 struct DatasetRow {
   absl::string_view name;
   absl::string_view summary;
   bool needs_data_dir;
   absl::string_view augmentation;  // default of training: "off", "crop,flip"
   // Loads the splits. NotFound names the missing file and the folder; InvalidArgument / DataLoss
-  // name the file, the place in it and the error (truncated, label out of range, bad magic). seed:
-  // for generated sets, and for the split of the user's own.
-  absl::StatusOr<DatasetSplits> (*load)(absl::string_view place, uint64_t seed);
+  // name the file, the place in it and the error (truncated, label out of range, bad magic).
+  absl::StatusOr<DatasetSplits> (*load)(const LoadRequest& request);
   // Of the user's own data what stands behind the name and a colon: "FILE,..."; load's `place`.
   // Empty: a set that everybody has, whose place is --data-dir. A model takes the shape and the
   // classes of the user's own data; the others must fit the model as it is.
@@ -99,8 +109,9 @@ absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view text);
 // "mnist", "csv:FILE", ...
 std::vector<std::string> DatasetNames();
 // Loads the set that `text` names. InvalidArgument: it needs a data_dir; else as DatasetRow::load.
-absl::StatusOr<DatasetSplits> LoadDataset(absl::string_view text, absl::string_view data_dir,
-                                          uint64_t seed);
+absl::StatusOr<DatasetSplits> LoadDataset(
+    absl::string_view text, absl::string_view data_dir, uint64_t seed,
+    std::function<void(int64_t done, int64_t total)> on_progress = nullptr);
 // As DatasetRow::described of the row that the description's kind names. InvalidArgument: there is no
 // such row, or it reads no samples without labels.
 absl::StatusOr<std::unique_ptr<Dataset>> DescribedDataset(const DataDescription& description);

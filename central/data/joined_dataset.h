@@ -25,6 +25,10 @@ class JoinedDataset final : public Dataset {
     const auto [part, at] = Find(index);
     part->CopySample(at, out);
   }
+  bool reads_files() const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const auto& part) { return part->reads_files(); });
+  }
   int64_t tokens() const override { return parts_[0]->tokens(); }
   int64_t labels_per_sample() const override { return parts_[0]->labels_per_sample(); }
   int64_t predicted_label(int64_t index) const override {

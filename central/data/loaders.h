@@ -73,7 +73,7 @@ absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view place, uint64_t seed);
 // FOLDER[,size=SIDE|HEIGHTxWIDTH]: a folder for each class with JPEG and PNG files, cut to the size
 // around the centre (32): (3, height, width). Files that cannot be read are left out and counted,
 // up to one in a hundred.
-absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view place, uint64_t seed);
+absl::StatusOr<DatasetSplits> LoadImageFolder(const LoadRequest& request);
 
 // Readers of samples without labels, of a description that the three sets above gave, or others of
 // their kind: DatasetRow::described.

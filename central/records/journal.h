@@ -42,6 +42,7 @@ struct RunStarted {
 struct RunResumed {
   int64_t step = 0;
   std::string checkpoint;  // path
+  int64_t epochs = 0;      // of the run from here on; 0, absent: as before
 
   friend bool operator==(const RunResumed&, const RunResumed&) = default;
 };

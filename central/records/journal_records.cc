@@ -96,6 +96,7 @@ struct Writer {
     json["record"] = "run_resumed";
     json["step"] = r.step;
     json["checkpoint"] = r.checkpoint;
+    if (r.epochs > 0) json["epochs"] = r.epochs;
   }
   void operator()(const LinksKnown& r) {
     json["record"] = "links";
@@ -210,6 +211,7 @@ absl::StatusOr<JournalRecord> ReadRunStarted(JsonObject& object) {
 absl::StatusOr<JournalRecord> ReadRunResumed(JsonObject& object) {
   RunResumed r;
   object.Read("step", r.step).Read("checkpoint", r.checkpoint);
+  if (object.NextKey() == "epochs") object.Read("epochs", r.epochs);
   return r;
 }
 

@@ -1,6 +1,7 @@
 #include "central/run/run_setup.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -16,6 +17,7 @@
 #include "central/settings/run_fields.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/cost_target.h"
@@ -169,10 +171,23 @@ bool IsOwnData(const RunSettings& settings) {
   return dataset.ok() && (*dataset)->is_own();
 }
 
-absl::StatusOr<DatasetSplits> LoadDataset(const RunSettings& settings) {
+// Says every two seconds how many samples were looked at.
+std::function<void(int64_t, int64_t)> ProgressOf(const RunSettings& settings, Logger* logger) {
+  if (logger == nullptr) return nullptr;
+  constexpr int64_t kSilenceNs = int64_t{2'000'000'000};
+  const auto now_ns = [] { return MonotonicClock().NowNanos(); };
+  return [=, dataset = settings.dataset, told_ns = now_ns()](int64_t done, int64_t total) mutable {
+    if (now_ns() - told_ns < kSilenceNs) return;
+    told_ns = now_ns();
+    logger->Log(Severity::kInfo, absl::StrCat(dataset, ": ", done, " of ", total, " read"));
+  };
+}
+
+absl::StatusOr<DatasetSplits> LoadDataset(const RunSettings& settings, Logger* logger) {
   RUNNEL_ASSIGN_OR_RETURN(
       DatasetSplits data,
-      runnel::LoadDataset(settings.dataset, settings.data_dir, settings.training.seed));
+      runnel::LoadDataset(settings.dataset, settings.data_dir, settings.training.seed,
+                          ProgressOf(settings, logger)));
   if (!settings.classes.empty()) {
     absl::StatusOr<DatasetSplits> kept = OfClasses(std::move(data), settings.classes);
     if (!kept.ok()) {
@@ -197,7 +212,7 @@ absl::StatusOr<ModelSpec> ModelOf(const RunSettings& settings,
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelNamed(settings.model));
   if (!IsOwnData(settings)) return model;
   if (samples.has_value()) return ModelFor(std::move(model), samples->shape, samples->classes);
-  RUNNEL_ASSIGN_OR_RETURN(const DatasetSplits data, LoadDataset(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetSplits data, LoadDataset(settings, nullptr));
   const SampleFacts facts = FactsOf(*data.train);
   RUNNEL_ASSIGN_OR_RETURN(model, ModelFor(std::move(model), facts.shape, facts.classes));
   RUNNEL_RETURN_IF_ERROR(CheckData(model, settings.dataset, data));
@@ -305,8 +320,8 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<Samp
   return setup;
 }
 
-absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup) {
-  RUNNEL_ASSIGN_OR_RETURN(DatasetSplits data, LoadDataset(setup.settings));
+absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup, Logger* logger) {
+  RUNNEL_ASSIGN_OR_RETURN(DatasetSplits data, LoadDataset(setup.settings, logger));
   RUNNEL_RETURN_IF_ERROR(CheckData(setup.model, setup.settings.dataset, data));
   return data;
 }
@@ -358,17 +373,17 @@ absl::Status UseIntegers(ModelSpec model, RunSetup& setup) {
   return CheckStages(setup);
 }
 
-absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {
+absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings, Logger* logger) {
   LoadedRun run;
   if (IsOwnData(settings)) {
     // The model follows the data, which are read once.
-    RUNNEL_ASSIGN_OR_RETURN(run.data, LoadDataset(settings));
+    RUNNEL_ASSIGN_OR_RETURN(run.data, LoadDataset(settings, logger));
     RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings), FactsOf(*run.data.train)));
     RUNNEL_RETURN_IF_ERROR(CheckData(run.setup.model, run.setup.settings.dataset, run.data));
     AddNote(run.data.note, run.setup.note);
   } else {
     RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings)));
-    RUNNEL_ASSIGN_OR_RETURN(run.data, LoadData(run.setup));
+    RUNNEL_ASSIGN_OR_RETURN(run.data, LoadData(run.setup, logger));
   }
   run.setup.data_text = DescriptionText(run.data.train->Describe());
   RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(run.data.train->size(), run.setup));

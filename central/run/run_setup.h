@@ -15,6 +15,7 @@
 #include "partition/policy.h"
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/log.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/training.h"
@@ -54,8 +55,8 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings,
                                   const std::optional<SampleFacts>& samples = std::nullopt);
 
 // The data set of the settings. Errors name the flag or file: data that does not load or does not
-// fit the model.
-absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup);
+// fit the model. logger: told how far it is while that takes long; may be null.
+absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup, Logger* logger);
 
 // Sets what depends on the number of training samples. InvalidArgument: the training settings make
 // no sense for so many.
@@ -71,7 +72,7 @@ struct LoadedRun {
   RunSetup setup;
   DatasetSplits data;
 };
-absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings);
+absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings, Logger* logger);
 
 // Whether devices are measured before the first plan: for the policy, or for --bits bandwidth.
 bool NeedsProfile(const RunSetup& setup);

@@ -82,7 +82,7 @@ absl::StatusOr<Scales> ScalesOf(const StageExecutor& executor) {
 
 absl::StatusOr<nlohmann::json> Run(const Flags& flags) {
   RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* row, FindDataset(flags.at("--dataset")));
-  RUNNEL_ASSIGN_OR_RETURN(const DatasetSplits data, row->load(flags.at("--data-dir"), 1));
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetSplits data, row->load({.place = flags.at("--data-dir")}));
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                           MakeBackend(flags.at("--backend"), 1));
   BatchSource source(*data.train, 1, Augmentation::Parse("off").value());

@@ -40,6 +40,8 @@ TEST(Freeze, ACountOrARange) {
   EXPECT_EQ(vgg.frozen_front(), 0);
   const ModelSpec count = *Rewrite(vgg, {"freeze:6"});
   EXPECT_EQ(count, *Rewrite(vgg, {"freeze:0-5"}));
+  EXPECT_EQ(*Rewrite(vgg, {"freeze:all-but-head"}),
+            *Rewrite(vgg, {"freeze:" + std::to_string(vgg.layer_count() - 1)}));
   EXPECT_EQ(count, *Rewrite(vgg, {"freeze:0-2", "freeze:3-5"}));
   for (int layer = 0; layer < vgg.layer_count(); ++layer)
     EXPECT_EQ(count.layers[layer].frozen, layer < 6) << layer;

@@ -101,7 +101,7 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
   replay.plan.links.assign(2, {Codecs(GetParam()), Codecs(Backward(GetParam()))});
   replay.barriers = {5, 12};
   replay.state = InitialState(replay.model, replay.training.seed).value();
-  const DatasetSplits data = FindDataset("synthetic_digits").value()->load("", 1).value();
+  const DatasetSplits data = FindDataset("synthetic_digits").value()->load({}).value();
   BatchSource source(*data.train, replay.training.seed);
   replay.fill = [&source](const MicroBatch& place, absl::Span<float> samples,
                           absl::Span<int32_t> labels) { source.Fill(place, samples, labels); };

@@ -54,7 +54,7 @@ class FirstSamples final : public Dataset {
 };
 
 LoadedRun MakeRun(const RunSettings& settings) {
-  absl::StatusOr<LoadedRun> run = SetUpAndLoad(settings);
+  absl::StatusOr<LoadedRun> run = SetUpAndLoad(settings, nullptr);
   EXPECT_TRUE(run.ok()) << run.status();
   run->data.test = std::make_unique<FirstSamples>(std::move(run->data.test), 20);
   return *std::move(run);

@@ -9,6 +9,8 @@ constexpr char kResumeExamples[] = R"(
 Examples:
   central was killed; its workers wait and join again by themselves
     runnel-central resume --checkpoint-dir runs/mnist
+  it has trained its 3 epochs, and is still learning
+    runnel-central resume --checkpoint-dir runs/mnist --epochs 6
   the same run in another place
     runnel-central resume --checkpoint-dir /mnt/runs/mnist --data-dir /mnt/mnist \
         --journal /mnt/runs/mnist.journal --listen 192.168.1.20:7000)";
@@ -21,6 +23,10 @@ Subcommand AddResume(const Command& program) {
   app.Add("--checkpoint-dir", flags->checkpoint_dir, "folder with check-points").Required();
   app.Add("--local-workers", flags->local_workers, "stages on this host (default: as before)");
   app.Add("--workers", flags->workers, "workers that dial in (default: as before)");
+  app.Add("--epochs", flags->epochs,
+          "train on, to so many epochs from the run's start; the course of the rate is laid over "
+          "them (default: as before)")
+      .Count();
   app.Add("--max-batches", flags->max_batches, "stop after this many steps from the run's start")
       .Count();
   app.Add("--data-dir", flags->data_dir,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,6 +15,7 @@
 #include "central/data/own/picture.h"
 #include "central/data/own/place.h"
 #include "central/data/own/split.h"
+#include "central/data/read_ahead.h"
 #include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
@@ -27,7 +30,7 @@ constexpr int64_t kMaxSide = 1024;
 constexpr size_t kMaxPictures = 10'000'000;
 constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 // What is decoded stays in memory up to so many bytes; the other pictures are read each time.
-constexpr int64_t kMostKept = int64_t{512} << 20;
+constexpr int64_t kMostKept = int64_t{192} << 20;
 // Share of pictures that may be broken.
 constexpr size_t kBrokenShare = 100;
 
@@ -143,6 +146,7 @@ class PictureDataset final : public Dataset {
   int32_t label(int64_t index) const override {
     return classes_.labels[static_cast<size_t>(index)];
   }
+  bool reads_files() const override { return size() * shape_.elements() > std::ssize(kept_); }
   float outside(int64_t channel) const override { return Scaled(0, channel); }
   // A picture that has gone since it was looked at is black.
   void CopySample(int64_t index, absl::Span<float> out) const override {
@@ -153,12 +157,11 @@ class PictureDataset final : public Dataset {
       out[i] = Scaled(pixels[i], static_cast<int64_t>(i / plane));
   }
 
-  // As MeasureScales reads: shares of full brightness.
-  absl::Status CopyRaw(int64_t index, absl::Span<double> out) const {
+  // A byte a channel, by planes.
+  std::vector<uint8_t> Pixels(int64_t index) const {
     std::vector<uint8_t> read;
     const absl::Span<const uint8_t> pixels = Pixels(index, read);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = pixels[i] / 255.0;
-    return absl::OkStatus();
+    return {pixels.begin(), pixels.end()};
   }
   void set_scales(std::vector<ChannelScale> scales) { scales_ = std::move(scales); }
   std::string class_name(int64_t label) const override {
@@ -204,21 +207,41 @@ struct Readable {
   std::string note;           // on those that cannot; empty: none
 };
 
+std::vector<int64_t> UpTo(size_t count) {
+  std::vector<int64_t> indices(count);
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+using PixelsOrError = absl::StatusOr<std::vector<uint8_t>>;
+
+// In the order of the paths. They outlive it.
+ReadInOrder<PixelsOrError> ReaderOf(const std::vector<std::string>& paths, const Shape& shape) {
+  return {UpTo(paths.size()), [&paths, shape](int64_t index) {
+            return ReadPicture(paths[static_cast<size_t>(index)], shape);
+          }};
+}
+
 // InvalidArgument names the first of too many broken pictures.
-absl::StatusOr<Readable> ReadAll(const Files& files, const Shape& shape) {
+absl::StatusOr<Readable> ReadAll(const Files& files, const Shape& shape,
+                                 const LoadRequest& request) {
   Readable readable;
+  const int64_t count = std::ssize(files.paths);
+  readable.kept.reserve(static_cast<size_t>(std::min(count * shape.elements(), kMostKept)));
   std::string first_broken;
   size_t broken = 0;
+  ReadInOrder<PixelsOrError> reader = ReaderOf(files.paths, shape);
   for (size_t i = 0; i < files.paths.size(); ++i) {
-    const absl::StatusOr<std::vector<uint8_t>> pixels = ReadPicture(files.paths[i], shape);
-    if (!pixels.ok()) {
-      if (broken++ == 0) first_broken = std::string(pixels.status().message());
+    const std::shared_ptr<const PixelsOrError> read = reader.Next();
+    if (request.on_progress != nullptr) request.on_progress(static_cast<int64_t>(i), count);
+    if (!read->ok()) {
+      if (broken++ == 0) first_broken = std::string(read->status().message());
       continue;
     }
     readable.files.paths.push_back(files.paths[i]);
     readable.files.folders.push_back(files.folders[i]);
     if (std::ssize(readable.files.paths) * shape.elements() <= kMostKept)
-      readable.kept.insert(readable.kept.end(), pixels->begin(), pixels->end());
+      readable.kept.insert(readable.kept.end(), (*read)->begin(), (*read)->end());
   }
   if (files.others > 0) {
     readable.note = absl::StrCat(files.others,
@@ -258,11 +281,13 @@ absl::StatusOr<std::vector<std::string>> PicturesAt(const std::string& place) {
 absl::StatusOr<std::unique_ptr<Dataset>> PictureDataset::Unlabelled(const std::string& path) const {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<std::string> paths, PicturesAt(path));
   std::vector<uint8_t> kept;
+  ReadInOrder<PixelsOrError> reader = ReaderOf(paths, shape_);
   for (size_t i = 0; i < paths.size(); ++i) {
-    RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint8_t> pixels, ReadPicture(paths[i], shape_));
+    const std::shared_ptr<const PixelsOrError> pixels = reader.Next();
+    RUNNEL_RETURN_IF_ERROR(pixels->status());
     if (std::ssize(kept) == static_cast<int64_t>(i) * shape_.elements() &&
         std::ssize(kept) + shape_.elements() <= kMostKept)
-      kept.insert(kept.end(), pixels.begin(), pixels.end());
+      kept.insert(kept.end(), (*pixels)->begin(), (*pixels)->end());
   }
   Classes classes{classes_.names, std::vector<int32_t>(paths.size())};
   auto pictures = std::make_unique<PictureDataset>(shape_, std::move(paths), std::move(classes),
@@ -285,20 +310,24 @@ absl::StatusOr<Shape> ShapeOf(const std::string& size) {
 
 }  // namespace
 
-absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view text, uint64_t seed) {
-  RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 1, {"size"}, kUsage));
+absl::StatusOr<DatasetSplits> LoadImageFolder(const LoadRequest& request) {
+  RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(request.place, 1, {"size"}, kUsage));
   RUNNEL_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(place.Option("size")));
   RUNNEL_ASSIGN_OR_RETURN(const Files files, FindFiles(place.paths[0]));
-  RUNNEL_ASSIGN_OR_RETURN(Readable readable, ReadAll(files, shape));
+  RUNNEL_ASSIGN_OR_RETURN(Readable readable, ReadAll(files, shape, request));
   RUNNEL_ASSIGN_OR_RETURN(Classes classes, ClassesOf(readable.files.folders, place.paths[0]));
-  SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
+  SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), request.seed);
   auto all = std::make_shared<PictureDataset>(shape, std::move(readable.files.paths),
                                               std::move(classes), std::move(readable.kept));
+  ReadInOrder<std::vector<uint8_t>> reader(ScaledOf(split.train),
+                                           [&](int64_t index) { return all->Pixels(index); });
+  const auto read_next = [&reader](int64_t, absl::Span<double> shares) {
+    const std::shared_ptr<const std::vector<uint8_t>> pixels = reader.Next();
+    for (size_t i = 0; i < shares.size(); ++i) shares[i] = (*pixels)[i] / 255.0;
+    return absl::OkStatus();
+  };
   RUNNEL_ASSIGN_OR_RETURN(std::vector<ChannelScale> scales,
-                          MeasureScales(split.train, 3, shape[1] * shape[2],
-                                        [&all](int64_t index, absl::Span<double> out) {
-                                          return all->CopyRaw(index, out);
-                                        }));
+                          MeasureScales(split.train, 3, shape[1] * shape[2], read_next));
   all->set_scales(std::move(scales));
   DatasetSplits splits = SplitsOf(std::move(all), std::move(split));
   if (!readable.note.empty())

@@ -23,6 +23,10 @@ namespace {
 constexpr absl::string_view kUsage =
     "npy:SAMPLES,LABELS[,test=SAMPLES;LABELS][,scale=off][,tokens=COUNT]";
 
+// Files of floats up to here are looked through when they are loaded; of larger ones, which may not
+// stay in memory, the samples that scales are measured on.
+constexpr int64_t kMostLookedThrough = int64_t{256} << 20;
+
 // (N, H, W) is an image of one channel, as (N, 1, H, W); (N, C, L) and (N, C, H, W) are as they
 // are; bytes are pixels.
 absl::StatusOr<Shape> SampleShape(const NpyFile& file) {
@@ -63,6 +67,9 @@ class NpyDataset final : public Dataset {
       const double value = (row[i] - scale.mean) / scale.deviation;
       out[i] = std::isfinite(value) ? static_cast<float>(value) : 0;
     }
+  }
+  bool reads_files() const override {
+    return file_ != nullptr && file_->data_bytes() > kMostLookedThrough;
   }
   float outside(int64_t channel) const override {
     const ChannelScale& scale = scales_[static_cast<size_t>(channel)];
@@ -110,10 +117,6 @@ class NpyDataset final : public Dataset {
   Classes classes_;
   std::vector<ChannelScale> scales_;
 };
-
-// Files of floats up to here are looked through when they are loaded; of larger ones the samples that
-// scales are measured on.
-constexpr int64_t kMostLookedThrough = int64_t{256} << 20;
 
 // InvalidArgument names a sample with a number that is not finite.
 absl::Status CheckAllFinite(const NpyFile& file, const Shape& shape) {

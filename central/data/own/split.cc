@@ -92,6 +92,13 @@ absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string
   return ClassesBy<int64_t, std::less<>>(labels, where);
 }
 
+std::vector<int64_t> ScaledOf(absl::Span<const int64_t> indices) {
+  const size_t step = (indices.size() + kMostScaled - 1) / kMostScaled;
+  std::vector<int64_t> scaled;
+  for (size_t i = 0; i < indices.size(); i += step) scaled.push_back(indices[i]);
+  return scaled;
+}
+
 absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t> indices,
                                                         int64_t channels, int64_t plane,
                                                         const ReadSampleFn& read) {
@@ -101,9 +108,8 @@ absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t
   };
   std::vector<Sums> sums(static_cast<size_t>(channels));
   std::vector<double> sample(static_cast<size_t>(channels * plane));
-  const size_t step = (indices.size() + kMostScaled - 1) / kMostScaled;
-  for (size_t i = 0; i < indices.size(); i += step) {
-    RUNNEL_RETURN_IF_ERROR(read(indices[i], absl::MakeSpan(sample)));
+  for (const int64_t index : ScaledOf(indices)) {
+    RUNNEL_RETURN_IF_ERROR(read(index, absl::MakeSpan(sample)));
     for (size_t e = 0; e < sample.size(); ++e) {
       Sums& channel = sums[e / static_cast<size_t>(plane)];
       if (!std::isfinite(sample[e])) continue;

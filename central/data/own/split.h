@@ -38,6 +38,7 @@ class Subset final : public Dataset {
   void CopySample(int64_t index, absl::Span<float> out) const override {
     all_->CopySample(indices_[static_cast<size_t>(index)], out);
   }
+  bool reads_files() const override { return all_->reads_files(); }
   float outside(int64_t channel) const override { return all_->outside(channel); }
   int64_t tokens() const override { return all_->tokens(); }
   int64_t labels_per_sample() const override { return all_->labels_per_sample(); }
@@ -76,10 +77,12 @@ absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::st
 // The same of integers, without a text a sample.
 absl::StatusOr<Classes> ClassesOf(absl::Span<const int64_t> labels, absl::string_view where);
 
-// Mean and deviation of each channel over at most kMostScaled of the samples; values that are no
+// Mean and deviation of each channel over at most kMostScaled of the samples, ScaledOf in their
+// order; values that are no
 // number do not count. A channel whose values are equal, to eight digits, has deviation 1. read:
 // copies one sample as it lies in the file, channels * plane numbers.
 inline constexpr size_t kMostScaled = 20'000;
+std::vector<int64_t> ScaledOf(absl::Span<const int64_t> indices);
 using ReadSampleFn = std::function<absl::Status(int64_t index, absl::Span<double> out)>;
 absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t> indices,
                                                         int64_t channels, int64_t plane,

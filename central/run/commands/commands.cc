@@ -237,7 +237,7 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   RUNNEL_RETURN_IF_ERROR(CheckSummary(settings.summary));
   RUNNEL_RETURN_IF_ERROR(CheckReport(settings.report));
   if (!settings.log.empty()) RUNNEL_RETURN_IF_ERROR(TrainingLog::CheckName(settings.log));
-  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings, context.logger));
   const RunSetup& setup = run.setup;
   RUNNEL_RETURN_IF_ERROR(CheckTrainingBackend(setup.settings, setup.format));
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Begin(setup.settings.checkpoint_dir));
@@ -291,6 +291,8 @@ RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& argume
   set(arguments.workers, settings.workers);
   if (settings.at_least.has_value())
     settings.at_least = std::min(*settings.at_least, settings.workers);
+  set(arguments.epochs, settings.epochs);
+  if (arguments.epochs.has_value()) settings.max_batches = 0;
   set(arguments.max_batches, settings.max_batches);
   set(arguments.data_dir, settings.data_dir);
   set(arguments.journal, settings.journal);
@@ -298,6 +300,34 @@ RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& argume
   if (arguments.metrics_port.has_value()) settings.metrics_port = arguments.metrics_port;
   if (settings.metrics_port == -1) settings.metrics_port.reset();
   return settings;
+}
+
+// That the run which is set up is that of the check-point, up to its end.
+absl::Status CheckGoesOn(const RunSetup& setup, const Checkpoint& checkpoint,
+                         const ResumeArguments& arguments) {
+  const std::string where = absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir);
+  RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(checkpoint.model), setup, where));
+  TrainingSettings before = checkpoint.training;
+  if (arguments.epochs.has_value()) before.run_steps = setup.training.run_steps;
+  if (!(setup.training == before)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": its data set or training settings are not those of the run any more"));
+  }
+  if (!arguments.epochs.has_value() || setup.total_steps > checkpoint.step) return absl::OkStatus();
+  const int64_t steps = setup.total_steps / setup.settings.epochs;
+  return absl::InvalidArgumentError(absl::StrCat("--epochs ", *arguments.epochs,
+                                                 ": the run has trained ", checkpoint.step / steps,
+                                                 " epochs; give how many it shall have in all"));
+}
+
+// Whether an evaluation that the check-point knows of has ended the run. InvalidArgument: it has, and
+// is asked to train on.
+absl::StatusOr<bool> WasEnded(const EarlyStop& early_stop, const ResumeArguments& arguments) {
+  if (!early_stop.is_due() || !arguments.epochs.has_value()) return early_stop.is_due();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--epochs ", *arguments.epochs,
+                   ": --early-stop has ended the run; train --init-from begins another one with "
+                   "its best weights"));
 }
 
 }  // namespace
@@ -314,15 +344,9 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   const bool same_stages = settings.local_workers == checkpoint.settings.local_workers &&
                            settings.workers == checkpoint.settings.workers;
   if (!same_stages) settings.caps.clear();
-  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings, context.logger));
   const RunSetup& setup = run.setup;
-  RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(checkpoint.model), setup,
-                                    absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir)));
-  if (!(setup.training == checkpoint.training)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir,
-                     ": its data set or training settings are not those of the run any more"));
-  }
+  RUNNEL_RETURN_IF_ERROR(CheckGoesOn(setup, checkpoint, arguments));
   TrainingJob job;
   job.setup = &setup;
   job.data = &run.data;
@@ -352,7 +376,8 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
     RUNNEL_RETURN_IF_ERROR(DryRuns::CheckState(noise->second));
     job.dry_runs_state = noise->second;
   }
-  if (job.early_stop.is_due()) job.stop_step = checkpoint.step;
+  RUNNEL_ASSIGN_OR_RETURN(const bool was_ended, WasEnded(job.early_stop, arguments));
+  if (was_ended) job.stop_step = checkpoint.step;
   const auto logs = TrainingLog::Files(settings.log, settings.tensorboard);
   if (!logs.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(job.log, TrainingLog::Continue(logs, checkpoint.step));
@@ -360,7 +385,8 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   std::optional<JournalWriter> journal;
   if (!settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));
-    RUNNEL_RETURN_IF_ERROR(journal->Append(RunResumed{checkpoint.step, newest.path}));
+    RUNNEL_RETURN_IF_ERROR(
+        journal->Append(RunResumed{checkpoint.step, newest.path, setup.settings.epochs}));
   }
   context.print(absl::StrCat("resuming ", setup.model.name, " at step ", checkpoint.step, " from ",
                              newest.path));
@@ -450,7 +476,7 @@ absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& c
   RunSettings settings = WithoutTraining(checkpoint.settings);
   settings.summary = arguments.summary;
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
-  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings, context.logger));
   const RunSetup& setup = run.setup;
   RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(checkpoint.model), setup,
                                     absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir)));

@@ -61,6 +61,7 @@ struct ResumeArguments {
   std::string checkpoint_dir;
   std::optional<int64_t> local_workers;
   std::optional<int64_t> workers;
+  std::optional<int64_t> epochs;  // of the run from its start
   std::optional<int64_t> max_batches;
   std::optional<std::string> summary;
   std::string report;  // empty: none

@@ -2,6 +2,8 @@
 // compares the weights.
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,9 @@ struct RecordedRun {
   std::vector<PlanDecided>
       plans;  // ascending from_step; a later one of the same step replaces the earlier
   std::vector<TrainingChange> changes;  // changes of the training, ascending
+  // By the first step for which they hold: what the run was to have in all. Whoever resumed it may
+  // have said another number; a plan begins there.
+  std::map<int64_t, int64_t> epochs;
   int64_t end_step = 0;
   std::string weights_sha256;  // empty: the run did not finish
 };
@@ -30,15 +35,18 @@ struct RecordedRun {
 void GoBackTo(int64_t step, RecordedRun& run) {
   std::erase_if(run.plans, [step](const PlanDecided& plan) { return plan.from_step > step; });
   DropChangesAfter(step, run.changes);
+  run.epochs.erase(run.epochs.upper_bound(step), run.epochs.end());
   run.weights_sha256.clear();
 }
 
 absl::StatusOr<RecordedRun> Understand(const Journal& journal, const std::string& path) {
   RecordedRun run;
   run.started = std::get<RunStarted>(journal.records.front());
+  run.epochs[0] = run.started.settings.epochs;
   for (const JournalRecord& record : journal.records) {
     if (const auto* resumed = std::get_if<RunResumed>(&record)) {
       GoBackTo(resumed->step, run);
+      if (resumed->epochs > 0) run.epochs[resumed->step] = resumed->epochs;
     } else if (const auto* recovered = std::get_if<Recovered>(&record)) {
       GoBackTo(recovered->step, run);
     } else if (const auto* plan = std::get_if<PlanDecided>(&record)) {
@@ -92,8 +100,10 @@ absl::StatusOr<RunSetup> SetUpAs(const RunStarted& started, const RunSettings& s
       RunSetup setup,
       SetUpRun(settings, SampleFacts{here.setup.model.input, here.setup.model.classes}));
   RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(here.data.train->size(), setup));
+  TrainingSettings recorded = started.training;
+  if (settings.epochs != started.settings.epochs) recorded.run_steps = setup.training.run_steps;
   if (!IsModel(setup.model, setup.row->defaults, started.model_sha256) ||
-      !(setup.training == started.training)) {
+      !(setup.training == recorded)) {
     return absl::InvalidArgumentError(absl::StrCat("--journal ", path, ": its model ",
                                                    started.model,
                                                    " or data set is not the one that is here now"));
@@ -118,7 +128,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.metrics_port.reset();
   settings.measure_noise = -1;  // plans follow the journal
   settings.caps.clear();
-  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings, context.logger));
   RUNNEL_ASSIGN_OR_RETURN(StartWeights start, StartOf(first.setup, context.logger));
   ModelState state = std::move(start.state);
   RuleStates counts;
@@ -133,6 +143,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
       settings.workers = 0;
       settings.at_least.reset();
     }
+    settings.epochs = std::prev(run.epochs.upper_bound(run.plans[i].from_step))->second;
     settings.max_batches = i + 1 < run.plans.size() ? run.plans[i + 1].from_step : run.end_step;
     RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup,
                             SetUpAs(run.started, settings, first, journal_path));

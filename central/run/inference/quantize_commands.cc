@@ -102,7 +102,7 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
   RUNNEL_RETURN_IF_ERROR(CheckCanWrite(arguments.out));
   RunSettings settings = WithoutTraining(checkpoint.settings);
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
-  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings, context.logger));
   RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(checkpoint.model), run.setup,
                                     absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir)));
   QuantizedModel quantized;
@@ -169,7 +169,7 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
   RUNNEL_ASSIGN_OR_RETURN(const RunSetup trained, SetUpRun(settings));
   settings = ForStages(std::move(settings), arguments.pipeline, trained.model.input);
-  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(settings, context.logger));
   const std::string where = absl::StrCat("quantised model ", arguments.quantized);
   RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, run.setup, where));
   if (profiles) RUNNEL_RETURN_IF_ERROR(Profile(arguments, quantized, where));

@@ -178,7 +178,7 @@ absl::Status LoadWhole(const LearnArguments& arguments, Logger* logger, LearnPla
   settings.classes.clear();
   if (arguments.given.count("data-dir") > 0) settings.data_dir = arguments.run.data_dir;
   plan.whole.settings.data_dir = settings.data_dir;
-  RUNNEL_ASSIGN_OR_RETURN(plan.run, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(plan.run, SetUpAndLoad(settings, logger));
   RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(plan.whole.model), plan.run.setup, flag));
   const ModelSpec& model = plan.whole.model;
   RUNNEL_ASSIGN_OR_RETURN(const int64_t labels, LabelsPerSample(model));

@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> GivenSamples(const Dataset& kind,
 // model's file says of its data; empty: the data set has to be where it was.
 absl::StatusOr<std::unique_ptr<Dataset>> SamplesOf(const PredictArguments& arguments,
                                                    const RunSettings& settings,
-                                                   const std::string& data_text,
+                                                   const std::string& data_text, Logger* logger,
                                                    std::optional<RunSetup>& setup) {
   const bool are_given = !arguments.files.empty() || !arguments.data.empty();
   if (are_given && !data_text.empty()) {
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> SamplesOf(const PredictArguments& argum
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> kind, DescribedDataset(description));
     return GivenSamples(*kind, arguments);
   }
-  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(SettingsOf(settings, arguments)));
+  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(SettingsOf(settings, arguments), logger));
   setup = std::move(run.setup);
   if (!are_given) return std::move(run.data.test);
   return GivenSamples(*run.data.train, arguments);
@@ -134,23 +134,23 @@ absl::StatusOr<Predictor> Trained(const PredictArguments& arguments, Logger* log
   RUNNEL_RETURN_IF_ERROR(CheckPredicts(model.settings, where));
   std::optional<RunSetup> setup;
   RUNNEL_ASSIGN_OR_RETURN(predictor.samples,
-                          SamplesOf(arguments, model.settings, model.data_text, setup));
+                          SamplesOf(arguments, model.settings, model.data_text, logger, setup));
   if (setup.has_value())
     RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(model.model), *setup, where));
   RUNNEL_RETURN_IF_ERROR(CheckFits(*predictor.samples, model.model, where));
   return predictor;
 }
 
-absl::StatusOr<Predictor> InIntegers(const PredictArguments& arguments) {
+absl::StatusOr<Predictor> InIntegers(const PredictArguments& arguments, Logger* logger) {
   const std::string where = absl::StrCat("quantised model ", arguments.quantized);
   RUNNEL_ASSIGN_OR_RETURN(QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
   // Files that do not hold the model: it follows from the settings.
   const bool has_model = !quantized.model.layers.empty();
   Predictor predictor;
   std::optional<RunSetup> setup;
-  RUNNEL_ASSIGN_OR_RETURN(predictor.samples,
-                          SamplesOf(arguments, quantized.settings,
-                                    has_model ? quantized.data_text : std::string(), setup));
+  RUNNEL_ASSIGN_OR_RETURN(
+      predictor.samples, SamplesOf(arguments, quantized.settings,
+                                   has_model ? quantized.data_text : std::string(), logger, setup));
   if (setup.has_value()) {
     RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, *setup, where));
     quantized.model = setup->model;
@@ -275,7 +275,7 @@ absl::Status PredictCommand(const PredictArguments& arguments, const CommandCont
   RUNNEL_RETURN_IF_ERROR(CheckArguments(arguments));
   RUNNEL_ASSIGN_OR_RETURN(Predictor predictor, arguments.quantized.empty()
                                                    ? Trained(arguments, context.logger)
-                                                   : InIntegers(arguments));
+                                                   : InIntegers(arguments, context.logger));
   if (!arguments.backend.empty()) predictor.model.settings.backend = arguments.backend;
   if (arguments.out.empty()) return Print(predictor, context);
   RUNNEL_RETURN_IF_ERROR(Write(predictor, arguments.out));

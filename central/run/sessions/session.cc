@@ -131,7 +131,7 @@ absl::StatusOr<Checkpoint> Train(const LearnPlan& plan, const Files& files,
     RUNNEL_RETURN_IF_ERROR(TrainCommand(settings, context));
     return NewestWeights(files.run, context.logger);
   }
-  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings, context.logger));
   RUNNEL_ASSIGN_OR_RETURN(Checkpoint newest, NewestWeights(files.run, context.logger));
   if (newest.step >= run.setup.stop_step) return newest;
   ResumeArguments resume;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "partition/zoo/rewrites/named_layers.h"
@@ -7,8 +8,9 @@
 
 namespace runnel {
 absl::StatusOr<ModelSpec> Freeze(ModelSpec model, absl::string_view layers) {
-  RUNNEL_ASSIGN_OR_RETURN(const LayerRange range, ParseLayers(layers, model));
   const int count = model.layer_count();
+  const std::string text = layers == "all-but-head" ? absl::StrCat(count - 1) : std::string(layers);
+  RUNNEL_ASSIGN_OR_RETURN(const LayerRange range, ParseLayers(text, model));
   for (int i = range.first_layer; i <= range.last_layer; ++i) model.layers[i].frozen = true;
   if (std::all_of(model.layers.begin(), model.layers.end(),
                   [](const LayerSpec& layer) { return layer.frozen; })) {

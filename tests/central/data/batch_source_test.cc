@@ -24,6 +24,23 @@ data::SignalDataset Numbered(int64_t size) {
   return data::SignalDataset(Shape{1, 2}, 7, values, labels);
 }
 
+// The same, read sample by sample.
+class InFiles final : public Dataset {
+ public:
+  explicit InFiles(data::SignalDataset all) : all_(std::move(all)) {}
+  int64_t size() const override { return all_.size(); }
+  const Shape& sample_shape() const override { return all_.sample_shape(); }
+  int64_t classes() const override { return all_.classes(); }
+  bool reads_files() const override { return true; }
+  int32_t label(int64_t index) const override { return all_.label(index); }
+  void CopySample(int64_t index, absl::Span<float> out) const override {
+    all_.CopySample(index, out);
+  }
+
+ private:
+  data::SignalDataset all_;
+};
+
 TEST(EpochPermutation, IsAPermutationAndAFunctionOfSeedAndEpoch) {
   const std::vector<int64_t> order = EpochPermutation(1000, 42, 3);
   std::vector<int64_t> sorted = order;
@@ -202,9 +219,33 @@ TEST(BatchSource, ShiftsSignalsAndLeavesLabelsAndTestsAlone) {
   for (int i = 0; i < 24; ++i) EXPECT_EQ(x[i], i % 12);
 }
 
+// What other threads read ahead is what was in the files, wherever the run goes next.
+TEST(BatchSource, FilesAreReadAheadToTheSameBytes) {
+  const data::SignalDataset dataset = Numbered(103);
+  const InFiles files(Numbered(103));
+  const auto batching = Batching::Create(103, 16, 3, 1);
+  ASSERT_TRUE(batching.ok());
+  for (const char* augment : {"off", "mixup"}) {
+    const auto augmentation = Augmentation::Parse(augment);
+    ASSERT_TRUE(augmentation.ok()) << augmentation.status();
+    BatchSource whole(dataset, 7, *augmentation), ahead(files, 7, *augmentation);
+    for (const int64_t sequence : {0, 1, 2, 3, 17, 18, 19, 5, 6, 40, 41}) {
+      const MicroBatch place = batching->Locate(Sequence(sequence));
+      std::vector<float> x(static_cast<size_t>(place.samples) * 2), y(x.size());
+      whole.Fill(place, absl::MakeSpan(x), {});
+      ahead.Fill(place, absl::MakeSpan(y), {});
+      EXPECT_EQ(x, y) << augment << ", " << sequence;
+    }
+    std::vector<float> x(20), y(20);
+    whole.FillTest(13, 10, absl::MakeSpan(x), {});
+    ahead.FillTest(13, 10, absl::MakeSpan(y), {});
+    EXPECT_EQ(x, y);
+  }
+}
+
 TEST(BatchSource, TestsInTheDataSetsOrder) {
   const data::SignalDataset dataset = Numbered(20);
-  const BatchSource source(dataset, 7);
+  BatchSource source(dataset, 7);
   std::vector<float> x(6);
   std::vector<int32_t> y(3);
   source.FillTest(13, 3, absl::MakeSpan(x), absl::MakeSpan(y));

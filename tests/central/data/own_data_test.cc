@@ -49,6 +49,10 @@ class OwnData : public testing::Test {
     return data::LoadCsv(absl::StrCat(At("t.csv"), options), 1);
   }
 
+  static absl::StatusOr<DatasetSplits> Pictures(const std::string& place) {
+    return data::LoadImageFolder({.place = place});
+  }
+
   DataFolder folder_;
 };
 
@@ -316,7 +320,7 @@ TEST_F(OwnData, FoldersOfPictures) {
     folder_.Write(absl::StrCat("p/dog/", i, ".JPG"), Jpeg(20, 64, 0, 0, 255));
   }
   folder_.Write("p/dog/notes.txt", "no picture");
-  const auto splits = data::LoadImageFolder(absl::StrCat(At("p"), ",size=16"), 1);
+  const auto splits = Pictures(absl::StrCat(At("p"), ",size=16"));
   ASSERT_TRUE(splits.ok()) << splits.status();
   EXPECT_EQ(splits->note, "");
   EXPECT_EQ(splits->train->sample_shape(), Shape({3, 16, 16}));
@@ -337,23 +341,23 @@ TEST_F(OwnData, BrokenPicturesAreCountedUpToOneInAHundred) {
     folder_.Write(absl::StrCat("p/", i % 2, "/", i, ".png"),
                   Png(4, 4, static_cast<uint8_t>(i), 0, 0));
   folder_.Write("p/0/broken.png", Png(4, 4, 1, 2, 3).substr(0, 60));
-  const auto splits = data::LoadImageFolder(At("p"), 1);
+  const auto splits = Pictures(At("p"));
   ASSERT_TRUE(splits.ok()) << splits.status();
   EXPECT_THAT(splits->note,
               AllOf(HasSubstr("1 of 101 pictures are left out"), HasSubstr("broken.png")));
   folder_.Write("p/0/worse.jpeg", "no picture");
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("p"), 1)),
+  EXPECT_THAT(Refusal(Pictures(At("p"))),
               AllOf(HasSubstr("2 of 102 pictures are broken"), HasSubstr("broken.png")));
 }
 
 TEST_F(OwnData, BadFolders) {
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("none"), 1)), HasSubstr("none"));
+  EXPECT_THAT(Refusal(Pictures(At("none"))), HasSubstr("none"));
   folder_.Write("flat/1.png", Png(4, 4, 1, 2, 3));
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("flat"), 1)), HasSubstr("one folder a class"));
+  EXPECT_THAT(Refusal(Pictures(At("flat"))), HasSubstr("one folder a class"));
   folder_.Write("one/a/1.png", Png(4, 4, 1, 2, 3));
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one"), 1)), HasSubstr("has 1 class;"));
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=0", 1)), HasSubstr("size=0"));
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=1x2x3", 1)), HasSubstr("size="));
+  EXPECT_THAT(Refusal(Pictures(At("one"))), HasSubstr("has 1 class;"));
+  EXPECT_THAT(Refusal(Pictures(At("one") + ",size=0")), HasSubstr("size=0"));
+  EXPECT_THAT(Refusal(Pictures(At("one") + ",size=1x2x3")), HasSubstr("size="));
 }
 
 // A link that leads to itself is passed over, beside the classes and in one.
@@ -362,7 +366,7 @@ TEST_F(OwnData, LinksThatLeadToThemselves) {
     folder_.Write(absl::StrCat(i % 2 == 0 ? "l/a/" : "l/b/", i, ".png"),
                   Png(4, 4, static_cast<uint8_t>(i), 0, 0));
   for (const char* name : {"l/loop", "l/a/loop"}) std::filesystem::create_symlink("loop", At(name));
-  const auto splits = data::LoadImageFolder(At("l"), 1);
+  const auto splits = Pictures(At("l"));
   ASSERT_TRUE(splits.ok()) << splits.status();
   EXPECT_EQ(splits->train->classes(), 2);
 }
@@ -376,19 +380,19 @@ TEST_F(OwnData, FoldersAsOtherSystemsLeaveThem) {
   folder_.Write("p/cat/._0.png", "no picture");
   folder_.Write("p/__MACOSX/._cat.png", "no picture");
   folder_.Write("p/.ipynb_checkpoints/0.png", Png(4, 4, 0, 0, 255));
-  const auto clean = data::LoadImageFolder(At("p"), 1);
+  const auto clean = Pictures(At("p"));
   ASSERT_TRUE(clean.ok()) << clean.status();
   EXPECT_EQ(clean->train->classes(), 2);
   EXPECT_EQ(clean->train->size() + clean->test->size(), 4);
   EXPECT_EQ(clean->note, "");
   folder_.Write("p/cat/2.webp", "another kind");
-  EXPECT_THAT(data::LoadImageFolder(At("p"), 1)->note,
+  EXPECT_THAT(Pictures(At("p"))->note,
               AllOf(HasSubstr("1 pictures of other kinds than PNG and JPEG"), HasSubstr("2.webp")));
   folder_.Write("w/cat/1.bmp", "another kind");
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("w"), 1)),
+  EXPECT_THAT(Refusal(Pictures(At("w"))),
               AllOf(HasSubstr("1.bmp is of a kind that is not read"), HasSubstr("PNG or JPEG")));
   folder_.Write("n/train/cat/1.png", Png(4, 4, 1, 2, 3));
-  EXPECT_THAT(Refusal(data::LoadImageFolder(At("n"), 1)),
+  EXPECT_THAT(Refusal(Pictures(At("n"))),
               HasSubstr(absl::StrCat("is it images:", At("n/train"), "?")));
 }
 
@@ -461,7 +465,7 @@ TEST_F(OwnData, UnlabelledPicturesAreFittedAsTheTrainingWas) {
                   Png(8, 8, static_cast<uint8_t>(60 * i), 0, 9));
     folder_.Write(absl::StrCat("new/", i, ".png"), Png(8, 8, static_cast<uint8_t>(60 * i), 0, 9));
   }
-  const auto pictures = data::LoadImageFolder(absl::StrCat(At("p"), ",size=8"), 1);
+  const auto pictures = Pictures(absl::StrCat(At("p"), ",size=8"));
   ASSERT_TRUE(pictures.ok()) << pictures.status();
   const auto fresh = pictures->train->Unlabelled(At("new"));
   ASSERT_TRUE(fresh.ok()) << fresh.status();

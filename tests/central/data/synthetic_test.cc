@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 DatasetSplits Load(absl::string_view name, uint64_t seed) {
   absl::StatusOr<const DatasetRow*> row = FindDataset(name);
   EXPECT_TRUE(row.ok()) << row.status();
-  absl::StatusOr<DatasetSplits> splits = (*row)->load("", seed);
+  absl::StatusOr<DatasetSplits> splits = (*row)->load({.seed = seed});
   EXPECT_TRUE(splits.ok()) << splits.status();
   return *std::move(splits);
 }

@@ -81,6 +81,7 @@ std::vector<JournalRecord> OneOfEach() {
           Decided(1, 100),
           RunStopped{150, "interrupted"},
           RunResumed{100, "/c/checkpoint-000000000100.runnel"},
+          RunResumed{100, "/c/checkpoint-000000000100.runnel", 12},
           Decided(0, 100),
           SubModelsMeasured{100, DeviceId(1), "phone", {{{0, 2}, 0.25}, {{4, 4}, 1e-9}}},
           BarrierPassed{200},

@@ -121,15 +121,15 @@ TEST(RunSetup, SettingUpReadsNoData) {
   settings.data_dir = "/no/such/folder";
   const RunSetup setup = Prepared(settings);
   EXPECT_EQ(setup.training.dataset_samples, 1000);
-  EXPECT_FALSE(LoadData(setup).ok());
-  EXPECT_FALSE(SetUpAndLoad(settings).ok());
+  EXPECT_FALSE(LoadData(setup, nullptr).ok());
+  EXPECT_FALSE(SetUpAndLoad(settings, nullptr).ok());
 }
 
 TEST(RunSetup, DataMustFitTheModel) {
   RunSettings settings = OnTwoWorkers("");
   settings.dataset = "synthetic_har";
   const RunSetup setup = Prepared(settings);
-  EXPECT_THAT(std::string(LoadData(setup).status().message()),
+  EXPECT_THAT(std::string(LoadData(setup, nullptr).status().message()),
               HasSubstr("--dataset synthetic_har: its samples are"));
 }
 
@@ -137,7 +137,7 @@ TEST(RunSetup, LoadingSaysHowManySamplesThereAre) {
   RunSettings settings = OnTwoWorkers("");
   settings.training.batch_size = 10;
   settings.epochs = 2;
-  const absl::StatusOr<LoadedRun> run = SetUpAndLoad(settings);
+  const absl::StatusOr<LoadedRun> run = SetUpAndLoad(settings, nullptr);
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->setup.training.dataset_samples, run->data.train->size());
   EXPECT_EQ(run->setup.total_steps, 2 * ((run->data.train->size() + 9) / 10));

@@ -112,6 +112,32 @@ TEST(CentralLost, WorkersSayThatItDoesNotAnswer) {
   EXPECT_EQ(worker.Wait(30), 0) << worker.err();
 }
 
+// A run that has ended trains on, as one does that was to have more epochs: by milestones its weights
+// are those of a run that had them from the start.
+TEST(CentralLost, ResumesForMoreEpochs) {
+  // clang-format off
+  const Words run = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits",
+                     "--classes", "0-1", "--batch-size", "100", "--eval-every", "-1",
+                     "--local-workers", "2", "--schedule", "sync_1f1b"};
+  // clang-format on
+  const Words steady = With(run, {"--milestones", "2", "--rate", "milestones"});
+  ScratchDir dir;
+  const auto trained_on = [&](const Words& words, const std::string& name) {
+    Weights(With(words, {"--epochs", "1", "--max-batches", "12", "--journal", dir / (name + "j"),
+                         "--checkpoint-dir", dir / name}));
+    const std::string weights =
+        Weights({"resume", "--checkpoint-dir", dir / name, "--epochs", "3"});
+    EXPECT_EQ(Records(dir / (name + "j"), "run_resumed"), 1);
+    ExpectReplays(dir / (name + "j"));
+    return weights;
+  };
+  EXPECT_EQ(trained_on(steady, "steady"), Weights(With(steady, {"--epochs", "3"})));
+  trained_on(With(run, {"--rate", "one_cycle"}), "cycle");
+  ExpectRefused({"resume", "--checkpoint-dir", dir / "cycle", "--epochs", "3"},
+                "--epochs 3: the run has trained 3 epochs");
+  ExpectRefused({"resume", "--checkpoint-dir", dir / "cycle", "--epochs", "0"}, "--epochs");
+}
+
 // Another disk, another journal, another port.
 TEST(CentralLost, ResumesInAnotherPlace) {
   const Words run = With(kRun, {"--local-workers", "2"});
