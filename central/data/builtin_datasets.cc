@@ -36,8 +36,8 @@ absl::Span<const DatasetRow> BuiltinDatasets() {
        AtOnce<data::LoadWikitext2>, "", data::DescribedTokens},
       {"wikitext2_words", "WikiText-2 as words; 128 words a sample", true, "off",
        AtOnce<data::LoadWikitext2Words>, "", data::DescribedTokens},
-      {"csv", "a table, a line a sample", false, "off", AtOnce<data::LoadCsv>,
-       "FILE[,label=COLUMN]", data::DescribedCsv},
+      {"csv", "a table, a line a sample", false, "off", data::LoadCsv, "FILE[,label=COLUMN]",
+       data::DescribedCsv},
       {"npy", "two arrays of NumPy", false, "off", AtOnce<data::LoadNpy>, "SAMPLES,LABELS",
        data::DescribedNpy},
       {"images", "JPEG and PNG files, a folder a class", false, "crop,flip", data::LoadImageFolder,
@@ -86,9 +86,9 @@ std::vector<std::string> DatasetNames() {
   return names;
 }
 
-absl::StatusOr<DatasetSplits> LoadDataset(
-    absl::string_view text, absl::string_view data_dir, uint64_t seed,
-    std::function<void(int64_t done, int64_t total)> on_progress) {
+absl::StatusOr<DatasetSplits> LoadDataset(absl::string_view text, absl::string_view data_dir,
+                                          uint64_t seed,
+                                          std::function<void(double share)> on_progress) {
   RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* row, FindDataset(text));
   if (row->is_own())
     return row->load({text.substr(row->name.size() + 1), seed, std::move(on_progress)});

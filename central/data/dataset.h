@@ -78,8 +78,12 @@ struct DatasetSplits {
 struct LoadRequest {
   absl::string_view place;  // DatasetRow::own_place of the user's own data, else --data-dir
   uint64_t seed = 1;        // for generated sets, and for the split of the user's own
-  // Told how many samples were looked at, by sets that look at each of them; may be null.
-  std::function<void(int64_t done, int64_t total)> on_progress = nullptr;
+  // Told the share that is done, [0, 1], by sets that look at each sample; may be null.
+  std::function<void(double share)> on_progress = nullptr;
+
+  void Tell(double share) const {
+    if (on_progress != nullptr) on_progress(share);
+  }
 };
 
 struct DatasetRow {
@@ -109,9 +113,9 @@ absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view text);
 // "mnist", "csv:FILE", ...
 std::vector<std::string> DatasetNames();
 // Loads the set that `text` names. InvalidArgument: it needs a data_dir; else as DatasetRow::load.
-absl::StatusOr<DatasetSplits> LoadDataset(
-    absl::string_view text, absl::string_view data_dir, uint64_t seed,
-    std::function<void(int64_t done, int64_t total)> on_progress = nullptr);
+absl::StatusOr<DatasetSplits> LoadDataset(absl::string_view text, absl::string_view data_dir,
+                                          uint64_t seed,
+                                          std::function<void(double share)> on_progress = nullptr);
 // As DatasetRow::described of the row that the description's kind names. InvalidArgument: there is no
 // such row, or it reads no samples without labels.
 absl::StatusOr<std::unique_ptr<Dataset>> DescribedDataset(const DataDescription& description);

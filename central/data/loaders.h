@@ -62,8 +62,8 @@ absl::StatusOr<DatasetSplits> LoadUciHar(absl::string_view data_dir, uint64_t se
 
 // FILE[,label=COLUMN][,skip=COLUMN;COLUMN...]: a table with a line a sample, by commas, semicolons
 // or tabs, its first line the columns' names if it holds a text. A column of numbers is a feature,
-// one of texts a feature for each text. Samples are (features).
-absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view place, uint64_t seed);
+// one of texts a feature for each text. Samples are (features); those of a large table are read one by one.
+absl::StatusOr<DatasetSplits> LoadCsv(const LoadRequest& request);
 
 // SAMPLES,LABELS[,test=SAMPLES;LABELS][,scale=off][,tokens=COUNT]: two .npy files, and two of the test in place of
 // one sample in five. scale=off leaves the numbers as they are. Samples of bytes are pixels. They

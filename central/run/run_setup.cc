@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/data/class_filter.h"
 #include "central/data/validation_split.h"
@@ -171,15 +172,15 @@ bool IsOwnData(const RunSettings& settings) {
   return dataset.ok() && (*dataset)->is_own();
 }
 
-// Says every two seconds how many samples were looked at.
-std::function<void(int64_t, int64_t)> ProgressOf(const RunSettings& settings, Logger* logger) {
+// Says every two seconds how far the data are read.
+std::function<void(double)> ProgressOf(const RunSettings& settings, Logger* logger) {
   if (logger == nullptr) return nullptr;
   constexpr int64_t kSilenceNs = int64_t{2'000'000'000};
   const auto now_ns = [] { return MonotonicClock().NowNanos(); };
-  return [=, dataset = settings.dataset, told_ns = now_ns()](int64_t done, int64_t total) mutable {
+  return [=, dataset = settings.dataset, told_ns = now_ns()](double share) mutable {
     if (now_ns() - told_ns < kSilenceNs) return;
     told_ns = now_ns();
-    logger->Log(Severity::kInfo, absl::StrCat(dataset, ": ", done, " of ", total, " read"));
+    logger->Log(Severity::kInfo, absl::StrFormat("%s: %.0f %% read", dataset, share * 100));
   };
 }
 

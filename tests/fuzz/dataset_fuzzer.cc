@@ -188,7 +188,7 @@ void Try(absl::string_view input) {
     splits = data::LoadUciHar(folder.path(), 1);
   } else if (kind == 't') {
     folder.Write("t.csv", files[0]);
-    splits = data::LoadCsv(folder.path() + "/t.csv", 1);
+    splits = data::LoadCsv({.place = folder.path() + "/t.csv"});
   } else if (kind == 'a') {
     folder.Write("x.npy", files[0]);
     folder.Write("y.npy", second);

@@ -233,7 +233,7 @@ absl::StatusOr<Readable> ReadAll(const Files& files, const Shape& shape,
   ReadInOrder<PixelsOrError> reader = ReaderOf(files.paths, shape);
   for (size_t i = 0; i < files.paths.size(); ++i) {
     const std::shared_ptr<const PixelsOrError> read = reader.Next();
-    if (request.on_progress != nullptr) request.on_progress(static_cast<int64_t>(i), count);
+    request.Tell(static_cast<double>(i) / static_cast<double>(count));
     if (!read->ok()) {
       if (broken++ == 0) first_broken = std::string(read->status().message());
       continue;

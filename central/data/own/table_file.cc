@@ -1,25 +1,27 @@
 #include "central/data/own/table_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "central/data/data_files.h"
+#include "central/data/own/table_records.h"
 #include "proto/base/printable.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::data {
 namespace {
 
-constexpr size_t kMaxColumns = 10'000;
 constexpr absl::string_view kMissing[] = {"?", "na", "nan", "n/a", "#n/a", "<na>", "null"};
 
 // The separator that the first line has most of outside quotes. Of as many commas as semicolons or
@@ -34,48 +36,6 @@ char SeparatorOf(absl::string_view text) {
     if (!in_quotes && separator != kSeparators.npos) ++counts[separator];
   }
   return kSeparators[static_cast<size_t>(std::max_element(counts, std::end(counts)) - counts)];
-}
-
-// Of a line that ends at `i`, in CR, LF or both: whether this is its last byte.
-bool EndsLine(absl::string_view text, size_t i) {
-  return text[i] == '\n' || (text[i] == '\r' && text.substr(i + 1, 1) != "\n");
-}
-
-// Fields may stand in quotes, which may hold separators, ends of lines and doubled quotes. Takes
-// one record off the text and counts its lines.
-absl::StatusOr<TableRow> TakeRecord(char separator, absl::string_view& text, size_t& line) {
-  TableRow row(1);
-  bool in_quotes = false, was_quoted = false;
-  size_t i = 0;
-  for (; i < text.size(); ++i) {
-    const char c = text[i];
-    const bool ends_line = EndsLine(text, i);
-    if (ends_line) ++line;
-    if (in_quotes) {
-      if (c != '"') {
-        row.back() += c;
-      } else if (i + 1 < text.size() && text[i + 1] == '"') {
-        row.back() += text[++i];
-      } else {
-        in_quotes = false;
-      }
-    } else if (c == '"' && row.back().empty() && !was_quoted) {
-      in_quotes = was_quoted = true;
-    } else if (c == separator) {
-      if (row.size() == kMaxColumns)
-        return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxColumns, " columns"));
-      row.emplace_back();
-      was_quoted = false;
-    } else if (ends_line) {
-      break;
-    } else {
-      row.back() += c;
-    }
-  }
-  if (in_quotes) return absl::InvalidArgumentError("a quote is not closed");
-  text.remove_prefix(std::min(i + 1, text.size()));
-  for (std::string& field : row) absl::StripAsciiWhitespace(&field);
-  return row;
 }
 
 // Digits in groups of three, such as -1,234,567.8 with ',' between groups and '.' before decimals.
@@ -121,34 +81,6 @@ bool HoldsNumbers(const TableRow& row, char separator) {
   });
 }
 
-// In a table whose commas separate nothing: puts points before the decimals of a column, unless its
-// commas may as well stand between thousands. Then the column stays as it is, and `unclear` has the
-// line of its first comma.
-void ReadDecimalCommas(TableFile& table, size_t column) {
-  bool has_points = false, has_groups = false, has_decimals = false;
-  size_t first = 0;
-  std::string with_point;
-  double ignored = 0;
-  for (size_t r = 0; r < table.rows.size(); ++r) {
-    const std::string& field = table.rows[r][column];
-    const bool has_comma = field.find(',') != std::string::npos;
-    const bool is_grouped = IsGrouped(field, ',', '.') || IsGrouped(field, '.', ',');
-    const bool is_decimal = ReadDecimalComma(field, with_point);
-    if (has_comma && (is_grouped || is_decimal) && first == 0) first = table.lines[r];
-    has_decimals |= is_decimal && !is_grouped;
-    has_groups |= is_grouped && !is_decimal;
-    has_points |= field.find('.') != std::string::npos && absl::SimpleAtod(field, &ignored);
-  }
-  if (first == 0) return;
-  if (has_points || has_groups || !has_decimals) {
-    table.unclear[column] = first;
-    return;
-  }
-  for (TableRow& row : table.rows) {
-    if (ReadDecimalComma(row[column], with_point)) row[column] = with_point;
-  }
-}
-
 // The second "a" becomes "a (2)", or has the next number where a column is called "a (2)".
 void NumberRepeated(TableRow& names) {
   const std::set<std::string> given(names.begin(), names.end());
@@ -167,7 +99,7 @@ void NumberRepeated(TableRow& names) {
   }
 }
 
-// A byte that no text has.
+// A byte that no text has. The wide ones begin with a mark.
 absl::Status CheckText(absl::string_view bytes, const std::string& path) {
   if (bytes.find('\0') == absl::string_view::npos) return absl::OkStatus();
   const bool is_wide = absl::StartsWith(bytes, "\xFF\xFE") || absl::StartsWith(bytes, "\xFE\xFF");
@@ -180,17 +112,17 @@ absl::Status CheckText(absl::string_view bytes, const std::string& path) {
 
 absl::Status TableFile::Wrong(size_t line, absl::string_view what) const {
   return absl::InvalidArgumentError(
-      absl::StrCat(Printable(path), ": line ", line, ": ", Printable(what)));
+      absl::StrCat(Printable(path_), ": line ", line, ": ", Printable(what)));
 }
 
 absl::Status TableFile::CheckCommas(size_t column) const {
-  if (unclear[column] == 0) return absl::OkStatus();
-  return Wrong(unclear[column],
-               absl::StrCat("column '", columns[column],
+  if (commas_[column].unclear_line == 0) return absl::OkStatus();
+  return Wrong(commas_[column].unclear_line,
+               absl::StrCat("column '", columns_[column],
                             "' has commas that may stand before decimals or between thousands; "
                             "write decimals after a point and thousands without commas, or leave "
                             "the column out with skip=",
-                            columns[column]));
+                            columns_[column]));
 }
 
 bool IsMissing(absl::string_view text) {
@@ -203,48 +135,159 @@ bool IsTableNumber(absl::string_view text, double* value) {
   return absl::SimpleAtod(text, value) && std::abs(*value) <= std::numeric_limits<float>::max();
 }
 
-absl::StatusOr<TableFile> ReadTableFile(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    return absl::InvalidArgumentError(absl::StrCat(Printable(path), ": is a folder, no table"));
-  RUNNEL_ASSIGN_OR_RETURN(const std::string bytes, ReadText(path));
-  RUNNEL_RETURN_IF_ERROR(CheckText(bytes, path));
-  absl::string_view text = bytes;
-  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
-  TableFile table;
-  table.path = path;
-  const char separator = SeparatorOf(text);
-  size_t line = 1;
-  while (!text.empty()) {
-    const size_t first_line = line;
-    absl::StatusOr<TableRow> row = TakeRecord(separator, text, line);
-    if (!row.ok()) return table.Wrong(first_line, row.status().message());
-    if (row->size() == 1 && row->front().empty()) continue;
-    if (table.columns.empty()) {
-      if (row->size() < 2) {
-        return table.Wrong(first_line,
-                           "one column; a class and features need two, with commas, semicolons or "
-                           "tabs between them");
-      }
-      if (!HoldsNumbers(*row, separator)) {
-        table.columns = *std::move(row);
-        NumberRepeated(table.columns);
-        continue;
-      }
-      for (size_t i = 1; i <= row->size(); ++i) table.columns.push_back(absl::StrCat("column ", i));
-    }
-    if (row->size() != table.columns.size()) {
-      return table.Wrong(first_line, absl::StrCat("has ", row->size(), " fields, the first line ",
-                                                  table.columns.size()));
-    }
-    table.rows.push_back(*std::move(row));
-    table.lines.push_back(first_line);
+// In a table whose commas separate nothing: a column's become points, unless they may as well stand
+// between thousands.
+struct TableFile::CommaFacts {
+  bool has_points = false, has_groups = false, has_decimals = false;
+  size_t first_line = 0;
+
+  void Add(const std::string& field, size_t line) {
+    std::string with_point;
+    double ignored = 0;
+    const bool has_comma = field.find(',') != std::string::npos;
+    const bool is_grouped = IsGrouped(field, ',', '.') || IsGrouped(field, '.', ',');
+    const bool is_decimal = ReadDecimalComma(field, with_point);
+    if (has_comma && (is_grouped || is_decimal) && first_line == 0) first_line = line;
+    has_decimals |= is_decimal && !is_grouped;
+    has_groups |= is_grouped && !is_decimal;
+    has_points |= field.find('.') != std::string::npos && absl::SimpleAtod(field, &ignored);
   }
-  if (table.rows.empty())
-    return absl::InvalidArgumentError(absl::StrCat(Printable(path), ": holds no samples"));
-  table.unclear.resize(table.columns.size());
-  for (size_t i = 0; separator != ',' && i < table.columns.size(); ++i) ReadDecimalCommas(table, i);
+  Commas Result() const {
+    const bool are_unclear = has_points || has_groups || !has_decimals;
+    if (first_line == 0) return {};
+    return {!are_unclear, are_unclear ? first_line : 0};
+  }
+};
+
+TableFile::~TableFile() {
+  if (file_ >= 0) close(file_);
+}
+
+absl::StatusOr<std::unique_ptr<TableFile>> TableFile::Open(
+    const std::string& path, const std::function<void(double share)>& on_progress) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0)
+    return absl::NotFoundError(absl::StrCat(Printable(path), ": is missing"));
+  if (S_ISDIR(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(Printable(path), ": is a folder, no table"));
+  if (!S_ISREG(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(Printable(path), ": is no file"));
+  auto table = std::unique_ptr<TableFile>(new TableFile(path));
+  table->file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (table->file_ < 0)
+    return absl::NotFoundError(absl::StrCat(Printable(path), ": cannot be read"));
+  RUNNEL_RETURN_IF_ERROR(table->Index(static_cast<uint64_t>(info.st_size), on_progress));
   return table;
+}
+
+absl::Status TableFile::NameColumns(TableRow first, size_t line, bool& is_row) {
+  if (first.size() < 2) {
+    return Wrong(line,
+                 "one column; a class and features need two, with commas, semicolons or "
+                 "tabs between them");
+  }
+  is_row = HoldsNumbers(first, separator_);
+  if (is_row) {
+    for (size_t i = 1; i <= first.size(); ++i) columns_.push_back(absl::StrCat("column ", i));
+  } else {
+    columns_ = std::move(first);
+    NumberRepeated(columns_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableFile::Index(uint64_t bytes,
+                              const std::function<void(double share)>& on_progress) {
+  // Whether it is text, and its separator.
+  FilePieces pieces(file_, 0);
+  bool is_first = true;
+  uint64_t begin = 0;
+  do {
+    if (!pieces.ReadOn()) return Changed();
+    RUNNEL_RETURN_IF_ERROR(CheckText(pieces.text(), path_));
+    if (std::exchange(is_first, false)) {
+      constexpr absl::string_view kMark = "\xEF\xBB\xBF";
+      if (absl::StartsWith(pieces.text(), kMark)) begin = kMark.size();
+      separator_ = SeparatorOf(pieces.text().substr(begin));
+    }
+    pieces.Take(pieces.text().size());
+  } while (!pieces.is_end());
+  TableRecords records(file_, begin, separator_);
+  std::vector<CommaFacts> commas;
+  size_t line = 1;
+  for (;;) {
+    const size_t first_line = line;
+    absl::StatusOr<std::optional<TableRecord>> record = records.Next();
+    if (!record.ok()) return Wrong(first_line, record.status().message());
+    if (!record->has_value()) break;
+    line += (*record)->lines;
+    if (on_progress != nullptr)
+      on_progress(static_cast<double>(records.next()) / static_cast<double>(bytes));
+    if ((*record)->is_blank()) continue;
+    const TableRow& fields = (*record)->fields;
+    if (columns_.empty()) {
+      bool is_row = false;
+      RUNNEL_RETURN_IF_ERROR(NameColumns(fields, first_line, is_row));
+      commas.resize(columns_.size());
+      if (!is_row) continue;
+    }
+    if (fields.size() != columns_.size()) {
+      return Wrong(first_line, absl::StrCat("has ", fields.size(), " fields, the first line ",
+                                            columns_.size()));
+    }
+    begins_.push_back(records.begin());
+    lines_.push_back(static_cast<uint32_t>(first_line));
+    for (size_t i = 0; separator_ != ',' && i < fields.size(); ++i)
+      commas[i].Add(fields[i], first_line);
+  }
+  if (lines_.empty())
+    return absl::InvalidArgumentError(absl::StrCat(Printable(path_), ": holds no samples"));
+  begins_.push_back(records.next());
+  for (const CommaFacts& facts : commas) commas_.push_back(facts.Result());
+  return absl::OkStatus();
+}
+
+absl::Status TableFile::Changed() const {
+  return absl::DataLossError(
+      absl::StrCat(Printable(path_), ": cannot be read any more, or has changed"));
+}
+
+void TableFile::ReadDecimals(TableRow& row) const {
+  std::string with_point;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (commas_[i].become_points && ReadDecimalComma(row[i], with_point)) row[i] = with_point;
+  }
+}
+
+absl::StatusOr<TableRow> TableFile::Read(int64_t row) const {
+  const uint64_t begin = begins_[static_cast<size_t>(row)];
+  std::string text(begins_[static_cast<size_t>(row) + 1] - begin, '\0');
+  size_t read = 0;
+  while (read < text.size()) {
+    const ssize_t count =
+        pread(file_, text.data() + read, text.size() - read, static_cast<off_t>(begin + read));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Changed();
+    read += static_cast<size_t>(count);
+  }
+  absl::StatusOr<std::optional<TableRecord>> record = TakeRecord(separator_, text, /*is_end=*/true);
+  if (!record.ok() || (*record)->fields.size() != columns_.size()) return Changed();
+  ReadDecimals((*record)->fields);
+  return std::move((*record)->fields);
+}
+
+absl::Status TableFile::ForEach(
+    absl::FunctionRef<absl::Status(int64_t row, const TableRow& fields)> visit) const {
+  TableRecords records(file_, begins_.front(), separator_);
+  for (int64_t row = 0; row < rows();) {
+    absl::StatusOr<std::optional<TableRecord>> record = records.Next();
+    if (!record.ok() || !record->has_value()) return Changed();
+    if ((*record)->is_blank()) continue;
+    if ((*record)->fields.size() != columns_.size()) return Changed();
+    ReadDecimals((*record)->fields);
+    RUNNEL_RETURN_IF_ERROR(visit(row++, (*record)->fields));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace runnel::data

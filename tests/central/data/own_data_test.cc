@@ -46,7 +46,7 @@ class OwnData : public testing::Test {
   std::string At(const std::string& name) const { return absl::StrCat(folder_.path(), "/", name); }
   absl::StatusOr<DatasetSplits> Csv(const std::string& text, const std::string& options = "") {
     folder_.Write("t.csv", text);
-    return data::LoadCsv(absl::StrCat(At("t.csv"), options), 1);
+    return data::LoadCsv({.place = absl::StrCat(At("t.csv"), options)});
   }
 
   static absl::StatusOr<DatasetSplits> Pictures(const std::string& place) {
@@ -108,8 +108,8 @@ TEST_F(OwnData, BadTables) {
   for (int i = 0; i < 300; ++i) absl::StrAppend(&names, "n", i, ",", i % 2, "\n");
   EXPECT_THAT(Refusal(Csv(names)),
               AllOf(HasSubstr("line 2: column 'name' holds 'n0'"), HasSubstr("skip=name")));
-  EXPECT_THAT(Refusal(data::LoadCsv(At("none.csv"), 1)), HasSubstr("none.csv"));
-  EXPECT_THAT(Refusal(data::LoadCsv("", 1)), HasSubstr("--data csv:FILE"));
+  EXPECT_THAT(Refusal(data::LoadCsv({.place = At("none.csv")})), HasSubstr("none.csv"));
+  EXPECT_THAT(Refusal(data::LoadCsv({.place = ""})), HasSubstr("--data csv:FILE"));
 }
 
 template <typename T>

@@ -1,13 +1,19 @@
 // Tables as spreadsheets and people make them: read as they are meant, or refused in a line.
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "central/data/loaders.h"
+#include "central/data/own/table_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/random.h"
 #include "tests/central/data/data_scratch.h"
 #include "tests/central/data/own_samples.h"
 
@@ -24,7 +30,7 @@ class OwnTables : public testing::Test {
   std::string At(const std::string& name) const { return absl::StrCat(folder_.path(), "/", name); }
   absl::StatusOr<DatasetSplits> Csv(const std::string& text, const std::string& options = "") {
     folder_.Write("t.csv", text);
-    return data::LoadCsv(absl::StrCat(At("t.csv"), options), 1);
+    return data::LoadCsv({.place = absl::StrCat(At("t.csv"), options)});
   }
 
   DataFolder folder_;
@@ -45,9 +51,68 @@ TEST_F(OwnTables, TablesOfSpreadsheets) {
       10);
   EXPECT_THAT(Refusal(Csv(wide)), HasSubstr("is text in UTF-16; save the table as CSV in UTF-8"));
   EXPECT_THAT(Refusal(Csv(std::string("PK\x03\x04\0", 5))), HasSubstr("is no text; save"));
-  EXPECT_THAT(Refusal(data::LoadCsv(folder_.path(), 1)), HasSubstr("is a folder"));
+  EXPECT_THAT(Refusal(data::LoadCsv({.place = folder_.path()})), HasSubstr("is a folder"));
+  // A quote within a field is a quote.
+  EXPECT_EQ(Csv("a,label\n5\" wide,x\n6\"\",y\n5\" wide,x\n6\"\",y\n")->train->sample_shape(),
+            Shape({2}));
   // Nothing is known.
   EXPECT_EQ(Csv("a,label\nN/A,x\nnull,y\n3,x\n4,y\n")->train->sample_shape(), Shape({1}));
+}
+
+// Records end where they do in the whole text, wherever the pieces end in which a file is read.
+TEST_F(OwnTables, PiecesOfAFileEndAnywhere) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    SCOPED_TRACE(seed);
+    const CounterRandom random(seed, RandomPurpose::kShuffle, 0, 0);
+    std::string text = "a,b,label\n";
+    std::vector<std::vector<std::string>> rows;
+    for (uint32_t i = 0; text.size() < (size_t{5} << 20) / 2; ++i) {
+      const auto draw = [&](uint32_t what, uint32_t below) {
+        return random.Below(8 * i + what, below);
+      };
+      const std::string word(draw(0, 40), static_cast<char>('a' + draw(1, 26)));
+      rows.push_back({absl::StrCat(draw(2, 1000)), absl::StrCat(word, "\"\r\n,", word, "z"), "x"});
+      absl::StrAppend(&text, rows.back()[0], ",\"", word, "\"\"\r\n,", word, "z\",x",
+                      draw(3, 2) == 0 ? "\r\n" : "\n", draw(4, 9) == 0 ? "\r\n" : "");
+    }
+    folder_.Write("t.csv", text);
+    const auto table = data::TableFile::Open(At("t.csv"));
+    ASSERT_TRUE(table.ok()) << table.status();
+    ASSERT_EQ((*table)->rows(), std::ssize(rows));
+    ASSERT_TRUE((*table)
+                    ->ForEach([&](int64_t row, const data::TableRow& fields) {
+                      EXPECT_EQ(fields, rows[static_cast<size_t>(row)]);
+                      return absl::OkStatus();
+                    })
+                    .ok());
+    for (int64_t row = 0; row < (*table)->rows(); row += 997)
+      EXPECT_EQ((*table)->Read(row).value(), rows[static_cast<size_t>(row)]) << row;
+  }
+}
+
+// A table whose features would be too much for memory is read line by line.
+TEST_F(OwnTables, LargeTablesStayInTheFile) {
+  constexpr int kCategories = 250, kRows = 210'000;
+  std::string text = "word,label\n";
+  for (int i = 0; i < kRows; ++i)
+    absl::StrAppend(&text, "w", 100 + i * 7 % kCategories, ",", i % 2, "\n");
+  const auto large = Csv(text);
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_TRUE(large->train->reads_files());
+  EXPECT_EQ(large->train->size() + large->test->size(), kRows);
+  ASSERT_EQ(large->train->sample_shape(), Shape({kCategories}));
+  for (int64_t i = 0; i < large->test->size(); i += 1999) {
+    const std::vector<float> sample = Sample(*large->test, i);
+    const std::string place = large->test->sample_name(i);  // ".../t.csv:LINE"
+    const int row = std::stoi(place.substr(place.rfind(':') + 1)) - 2;
+    EXPECT_EQ(std::max_element(sample.begin(), sample.end()) - sample.begin(),
+              row * 7 % kCategories);
+    EXPECT_EQ(large->test->label(i), row % 2);
+  }
+  // What has gone is the mean.
+  std::filesystem::resize_file(At("t.csv"), 10);
+  const std::vector<float> gone = Sample(*large->test, 0);
+  EXPECT_EQ(std::count(gone.begin(), gone.end(), 0.0f), kCategories);
 }
 
 // A comma before three digits may stand between thousands: 1,234 is no 1.234.
