@@ -21,10 +21,14 @@ BatchSource::BatchSource(const Dataset& dataset, uint64_t run_seed,
   other_.resize(shape.elements());
 }
 
+// Samples that are wanted with a micro-batch of so many, those of it included: some for each thread,
+// and no more than memory should hold.
 int64_t BatchSource::MostAhead(int64_t samples) const {
   constexpr int64_t kMostBytes = int64_t{32} << 20;
+  constexpr int64_t kEnough = 32;
   const auto each = static_cast<int64_t>(sizeof(float)) * dataset_.sample_shape().elements();
-  return std::max(2 * samples, kMostBytes / std::max<int64_t>(each, 1));
+  return std::clamp(kMostBytes / std::max<int64_t>(each, 1), 2 * samples,
+                    std::max(4 * samples, kEnough));
 }
 
 void BatchSource::Want(std::vector<int64_t> indices) {

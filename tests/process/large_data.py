@@ -3,8 +3,9 @@
 
     tests/process/large_data.py BINARIES [--gib N] [--batches N] [--folder DIR] [--figure FILE]
 
-Makes sparse NPY files of pictures (bytes) and labels for each row, trains lenet or a small network on two local workers, and reads
-the high-water mark of central's own memory (VmHWM of /proc) until it ends. Ends with 1 if it is over 300 MB. --figure puts the
+Makes sparse NPY files of pictures (bytes) and labels for each row, and a table of 20 columns (a quarter of --gib, 182 bytes a line),
+trains lenet or a small network on two local workers, and reads the high-water mark of central's own memory (VmHWM of /proc) until it
+ends. Ends with 1 if it is over 300 MB. --figure puts the
 rows into deploy/figures/large_data.json.
 """
 
@@ -13,6 +14,7 @@ import datetime
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -37,6 +39,18 @@ def write_array(path, dtype, shape, first):
         file.truncate(10 + len(header) + size)
 
 
+def write_table(path, size):
+    """Lines of random numbers, the same 10,000 again and again; how many there are."""
+    draws = random.Random(1)
+    block = "".join(",".join(f"{draws.random():.6f}" for _ in range(20)) + f",{i % 3}\n" for i in range(10_000))
+    times = max(1, round(size / len(block)))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(",".join(f"f{i}" for i in range(20)) + ",y\n")
+        for _ in range(times):
+            file.write(block)
+    return 10_000 * times
+
+
 def high_water_mb(process):
     try:
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
@@ -46,15 +60,28 @@ def high_water_mb(process):
     return int(lines[0]) * 1024 / 1e6 if lines else 0
 
 
-def measure(central, channels, side, gib, batches, folder):
+def measure_pictures(central, channels, side, gib, batches, folder):
     """Samples, the file's bytes on the disk, MB of central, seconds until training ended."""
     samples = int(gib * 2**30) // (channels * side * side)
     x, y = folder / "x.npy", folder / "y.npy"
     write_array(x, "|u1", (samples, channels, side, side), os.urandom(1 << 20))
     # Each class is in the first labels, the others are 0.
     write_array(y, "<i4", (samples,), b"".join((i % 10).to_bytes(4, "little") for i in range(5000)))
-    command = [central, "train", "--quick", "--model", "lenet" if channels == 1 else "mobilenet_v2", "--data", f"npy:{x},{y}",
-               "--local-workers", "2", "--batch-size", "32", "--eval-every", "-1", "--max-batches", str(batches)]
+    model = "lenet" if channels == 1 else "mobilenet_v2"
+    return samples, x.stat().st_blocks * 512, *measure(central, model, f"npy:{x},{y}", batches)
+
+
+def measure_table(central, gib, batches, folder):
+    """The same."""
+    table = folder / "table.csv"
+    samples = write_table(table, gib * 2**30)
+    return samples, table.stat().st_blocks * 512, *measure(central, "mlp", f"csv:{table}", batches)
+
+
+def measure(central, model, data, batches):
+    """MB of central, seconds until training ended."""
+    command = [central, "train", "--quick", "--model", model, "--data", data, "--local-workers", "2", "--batch-size", "32",
+               "--eval-every", "-1", "--max-batches", str(batches)]
     begin, most = time.monotonic(), 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
@@ -63,7 +90,7 @@ def measure(central, channels, side, gib, batches, folder):
         error = process.stderr.read()
     if process.returncode != 0:
         raise SystemExit(error)
-    return samples, x.stat().st_blocks * 512, most, time.monotonic() - begin
+    return most, time.monotonic() - begin
 
 
 def main():
@@ -78,12 +105,16 @@ def main():
         parser.error(f"{arguments.binaries}: no runnel-central in it; deploy/test.sh builds it")
     rows = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        for channels, side in PICTURES:
-            samples, on_disk, memory, seconds = measure(arguments.binaries.resolve() / "runnel-central", channels, side,
-                                                        arguments.gib, arguments.batches, pathlib.Path(folder))
-            print(f"{channels} x {side} x {side}: {samples} samples, {arguments.gib} GiB ({on_disk / 1e6:.1f} MB on the disk), "
-                  f"central {memory:.0f} MB, {seconds:.0f} s", flush=True)
-            rows.append([f"{channels} x {side} x {side}", samples / 1000, arguments.gib, round(memory), round(seconds)])
+        central, place = arguments.binaries.resolve() / "runnel-central", pathlib.Path(folder)
+        todo = [(f"{channels} x {side} x {side}", arguments.gib,
+                 lambda gib, channels=channels, side=side: measure_pictures(central, channels, side, gib, arguments.batches, place))
+                for channels, side in PICTURES]
+        todo.append(("20 columns", arguments.gib / 4, lambda gib: measure_table(central, gib, arguments.batches, place)))
+        for name, gib, run in todo:
+            samples, on_disk, memory, seconds = run(gib)
+            print(f"{name}: {samples} samples, {gib} GiB ({on_disk / 1e6:.1f} MB on the disk), central {memory:.0f} MB, {seconds:.0f} s",
+                  flush=True)
+            rows.append([name, samples / 1000, gib, round(memory), round(seconds)])
     if arguments.figure:
         figure = json.loads(arguments.figure.read_text(encoding="utf-8"))
         figure["date"] = datetime.date.today().isoformat()
