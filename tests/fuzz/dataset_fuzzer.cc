@@ -124,7 +124,7 @@ void TryDescription(const Folder& folder, absl::string_view text, absl::string_v
 
 void TryPicture(absl::string_view file) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
-  const auto picture = data::DecodePicture(absl::MakeConstSpan(bytes, file.size()));
+  const auto picture = data::DecodePicture(absl::MakeConstSpan(bytes, file.size()), data::PictureSize{2, 2});
   if (!picture.ok()) return RequireOneLine(picture.status());
   Require(data::Fitted(*picture, 4, 5).size() == 60, "a picture is fitted");
 }

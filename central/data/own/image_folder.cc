@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<uint8_t>> ReadPicture(const std::string& path, const 
     return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read, or is too large"));
   RUNNEL_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint8_t> file, reader.Read(bytes));
-  absl::StatusOr<Picture> picture = DecodePicture(file);
+  absl::StatusOr<Picture> picture = DecodePicture(file, PictureSize{shape[1], shape[2]});
   if (!picture.ok())
     return absl::InvalidArgumentError(
         Printable(absl::StrCat(path, ": ", picture.status().message())));

@@ -27,8 +27,9 @@ absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("no picture that can be read: ", what));
 }
 
-// file_bytes: of the file whose header has this size.
-absl::StatusOr<Picture> Sized(int64_t width, int64_t height, size_t file_bytes) {
+// file_bytes: of the file whose header has this size. divisor: of what is read of it.
+absl::StatusOr<Picture> Sized(int64_t width, int64_t height, size_t file_bytes,
+                              int64_t divisor = 1) {
   if (width < 1 || height < 1) return Damaged("its header has no size");
   const std::string size = absl::StrCat("its header asks for ", width, "x", height, " pixels, ");
   if (width > kMaxPixels / height)
@@ -36,12 +37,23 @@ absl::StatusOr<Picture> Sized(int64_t width, int64_t height, size_t file_bytes) 
         absl::StrCat(size, "over ", kMaxPixels / 1'000'000, " million: make it smaller"));
   if (width * height * kChannels / kMostBytesOfOne > static_cast<int64_t>(file_bytes))
     return Damaged(absl::StrCat(size, "more than its ", file_bytes, " bytes can hold"));
-  Picture picture{width, height, {}};
-  picture.rgb.resize(static_cast<size_t>(width * height * kChannels));
+  Picture picture{(width + divisor - 1) / divisor, (height + divisor - 1) / divisor, {}};
+  picture.rgb.resize(static_cast<size_t>(picture.width * picture.height * kChannels));
   return picture;
 }
 
-absl::StatusOr<Picture> DecodeJpeg(absl::Span<const uint8_t> file) {
+// By which a JPEG's sides may be divided while it is read.
+int64_t DivisorOf(int64_t width, int64_t height, const std::optional<PictureSize>& fitted) {
+  if (!fitted.has_value()) return 1;
+  for (const int64_t divisor : {8, 4, 2}) {
+    if (width / divisor >= 2 * fitted->width && height / divisor >= 2 * fitted->height)
+      return divisor;
+  }
+  return 1;
+}
+
+absl::StatusOr<Picture> DecodeJpeg(absl::Span<const uint8_t> file,
+                                   const std::optional<PictureSize>& fitted) {
   const std::unique_ptr<void, int (*)(tjhandle)> reader(tjInitDecompress(), tjDestroy);
   int width = 0, height = 0, sampling = 0, colours = 0;
   if (tjDecompressHeader3(reader.get(), file.data(), file.size(), &width, &height, &sampling,
@@ -49,10 +61,12 @@ absl::StatusOr<Picture> DecodeJpeg(absl::Span<const uint8_t> file) {
     return Damaged(tjGetErrorStr2(reader.get()));
   if (colours == TJCS_CMYK || colours == TJCS_YCCK)
     return Damaged("its colours are printing inks (CMYK); save it with RGB");
-  absl::StatusOr<Picture> picture = Sized(width, height, file.size());
+  absl::StatusOr<Picture> picture =
+      Sized(width, height, file.size(), DivisorOf(width, height, fitted));
   if (!picture.ok()) return picture;
   // A warning, of an end that is missing say, is a damage too.
-  if (tjDecompress2(reader.get(), file.data(), file.size(), picture->rgb.data(), width, 0, height,
+  if (tjDecompress2(reader.get(), file.data(), file.size(), picture->rgb.data(),
+                    static_cast<int>(picture->width), 0, static_cast<int>(picture->height),
                     TJPF_RGB, TJFLAG_ACCURATEDCT) != 0)
     return Damaged(tjGetErrorStr2(reader.get()));
   return picture;
@@ -119,8 +133,9 @@ bool IsOtherPictureName(absl::string_view name) {
                      [&lower](absl::string_view end) { return absl::EndsWith(lower, end); });
 }
 
-absl::StatusOr<Picture> DecodePicture(absl::Span<const uint8_t> file) {
-  if (file.size() > 2 && file[0] == 0xFF && file[1] == 0xD8) return DecodeJpeg(file);
+absl::StatusOr<Picture> DecodePicture(absl::Span<const uint8_t> file,
+                                      std::optional<PictureSize> fitted) {
+  if (file.size() > 2 && file[0] == 0xFF && file[1] == 0xD8) return DecodeJpeg(file, fitted);
   if (file.size() > 8 && png_sig_cmp(file.data(), 0, 8) == 0) return DecodePng(file);
   return Damaged("neither PNG nor JPEG");
 }

@@ -5,6 +5,8 @@
 #include <png.h>
 #include <turbojpeg.h>
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -139,6 +141,56 @@ TEST(Picture, SixteenBitsAreAsBrightAsEight) {
     EXPECT_EQ(eight->rgb, std::vector<uint8_t>(3, static_cast<uint8_t>(value)));
     EXPECT_EQ(sixteen->rgb, eight->rgb);
   }
+}
+
+// Waves, of which a picture of an eighth of the size still shows everything.
+std::string WavesJpeg(int width, int height) {
+  std::vector<unsigned char> rgb;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < 3; ++c)
+        rgb.push_back(static_cast<unsigned char>(128 + 100 * std::sin(6.0 * x / width + c) *
+                                                           std::cos(4.0 * y / height)));
+    }
+  }
+  const tjhandle writer = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  EXPECT_EQ(
+      tjCompress2(writer, rgb.data(), width, 0, height, TJPF_RGB, &bytes, &size, TJSAMP_420, 95, 0),
+      0);
+  std::string file(reinterpret_cast<char*>(bytes), size);
+  tjFree(bytes);
+  tjDestroy(writer);
+  return file;
+}
+
+// Large JPEGs are read at a part of their size, to nearly the same samples: the last block of eight
+// pixels may reach beyond the edge.
+TEST(Picture, LargeOnesAreReadSmaller) {
+  const std::string file = WavesJpeg(515, 389);
+  const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
+  const data::Picture whole = data::DecodePicture(bytes).value();
+  EXPECT_EQ(whole.width, 515);
+  const struct {
+    data::PictureSize fitted;
+    int64_t width, height;
+  } cases[] = {{{24, 32}, 65, 49},
+               {{24, 33}, 129, 98},
+               {{48, 48}, 129, 98},
+               {{64, 96}, 258, 195},
+               {{98, 64}, 515, 389}};
+  for (const auto& [fitted, width, height] : cases) {
+    const auto part = data::DecodePicture(bytes, fitted);
+    ASSERT_TRUE(part.ok()) << part.status();
+    EXPECT_EQ(part->width, width);
+    EXPECT_EQ(part->height, height);
+    const std::vector<uint8_t> one = data::Fitted(whole, fitted.height, fitted.width),
+                               other = data::Fitted(*part, fitted.height, fitted.width);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], other[i], 8) << i;
+  }
+  // Its bits are looked through all the same.
+  EXPECT_FALSE(data::DecodePicture(bytes.subspan(0, file.size() / 2), cases[0].fitted).ok());
 }
 
 TEST(Picture, OfPrintingInksSaysSo) {
