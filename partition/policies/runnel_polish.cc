@@ -111,6 +111,37 @@ void AddOtherDevices(const PipelineModel& model, const Placement& placement,
   }
 }
 
+// Adds placements in which a device that has nothing takes the end of a stage's layers, one of them
+// or half, with one micro-batch in flight more in front of it or not.
+void AddMoreDevices(const PipelineModel& model, int64_t max_cap, const Placement& placement,
+                    std::vector<Placement>& changes) {
+  const int stages = static_cast<int>(placement.order.size());
+  const int devices = static_cast<int>(model.devices.size());
+  if (devices > kMostExchanged) return;
+  const auto insert = [&](int stage, int device, int given) {
+    Placement more = placement;
+    more.order.insert(more.order.begin() + stage + 1, device);
+    more.last_layer.insert(more.last_layer.begin() + stage, placement.last_layer[stage] - given);
+    more.codecs.insert(more.codecs.begin() + stage, model.default_codec);
+    const bool is_last = stage + 1 == stages;
+    more.caps.insert(more.caps.begin() + stage + 1, is_last ? 1 : placement.caps[stage + 1]);
+    changes.push_back(more);
+    if (placement.caps[0] == max_cap) return;
+    for (int i = 0; i <= stage; ++i) ++more.caps[i];
+    changes.push_back(std::move(more));
+  };
+  for (int i = 0; i < stages; ++i) {
+    const int layers = placement.last_layer[i] - (i > 0 ? placement.last_layer[i - 1] : -1);
+    for (int device = 1; device < devices && layers > 1; ++device) {
+      if (std::find(placement.order.begin(), placement.order.end(), device) !=
+          placement.order.end())
+        continue;
+      insert(i, device, 1);
+      if (layers > 3) insert(i, device, layers / 2);
+    }
+  }
+}
+
 // Placements with one change each, caps first.
 std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
                                const Placement& placement) {
@@ -140,6 +171,7 @@ std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
     }
   }
   AddOtherDevices(model, placement, changes);
+  AddMoreDevices(model, max_cap, placement, changes);
   AddOtherPairsOfCuts(placement, changes);
   AddOtherCutsWithCaps(max_cap, placement, changes);
   for (size_t codec = 0; codec < model.codecs.size() && model.codecs.size() > 1; ++codec)

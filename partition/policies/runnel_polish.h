@@ -22,8 +22,8 @@ class Polish {
   // The charged period, by shorter simulations than SimulatedPeriod's. Infinite if the memory is
   // short.
   double Charge(const Placement& placement);
-  // Moves cuts, caps by one, changes codecs, leaves a device out or takes another one,
-  // as long as that gains.
+  // Moves cuts, caps by one, changes codecs, leaves a device out, takes another one or one more, as
+  // long as that gains.
   Candidate Improve(Candidate candidate);
 
  private:

@@ -108,10 +108,11 @@ double OrderRating::MissingBytes(const std::vector<int>& order) {
   return OrderSearch(tables_.front(), order).MissingBytes();
 }
 
-// Finds the least caps that reach the period which `charged` leaves with them.
+// Finds the least caps that reach the period which `charged` leaves with them: each more shortens
+// that period.
 std::optional<Candidate> OrderRating::ReachCharge(OrderSearch& search, double charged,
                                                   double lowest_period) {
-  for (int64_t cap = std::min<int64_t>(search.stages(), max_cap_); cap <= max_cap_;) {
+  for (int64_t cap = 1; cap <= max_cap_;) {
     const double period = charged / ChargeFactor(model_, search.stages(), cap);
     if (period < lowest_period) return std::nullopt;
     std::optional<Placement> placement = search.Reach(period, max_cap_);
