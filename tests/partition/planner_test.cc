@@ -56,6 +56,25 @@ TEST(Planner, IsNotBeatenByRandomRestarts) {
   }
 }
 
+// Placements that were missed once: with fewer micro-batches in flight than there are stages, and
+// with a device more than any order near by had.
+TEST(Planner, FindsWhatRestartsFound) {
+  const struct {
+    uint64_t seed;
+    Placement found;
+  } cases[] = {{1031, {{0, 1, 5, 3}, {0, 8, 9, 10}, {2, 2, 1, 1}, {0, 0, 0}}},
+               {1037, {{0, 2, 1, 4}, {1, 2, 4, 10}, {3, 3, 2, 1}, {0, 0, 0}}}};
+  for (const auto& [seed, reference] : cases) {
+    const std::unique_ptr<RandomNetwork> network = MakeLargeNetwork(seed);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", network->about));
+    ASSERT_TRUE(FitsMemory(network->model, reference));
+    const absl::StatusOr<Partition> found = Planned(*network);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_LE(SimulatedCharge(network->model, found->placement),
+              1.001 * SimulatedCharge(network->model, reference));
+  }
+}
+
 // Equal boards, and boards that measurements tell apart. bench_planner looks at more of them.
 TEST(Planner, OneMoreBoardIsNeverWorse) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
