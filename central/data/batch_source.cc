@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "central/data/latents/mixed_order.h"
@@ -31,7 +32,7 @@ int64_t BatchSource::MostAhead(int64_t samples) const {
                     std::max(4 * samples, kEnough));
 }
 
-void BatchSource::Want(std::vector<int64_t> indices) {
+void BatchSource::Want(int64_t begin, absl::Span<const int64_t> indices) {
   if (ahead_ == nullptr) {
     ahead_ = std::make_unique<ReadAhead<std::vector<float>>>([&set = dataset_](int64_t index) {
       std::vector<float> sample(static_cast<size_t>(set.sample_shape().elements()));
@@ -39,10 +40,11 @@ void BatchSource::Want(std::vector<int64_t> indices) {
       return sample;
     });
   }
-  ahead_->Want(indices);
+  const std::pair wanted(epoch_, begin);
+  if (std::exchange(wanted_, wanted) != wanted) ahead_->Want(indices);
 }
 
-void BatchSource::WantSamples(const MicroBatch& place) {
+std::vector<int64_t> BatchSource::SamplesFrom(const MicroBatch& place) const {
   const int64_t end = std::min(std::ssize(order_), place.first_sample + MostAhead(place.samples));
   std::vector<int64_t> indices;
   for (int64_t i = place.first_sample; i < end; ++i) {
@@ -50,14 +52,30 @@ void BatchSource::WantSamples(const MicroBatch& place) {
     if (augmentation_.Has(Transform::kMixup))
       indices.push_back(DrawMix(dataset_.size(), run_seed_, epoch_, order_[i]).other);
   }
-  Want(std::move(indices));
+  return indices;
 }
 
-void BatchSource::WantTest(int64_t first, int64_t count) {
-  std::vector<int64_t> indices;
-  for (int64_t i = first; i < std::min(dataset_.size(), first + MostAhead(count)); ++i)
-    indices.push_back(i);
-  Want(std::move(indices));
+std::vector<int64_t> BatchSource::TestFrom(int64_t first, int64_t count) const {
+  std::vector<int64_t> indices(
+      static_cast<size_t>(std::min(dataset_.size() - first, MostAhead(count))));
+  std::iota(indices.begin(), indices.end(), first);
+  return indices;
+}
+
+bool BatchSource::IsReady(const MicroBatch& place) {
+  if (!dataset_.reads_files()) return true;
+  EnterEpoch(place.epoch);
+  const std::vector<int64_t> indices = SamplesFrom(place);
+  Want(place.first_sample, indices);
+  const int64_t each = augmentation_.Has(Transform::kMixup) ? 2 : 1;
+  return ahead_->AreThere(absl::MakeConstSpan(indices).subspan(0, place.samples * each));
+}
+
+bool BatchSource::IsTestReady(int64_t first, int64_t count) {
+  if (!dataset_.reads_files()) return true;
+  const std::vector<int64_t> indices = TestFrom(first, count);
+  Want(first, indices);
+  return ahead_->AreThere(absl::MakeConstSpan(indices).subspan(0, count));
 }
 
 void BatchSource::CopyRead(int64_t index, absl::Span<float> out) {
@@ -93,14 +111,17 @@ void BatchSource::CopyLabels(int64_t index, int64_t place, absl::Span<int32_t> l
   for (int64_t k = 0; k < each; ++k) labels[place * each + k] = dataset_.label(index * each + k);
 }
 
+void BatchSource::EnterEpoch(int64_t epoch) {
+  if (epoch == epoch_) return;
+  order_ = MixedOrder({dataset_.size(), dataset_.new_samples(), dataset_.session()}, batch_size_,
+                      run_seed_, epoch);
+  epoch_ = epoch;
+}
+
 void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
                        absl::Span<int32_t> labels) {
-  if (place.epoch != epoch_) {
-    order_ = MixedOrder({dataset_.size(), dataset_.new_samples(), dataset_.session()}, batch_size_,
-                        run_seed_, place.epoch);
-    epoch_ = place.epoch;
-  }
-  if (dataset_.reads_files() && !samples.empty()) WantSamples(place);
+  EnterEpoch(place.epoch);
+  if (dataset_.reads_files() && !samples.empty()) Want(place.first_sample, SamplesFrom(place));
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < place.samples; ++i) {
     const int64_t index = order_[place.first_sample + i];
@@ -121,7 +142,7 @@ void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
 
 void BatchSource::FillTest(int64_t first, int64_t count, absl::Span<float> samples,
                            absl::Span<int32_t> labels) {
-  if (dataset_.reads_files() && !samples.empty()) WantTest(first, count);
+  if (dataset_.reads_files() && !samples.empty()) Want(first, TestFrom(first, count));
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < count; ++i) {
     CopyLabels(first + i, i, labels);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -24,7 +25,12 @@ class BatchSource {
   BatchSource(const Dataset& dataset, uint64_t run_seed, const Augmentation& augmentation = {},
               int64_t batch_size = 1);
 
-  // place: from a Batching over dataset.size() samples. samples: place.samples *
+  // Whether Fill, and FillTest, give samples at once: those of a data set that reads files are read
+  // by other threads first, from the first question on, and the next ones behind them.
+  bool IsReady(const MicroBatch& place);
+  bool IsTestReady(int64_t first, int64_t count);
+
+  // Waits for files. place: from a Batching over dataset.size() samples. samples: place.samples *
   // sample_shape().elements() values; labels: place.samples * labels_per_sample(). Either may be
   // empty: not wanted.
   void Fill(const MicroBatch& place, absl::Span<float> samples, absl::Span<int32_t> labels);
@@ -35,11 +41,13 @@ class BatchSource {
                 absl::Span<int32_t> labels);
 
  private:
-  // Those and what follows them come from files: other threads begin with them. The following ones
-  // as far as memory goes.
-  void WantSamples(const MicroBatch& place);
-  void WantTest(int64_t first, int64_t count);
-  void Want(std::vector<int64_t> indices);
+  void EnterEpoch(int64_t epoch);
+  // Of a data set that reads files, those of the micro-batch first, and as many of the next ones as
+  // memory should hold.
+  std::vector<int64_t> SamplesFrom(const MicroBatch& place) const;
+  std::vector<int64_t> TestFrom(int64_t first, int64_t count) const;
+  // Other threads begin with them. begin: of the micro-batch; the same again changes nothing.
+  void Want(int64_t begin, absl::Span<const int64_t> indices);
   int64_t MostAhead(int64_t samples) const;
   // As Dataset::CopySample.
   void CopyRead(int64_t index, absl::Span<float> out);
@@ -61,6 +69,7 @@ class BatchSource {
   std::vector<int64_t> order_;  // sample order of epoch_
   // Null until a sample of a data set that reads files is wanted.
   std::unique_ptr<ReadAhead<std::vector<float>>> ahead_;
+  std::pair<int64_t, int64_t> wanted_ = {-1, -1};  // epoch, and begin of the last Want
 };
 
 }  // namespace runnel

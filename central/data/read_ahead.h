@@ -20,7 +20,7 @@
 
 namespace runnel {
 
-// Want and Get: one thread at a time.
+// Want, AreThere and Get: one thread at a time.
 template <typename Value>
 class ReadAhead {
  public:
@@ -57,6 +57,15 @@ class ReadAhead {
           std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
       for (int64_t i = 0; i < count; ++i) threads_.emplace_back([this] { Run(); });
     }
+  }
+
+  // Whether Get would give all of these at once.
+  bool AreThere(absl::Span<const int64_t> indices) {
+    const std::lock_guard lock(mutex_);
+    return std::all_of(indices.begin(), indices.end(), [this](int64_t index) {
+      const auto found = slots_.find(index);
+      return found != slots_.end() && found->second.state == State::kIsThere;
+    });
   }
 
   // What read gives. A value that is wanted and that no thread has begun is made by the caller's.

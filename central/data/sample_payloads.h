@@ -20,6 +20,11 @@ class SamplePayloads {
   SamplePayloads(BufferPool* pool, const Dataset& train, const Dataset& test, uint64_t run_seed,
                  const Augmentation& augmentation, int64_t batch_size);
 
+  // As BatchSource::IsReady and IsTestReady.
+  bool AreTrainingSamplesReady(const MicroBatch& place) { return samples_source_.IsReady(place); }
+  bool AreTestSamplesReady(int64_t first, int64_t count) {
+    return test_source_.IsTestReady(first, count);
+  }
   Payload TrainingSamples(const MicroBatch& place);
   Payload TrainingLabels(const MicroBatch& place);
   // `count` samples of the test set from `first` on.

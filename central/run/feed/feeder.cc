@@ -71,7 +71,8 @@ void Feeder::Pump() {
 
 void Feeder::PumpTraining() {
   while (training_.inputs < training_.limit &&
-         first_->session().unacknowledged(FrameKind::kInput) < window_) {
+         first_->session().unacknowledged(FrameKind::kInput) < window_ &&
+         IsTrainingReady(training_.inputs)) {
     SendTraining(training_.inputs++, /*labels=*/false);
   }
   while (training_.labels < training_.limit &&
@@ -88,7 +89,8 @@ void Feeder::PumpEvaluation() {
     SendEvaluation(evaluation_.labels++, /*labels=*/true);
   }
   while (evaluation_.inputs < evaluation_.limit &&
-         evaluation_.inputs < evaluation_.labels - waiting() + window_) {
+         evaluation_.inputs < evaluation_.labels - waiting() + window_ &&
+         IsEvaluationReady(evaluation_.inputs)) {
     SendEvaluation(evaluation_.inputs++, /*labels=*/false);
   }
 }
@@ -102,6 +104,34 @@ void Feeder::PumpDryRun() {
          last().session().unacknowledged(FrameKind::kDryLabels) < window_) {
     SendDryRun(dry_run_.labels++, /*labels=*/true);
   }
+}
+
+void Feeder::PumpLater() {
+  constexpr int64_t kDelayNs = int64_t{2'000'000};
+  if (std::exchange(will_pump_, true)) return;
+  loop_->PostAfter(kDelayNs, [this, lives = std::weak_ptr<bool>(lives_)] {
+    if (lives.expired()) return;
+    will_pump_ = false;
+    Pump();
+  });
+}
+
+bool Feeder::IsTrainingReady(int64_t sequence) {
+  if (payloads_.AreTrainingSamplesReady(batching_.Locate(Sequence(sequence)))) return true;
+  PumpLater();
+  return false;
+}
+
+bool Feeder::IsEvaluationReady(int64_t sequence) {
+  const auto [begin, samples] = EvaluationSamples(sequence);
+  if (payloads_.AreTestSamplesReady(begin, samples)) return true;
+  PumpLater();
+  return false;
+}
+
+std::pair<int64_t, int64_t> Feeder::EvaluationSamples(int64_t sequence) const {
+  const int64_t begin = (sequence - evaluation_first_) * eval_batch_size_;
+  return {begin, std::min(eval_batch_size_, payloads_.test_size() - begin)};
 }
 
 void Feeder::SendDryRun(int64_t sequence, bool labels) {
@@ -124,8 +154,7 @@ void Feeder::SendTraining(int64_t sequence, bool labels) {
 }
 
 void Feeder::SendEvaluation(int64_t sequence, bool labels) {
-  const int64_t begin = (sequence - evaluation_first_) * eval_batch_size_;
-  const int64_t samples = std::min(eval_batch_size_, payloads_.test_size() - begin);
+  const auto [begin, samples] = EvaluationSamples(sequence);
   if (labels) {
     Send(last(), FrameKind::kEvalLabels, sequence, samples, payloads_.TestLabels(begin, samples));
   } else {

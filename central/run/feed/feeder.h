@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "central/data/sample_payloads.h"
 #include "proto/base/training/batching.h"
@@ -58,6 +59,12 @@ class Feeder {
   void PumpTraining();
   void PumpEvaluation();
   void PumpDryRun();
+  // Whether the samples need no file any more; else they are asked for again a little later.
+  bool IsTrainingReady(int64_t sequence);
+  bool IsEvaluationReady(int64_t sequence);
+  void PumpLater();
+  // First sample of an evaluation's micro-batch, and how many it has.
+  std::pair<int64_t, int64_t> EvaluationSamples(int64_t sequence) const;
   void SendTraining(int64_t sequence, bool labels);
   void SendEvaluation(int64_t sequence, bool labels);
   void SendDryRun(int64_t sequence, bool labels);
@@ -78,6 +85,8 @@ class Feeder {
   Range dry_run_;
   int64_t dry_run_first_ = 0;
   int64_t dry_run_training_first_ = 0;
+  bool will_pump_ = false;
+  std::shared_ptr<bool> lives_ = std::make_shared<bool>(true);  // for timers behind its end
   std::unique_ptr<LinkShell> first_;
   std::unique_ptr<LinkShell> last_;  // null if one stage has both
 };

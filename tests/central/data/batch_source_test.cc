@@ -1,6 +1,7 @@
 #include "central/data/batch_source.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "central/data/memory_datasets.h"
 #include "gmock/gmock.h"
@@ -233,11 +234,14 @@ TEST(BatchSource, FilesAreReadAheadToTheSameBytes) {
       const MicroBatch place = batching->Locate(Sequence(sequence));
       std::vector<float> x(static_cast<size_t>(place.samples) * 2), y(x.size());
       whole.Fill(place, absl::MakeSpan(x), {});
+      EXPECT_TRUE(whole.IsReady(place));
+      while (sequence % 2 == 0 && !ahead.IsReady(place)) std::this_thread::yield();
       ahead.Fill(place, absl::MakeSpan(y), {});
       EXPECT_EQ(x, y) << augment << ", " << sequence;
     }
     std::vector<float> x(20), y(20);
     whole.FillTest(13, 10, absl::MakeSpan(x), {});
+    while (!ahead.IsTestReady(13, 10)) std::this_thread::yield();
     ahead.FillTest(13, 10, absl::MakeSpan(y), {});
     EXPECT_EQ(x, y);
   }
