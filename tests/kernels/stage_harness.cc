@@ -216,6 +216,9 @@ std::vector<std::vector<float>> TestStage::Tensors(Storage storage) {
 absl::StatusOr<TestPipeline> TestPipeline::Make(const ModelSpec& model, std::vector<int> cuts,
                                                 int64_t batch, Backend* backend, uint64_t seed,
                                                 Checks checks, Steps steps, const char* recipe) {
+  RUNNEL_ASSIGN_OR_RETURN(const Recipe* found, FindRecipe(recipe));
+  if (found->numbers.integer_parameters())
+    return absl::InvalidArgumentError(absl::StrCat(recipe, ": its weights are no floats"));
   TestPipeline result;
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(model.layer_count());
