@@ -32,7 +32,7 @@ int64_t BatchSource::MostAhead(int64_t samples) const {
                     std::max(4 * samples, kEnough));
 }
 
-void BatchSource::Want(int64_t begin, absl::Span<const int64_t> indices) {
+void BatchSource::Want(const std::vector<int64_t>& indices) {
   if (ahead_ == nullptr) {
     ahead_ = std::make_unique<ReadAhead<std::vector<float>>>([&set = dataset_](int64_t index) {
       std::vector<float> sample(static_cast<size_t>(set.sample_shape().elements()));
@@ -40,8 +40,9 @@ void BatchSource::Want(int64_t begin, absl::Span<const int64_t> indices) {
       return sample;
     });
   }
-  const std::pair wanted(epoch_, begin);
-  if (std::exchange(wanted_, wanted) != wanted) ahead_->Want(indices);
+  if (indices == wanted_) return;
+  wanted_ = indices;
+  ahead_->Want(wanted_);
 }
 
 std::vector<int64_t> BatchSource::SamplesFrom(const MicroBatch& place) const {
@@ -66,7 +67,7 @@ bool BatchSource::IsReady(const MicroBatch& place) {
   if (!dataset_.reads_files()) return true;
   EnterEpoch(place.epoch);
   const std::vector<int64_t> indices = SamplesFrom(place);
-  Want(place.first_sample, indices);
+  Want(indices);
   const int64_t each = augmentation_.Has(Transform::kMixup) ? 2 : 1;
   return ahead_->AreThere(absl::MakeConstSpan(indices).subspan(0, place.samples * each));
 }
@@ -74,7 +75,7 @@ bool BatchSource::IsReady(const MicroBatch& place) {
 bool BatchSource::IsTestReady(int64_t first, int64_t count) {
   if (!dataset_.reads_files()) return true;
   const std::vector<int64_t> indices = TestFrom(first, count);
-  Want(first, indices);
+  Want(indices);
   return ahead_->AreThere(absl::MakeConstSpan(indices).subspan(0, count));
 }
 
@@ -121,7 +122,7 @@ void BatchSource::EnterEpoch(int64_t epoch) {
 void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
                        absl::Span<int32_t> labels) {
   EnterEpoch(place.epoch);
-  if (dataset_.reads_files() && !samples.empty()) Want(place.first_sample, SamplesFrom(place));
+  if (dataset_.reads_files() && !samples.empty()) Want(SamplesFrom(place));
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < place.samples; ++i) {
     const int64_t index = order_[place.first_sample + i];
@@ -142,7 +143,7 @@ void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
 
 void BatchSource::FillTest(int64_t first, int64_t count, absl::Span<float> samples,
                            absl::Span<int32_t> labels) {
-  if (dataset_.reads_files() && !samples.empty()) Want(first, TestFrom(first, count));
+  if (dataset_.reads_files() && !samples.empty()) Want(TestFrom(first, count));
   const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < count; ++i) {
     CopyLabels(first + i, i, labels);

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -46,8 +45,8 @@ class BatchSource {
   // memory should hold.
   std::vector<int64_t> SamplesFrom(const MicroBatch& place) const;
   std::vector<int64_t> TestFrom(int64_t first, int64_t count) const;
-  // Other threads begin with them. begin: of the micro-batch; the same again changes nothing.
-  void Want(int64_t begin, absl::Span<const int64_t> indices);
+  // Other threads begin with them; the same again changes nothing.
+  void Want(const std::vector<int64_t>& indices);
   int64_t MostAhead(int64_t samples) const;
   // As Dataset::CopySample.
   void CopyRead(int64_t index, absl::Span<float> out);
@@ -69,7 +68,7 @@ class BatchSource {
   std::vector<int64_t> order_;  // sample order of epoch_
   // Null until a sample of a data set that reads files is wanted.
   std::unique_ptr<ReadAhead<std::vector<float>>> ahead_;
-  std::pair<int64_t, int64_t> wanted_ = {-1, -1};  // epoch, and begin of the last Want
+  std::vector<int64_t> wanted_;  // last
 };
 
 }  // namespace runnel

@@ -106,12 +106,10 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         central, place = arguments.binaries.resolve() / "runnel-central", pathlib.Path(folder)
-        todo = [(f"{channels} x {side} x {side}", arguments.gib,
-                 lambda gib, channels=channels, side=side: measure_pictures(central, channels, side, gib, arguments.batches, place))
-                for channels, side in PICTURES]
-        todo.append(("20 columns", arguments.gib / 4, lambda gib: measure_table(central, gib, arguments.batches, place)))
-        for name, gib, run in todo:
-            samples, on_disk, memory, seconds = run(gib)
+        cases = [(f"{channels} x {side} x {side}", arguments.gib, measure_pictures, (channels, side)) for channels, side in PICTURES]
+        cases.append(("20 columns", arguments.gib / 4, measure_table, ()))
+        for name, gib, measure_one, about in cases:
+            samples, on_disk, memory, seconds = measure_one(central, *about, gib, arguments.batches, place)
             print(f"{name}: {samples} samples, {gib} GiB ({on_disk / 1e6:.1f} MB on the disk), central {memory:.0f} MB, {seconds:.0f} s",
                   flush=True)
             rows.append([name, samples / 1000, gib, round(memory), round(seconds)])

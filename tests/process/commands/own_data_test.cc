@@ -68,6 +68,25 @@ TEST_F(OwnData, ATableIsLearned) {
             0.9);
 }
 
+// Samples that are more than central keeps are read from the file while it trains and evaluates.
+TEST_F(OwnData, ATableBeyondMemory) {
+  std::string text = "word,label\n";
+  for (int i = 0; i < 210'000; ++i)
+    absl::StrAppend(&text, "w", 100 + i * 7 % 250, ",", i * 7 % 250 < 125 ? "low" : "high", "\n");
+  Write(dir_ / "large.csv", text);
+  const Words run = {"train",         "--quick",
+                     "--model",       "mlp",
+                     "--data",        absl::StrCat("csv:", dir_ / "large.csv"),
+                     "--batch-size",  "500",
+                     "--max-batches", "20"};
+  const nlohmann::json whole = RunCentral(
+      With(run, {"--local-workers", "2", "--schedule", "sync_1f1b", "--micro-batches", "1"}));
+  EXPECT_GT(whole["accuracy"], 0.8);
+  const nlohmann::json plain = RunCentral(With(run, {"--local-workers", "0"}));
+  EXPECT_EQ(plain["weights_sha256"], whole["weights_sha256"]);
+  EXPECT_EQ(plain["accuracy"], whole["accuracy"]);
+}
+
 TEST_F(OwnData, ANetworkFromAFile) {
   Process show({"runnel-central", "show", "mlp"});
   ASSERT_EQ(show.Wait(), 0) << show.err();
