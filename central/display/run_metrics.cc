@@ -118,6 +118,16 @@ void AddRecoveries(const std::vector<RecoverySummary>& recoveries, MetricText& t
   }
 }
 
+void AddGridBits(const GridBits& bits, MetricText& text) {
+  constexpr Metric kGridBits = {"runnel_grid_bits_width",
+                                "Bits of the recipe's grids at the step under way; of gates, those "
+                                "of the dearest option.",
+                                "operand"};
+  if (bits.forward <= 0) return;
+  text.Add(kGridBits, {"weights_and_activations"}, bits.forward);
+  text.Add(kGridBits, {"gradients"}, bits.backward);
+}
+
 // The last measurement of all codecs at once.
 void AddGradientNoise(const std::vector<NoiseSummary>& measured, MetricText& text) {
   const auto found = std::find_if(measured.rbegin(), measured.rend(),
@@ -307,6 +317,7 @@ std::string MetricsText(const ShownRun& run) {
   AddLinks(run.view, figures, text);
   AddRecoveries(run.view.recoveries, text);
   AddReplication(run.view.replication, run.view.progress.step, text);
+  AddGridBits(run.view.grid_bits, text);
   AddGradientNoise(run.view.gradient_noise, text);
   AddGates(run, text);
   AddGateShares(run.view, text);

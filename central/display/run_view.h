@@ -10,6 +10,7 @@
 #include "central/display/progress.h"
 #include "central/records/stage_status.h"
 #include "central/records/summary.h"
+#include "proto/base/training/grid_bits.h"
 #include "proto/transport/control/members.h"
 
 namespace runnel {
@@ -69,6 +70,7 @@ struct RunView {
   std::vector<StageSeconds> stage_seconds = {};   // by stage; empty: nothing is known
   std::vector<int64_t> stage_samples = {};        // that each has trained since the plan holds
   std::vector<LinkView> links = {};               // of the plan
+  GridBits grid_bits = {};  // of recipes with grids, at the step under way; 0: it has none
   std::vector<WorkerView> workers = {};
   std::vector<GateSummary::Gate> gates =
       {};  // of models with gates: choices up to the last barrier

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/records/figure_json.h"
 #include "central/records/gate_json.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/process/version.h"
 
 namespace runnel {
@@ -252,6 +253,8 @@ std::string StateJson(const ShownRun& run) {
   json["stages"] = StagesJson(run.view, figures);
   json["links"] = LinksJson(run.view, figures);
   Set("bubble_share", BubbleShare(run.view), json);
+  if (const GridBits& bits = run.view.grid_bits; bits.forward > 0)
+    json["grid_bits"] = GridBitsText(bits);
   if (!run.view.gates.empty()) json["gates"] = ToJson(run.view.gates);
   if (!run.view.gate_targets.empty()) json["gate_targets"] = ToJson(run.view.gate_targets);
   AddHistory(run, json);

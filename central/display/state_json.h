@@ -22,6 +22,7 @@
 //               stages: [{device, first_layer, last_layer}]}
 //   busy        [{end_s, seconds, generation, busy: [], forward: [], backward: [], wait: [],
 //               send: []}]: slices of the training time, by stage
+//   [grid_bits]  "3/6": of weights and activations / of gradients, at the step under way
 //   gates, gate_targets   as precision.gates of the summary has its layers[] and cost_targets[]
 //   losses      [[step, mean, lowest, highest]]; evaluations: [[step, accuracy, loss]]
 //   events      [{kind, step, unix_s, what, why, remedy}], the newest last

@@ -7,6 +7,8 @@
 
 namespace runnel {
 
+// By pass.
+Json ToJson(const PassMacs& macs);
 Json ToJson(const std::vector<GateSummary::Gate>& gates);
 Json ToJson(const std::vector<GateSummary::Target>& targets);
 Json ToJson(const GateSummary& gates);

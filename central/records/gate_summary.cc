@@ -6,14 +6,22 @@
 
 namespace runnel {
 
+Json ToJson(const PassMacs& macs) {
+  return Json{{"forward", macs.forward},
+              {"input_gradient", macs.input_gradient},
+              {"weight_gradient", macs.weight_gradient}};
+}
+
 Json ToJson(const std::vector<GateSummary::Gate>& gates) {
   Json rows = Json::array();
   for (const GateSummary::Gate& gate : gates) {
-    rows.push_back(Json{{"layer", gate.layer},
-                        {"options", gate.options},
-                        {"samples", gate.samples},
-                        {"skipped_share", gate.skipped_share},
-                        {"mean_bits", gate.mean_bits}});
+    Json row{{"layer", gate.layer},
+             {"options", gate.options},
+             {"samples", gate.samples},
+             {"skipped_share", gate.skipped_share},
+             {"mean_bits", gate.mean_bits}};
+    for (const PassMacs& macs : gate.effective) row["effective_macs"].push_back(ToJson(macs));
+    rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/base/training/precision_cost.h"
+
 namespace runnel {
 
 struct GateSummary {
@@ -15,6 +17,8 @@ struct GateSummary {
     std::vector<int64_t> samples;      // by option
     double skipped_share = 0;
     double mean_bits = 0;  // of weights and activations, of the samples that do not skip
+    // Multiply-adds of these samples, by option, without exploring; at a run's end alone.
+    std::vector<PassMacs> effective = {};
   };
   struct Target {
     double percent = 0;       // the target

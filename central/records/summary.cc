@@ -54,8 +54,10 @@ void AddFiguresOfRun(const std::vector<StageSummary>& stages, Json& json) {
 }
 
 Json ToJson(const EvaluationSummary& evaluation) {
-  return Json{
+  Json json{
       {"step", evaluation.step}, {"accuracy", evaluation.accuracy}, {"loss", evaluation.loss}};
+  if (evaluation.effective_macs > 0) json["effective_macs"] = evaluation.effective_macs;
+  return json;
 }
 
 Json ToJson(const RecoverySummary& recovery) {
@@ -145,9 +147,7 @@ Json PrecisionToJson(const std::string& setting, const PrecisionCost& cost) {
               {"share_of_8_8", cost.share_of_8_8()},
               {"macs_done", cost.macs_done},
               {"macs_in_full", cost.macs_in_full},
-              {"effective_macs", Json{{"forward", cost.effective.forward},
-                                      {"input_gradient", cost.effective.input_gradient},
-                                      {"weight_gradient", cost.effective.weight_gradient}}},
+              {"effective_macs", ToJson(cost.effective)},
               {"turns", cost.turns},
               {"levels", std::move(levels)}};
 }

@@ -137,7 +137,8 @@ struct EvaluationSummary {
   int64_t step = 0;
   double accuracy = 0;
   double loss = 0;
-  ClassCounts counts = {};  // of the last one alone
+  ClassCounts counts = {};    // of the last one alone
+  double effective_macs = 0;  // of the run until then (precision_cost.h); 0: not known
 };
 
 // A measurement of what codecs add to the gradients' noise (NoiseMeasured).

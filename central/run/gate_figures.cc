@@ -63,6 +63,26 @@ absl::StatusOr<std::vector<GateSummary::Gate>> GatesOf(const ModelSpec& model,
   return gates;
 }
 
+// What the samples of each option took.
+void AddEffective(const SampleMacs& macs, const RecipeName& recipe, const ModelSpec& model,
+                  std::vector<GateSummary::Gate>& gates) {
+  for (GateSummary::Gate& row : gates) {
+    const auto gated =
+        std::find_if(macs.gated.begin(), macs.gated.end(), [&](const SampleMacs::Gated& one) {
+          return model.layers[static_cast<size_t>(one.layer)].name == row.layer;
+        });
+    if (gated == macs.gated.end()) continue;
+    for (int option = 0; option < OptionCount(gated->gate); ++option) {
+      PassMacs& sum = row.effective.emplace_back();
+      const auto at = static_cast<size_t>(option);
+      if (Skips(gated->gate, option) || at >= row.samples.size()) continue;
+      const PassMacs one = EffectiveMacs(gated->macs, recipe, BitsOfOption(gated->gate, option));
+      const auto samples = static_cast<double>(row.samples[at]);
+      sum = {samples * one.forward, samples * one.input_gradient, samples * one.weight_gradient};
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<GateSummary::Gate>> GateChoicesOf(const ModelSpec& model,
@@ -78,6 +98,13 @@ absl::StatusOr<std::vector<GateSummary::Target>> GateTargetsOf(const TrainingSet
   return TargetsOf(setting, totals.levels);
 }
 
+double GatesEffectiveMacs(const RuleStates& states) {
+  const auto counted = states.find(std::string(GateCounts::kName));
+  if (counted == states.end()) return 0;
+  const absl::StatusOr<GateTotals> totals = ParseGateTotals(counted->second);
+  return totals.ok() ? totals->effective_macs : 0;
+}
+
 absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const PrecisionCost& cost,
                                           absl::string_view state) {
   RUNNEL_ASSIGN_OR_RETURN(const GateTotals totals, ParseGateTotals(state));
@@ -85,12 +112,15 @@ absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const Precision
                           ParseCostTarget(setup.training.cost_target));
   if (totals.samples <= 0 || cost.macs_in_full <= 0)
     return absl::InvalidArgumentError("no sample was trained");
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(setup.settings.recipe));
+  RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(setup.model));
   const double in_full = cost.macs_in_full / cost.samples * static_cast<double>(totals.samples);
   GateSummary summary;
   summary.samples = totals.samples;
   summary.done_share = totals.macs_done / in_full;
   summary.effective_share = totals.effective_macs / in_full;
   RUNNEL_ASSIGN_OR_RETURN(summary.gates, GatesOf(setup.model, totals));
+  AddEffective(macs, recipe, setup.model, summary.gates);
   for (const GateSummary::Gate& gate : summary.gates)
     summary.skipped_share += gate.skipped_share / static_cast<double>(summary.gates.size());
   summary.targets = TargetsOf(setting, totals.levels);

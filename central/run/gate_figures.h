@@ -18,6 +18,9 @@ absl::StatusOr<std::vector<GateSummary::Gate>> GateChoicesOf(const ModelSpec& mo
 absl::StatusOr<std::vector<GateSummary::Target>> GateTargetsOf(const TrainingSettings& training,
                                                                absl::string_view state);
 
+// Effective multiply-adds of the run so far, as the kernels counted them; 0: the states have none.
+double GatesEffectiveMacs(const RuleStates& states);
+
 // For the summary, from a state of rule GateCounts. cost: of a run of this setup. InvalidArgument:
 // it is no such state, or not of this model.
 absl::StatusOr<GateSummary> GateSummaryOf(const RunSetup& setup, const PrecisionCost& cost,

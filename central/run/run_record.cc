@@ -83,10 +83,10 @@ void RunRecord::AddBarrier(int64_t step, const std::vector<StageStatus>& stages)
     epoch_loss_.Mean(stages.back().telemetry);
 }
 
-void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation) {
+void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation, double effective_macs) {
   if (!evaluations_.empty()) evaluations_.back().counts = {};
   evaluations_.push_back(
-      {evaluation.step, evaluation.accuracy, evaluation.loss, evaluation.counts});
+      {evaluation.step, evaluation.accuracy, evaluation.loss, evaluation.counts, effective_macs});
   if (!log_.has_value()) return;
   LogRow row = RowAt(evaluation.step);
   row.test_accuracy = evaluation.accuracy;
@@ -261,6 +261,7 @@ void ShowLevelBits(const LinkLevels& levels, const std::vector<TrainingChange>& 
   const int64_t step = std::min(progress.step, std::max<int64_t>(0, progress.steps - 1));
   // Not progress.epoch, which is the one before at an epoch's first step.
   const GridBits bits = levels.At(changes, step / progress.steps_per_epoch, step);
+  view.grid_bits = bits;
   const auto is_recipe = [&progress](const CodecSchedule& codecs) {
     return codecs.steps()[codecs.StepIn(progress.epoch)].codec == RecipeCodec();
   };

@@ -44,7 +44,7 @@ class RunRecord {
   // All stages have reached it; `stages` as of it.
   void AddBarrier(int64_t step, const std::vector<StageStatus>& stages);
   // Of a barrier, at any time after it.
-  void AddEvaluation(const EvaluationRecorded& evaluation);
+  void AddEvaluation(const EvaluationRecorded& evaluation, double effective_macs);
   void AddNoise(const NoiseMeasured& noise);
   // Training goes on from the barrier at `step`: what was evaluated or measured after it is void.
   void GoBackTo(int64_t step);
@@ -95,7 +95,8 @@ class RunRecord {
   std::optional<Log> log_;
 };
 
-// Links whose codec is `recipe` have the bits of the step under way, at the end those of the last one.
+// The run and its links whose codec is `recipe` have the bits of the step under way, at the end those of
+// the last one.
 void ShowLevelBits(const LinkLevels& levels, const std::vector<TrainingChange>& changes,
                    RunView& view);
 

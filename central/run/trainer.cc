@@ -79,10 +79,14 @@ void AddDecided(const TrainingJob& job, const Coordinator& coordinator, Training
     summary.loss_scale = LossScaleAt(job.setup->training, coordinator.ChangesAt(step), step);
   const absl::StatusOr<RecipeName> recipe = ParseRecipeName(job.setup->settings.recipe);
   if (!recipe.ok() || job.evaluate_only || step == 0) return;
-  // Without grids there is none.
+  // In FP32 there is none.
+  std::vector<int64_t> marks;
+  for (const EvaluationSummary& one : summary.evaluations) marks.push_back(one.step);
   const absl::StatusOr<PrecisionCost> cost = CostOfPrecision(
-      job.setup->model, *recipe, job.setup->training, coordinator.ChangesAt(step), step);
+      job.setup->model, *recipe, job.setup->training, coordinator.ChangesAt(step), step, marks);
   if (!cost.ok()) return;
+  for (size_t i = 0; i < marks.size() && !cost->gates_learn; ++i)
+    summary.evaluations[i].effective_macs = cost->effective_at[i];
   summary.precision = *cost;
   summary.precision_setting = job.setup->training.precision;
   const RuleStates states = coordinator.RuleStatesAt(step);

@@ -129,7 +129,8 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
 }
 
 void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
-  record_->AddEvaluation(evaluation);
+  record_->AddEvaluation(evaluation,
+                         GatesEffectiveMacs(coordinator_->RuleStatesAt(evaluation.step)));
   record_->clock().StopEvaluation();
   if (job_.evaluate_only) return record_->clock().Stop();
   best_.Evaluated(evaluation.step, evaluation.accuracy);

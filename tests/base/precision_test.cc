@@ -1,14 +1,18 @@
 #include "proto/base/training/dials/precision.h"
 
 #include <cmath>
+#include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "proto/base/training/precision_cost.h"
 
 namespace runnel::precision_test {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -51,9 +55,19 @@ TEST(Precision, FitsTheRecipesBits) {
   EXPECT_THAT(fits("fixed:8/16", "dorefa:4,4,8"), HasSubstr("no BW of 16 bits; give 1 to 8"));
   EXPECT_THAT(fits("fixed:9/8", "sbm:8,8,8"), HasSubstr("no FW of 9 bits; give 2 to 8"));
   EXPECT_THAT(fits("fixed:8/8", "fp32"), HasSubstr("recipe fp32 has no grids"));
-  EXPECT_THAT(fits("fixed:8/8", "niti"), HasSubstr("recipe niti has no grids"));
+  EXPECT_THAT(fits("fixed:8/8", "niti"), HasSubstr("recipe niti has fixed bits"));
   EXPECT_THAT(fits("fixed:8/8", "dorefa:32,32,32"), HasSubstr("has no grids"));
   EXPECT_THAT(fits("fixed:8/8", "dorefa:1,2,6"), HasSubstr("weights of 1 bit"));
+}
+
+TEST(Precision, NamesTheRecipeOfALevel) {
+  const auto name = [](absl::string_view recipe, GridBits level) {
+    return RecipeAtLevel(*ParseRecipeName(recipe), level);
+  };
+  EXPECT_EQ(name("sbm:8,8,8", {3, 16}), "sbm:3,3,16");
+  EXPECT_EQ(name("sbm:8,8,8", {}), "sbm:8,8,8");
+  EXPECT_EQ(name("dorefa:1,32,8", {4, 6}), "dorefa:1,32,6");
+  EXPECT_EQ(name("octo", {4, 6}), "octo");
 }
 
 TEST(Precision, LevelsFollowChangesAndEpochs) {
@@ -110,28 +124,56 @@ TrainingSettings TenSamples(const std::string& precision) {
   return training;
 }
 
-TEST(PrecisionCost, CountsAllLayersAndPasses) {
-  const ModelSpec model = ThreeLayers();
-  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8"), dorefa = *ParseRecipeName("dorefa:8,8,8");
-  const SampleMacs all = *SampleMacsOf(model, sbm.family->grids);
-  EXPECT_EQ(all.all.on_grid.forward, 32 + 16 + 8);
-  EXPECT_EQ(all.all.on_grid.input_gradient, 16 + 8) << "nobody wants the samples' gradient";
-  EXPECT_EQ(all.all.on_grid.weight_gradient, 32 + 16 + 8);
-  EXPECT_EQ(all.all.in_full.sum(), 0);
-  const SampleMacs inner = *SampleMacsOf(model, dorefa.family->grids);
-  EXPECT_EQ(inner.all.on_grid.sum(), 3 * 16);
-  EXPECT_EQ(inner.all.in_full.sum(), 2 * 32 + 3 * 8);
+// Of one site of a model.
+PassMacs MacsAt(ProductPlace place, const std::vector<SiteMacs>& sites) {
+  for (const SiteMacs& one : sites)
+    if (one.site.place == place) return one.macs;
+  return {};
 }
 
-// Shares of FP32 as FracTrain counts them: 6.25 % and 10.4167 % where all three passes are done.
+TEST(PrecisionCost, CountsAllLayersAndPasses) {
+  const ModelSpec model = ThreeLayers();
+  const SampleMacs macs = *SampleMacsOf(model);
+  const PassMacs first = MacsAt(ProductPlace::kFirst, macs.all);
+  EXPECT_EQ(first.forward, 32);
+  EXPECT_EQ(first.input_gradient, 0) << "nobody wants the samples' gradient";
+  EXPECT_EQ(first.weight_gradient, 32);
+  EXPECT_EQ(MacsAt(ProductPlace::kInner, macs.all).sum(), 3 * 16);
+  EXPECT_EQ(MacsAt(ProductPlace::kLast, macs.all).sum(), 3 * 8);
+  EXPECT_EQ(SumOf(macs.all), 2 * 32 + 3 * 16 + 3 * 8);
+  const auto effective = [&](absl::string_view recipe) {
+    return EffectiveMacs(macs.all, *ParseRecipeName(recipe), {}).sum();
+  };
+  EXPECT_EQ(effective("sbm:8,8,8"), (2 * 32 + 3 * 16 + 3 * 8) / 16.0);
+  EXPECT_EQ(effective("dorefa:8,8,8"), 2 * 32 + 3 * 16 / 16.0 + 3 * 8) << "ends are FP32";
+  EXPECT_EQ(effective("fp32"), SumOf(macs.all));
+}
+
+// Of a product whose three passes are all done.
+double ShareOf(absl::string_view recipe, const GridBits& level) {
+  const std::vector<SiteMacs> macs = {{{}, {1, 1, 1}}};
+  return EffectiveMacs(macs, *ParseRecipeName(recipe), level).sum() / 3;
+}
+
+// Shares of FP32 as FracTrain counts them.
 TEST(PrecisionCost, SharesAreThePapers) {
-  const SampleMacs macs = {{.on_grid = {1, 1, 1}}, {}};
-  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");
-  EXPECT_NEAR(EffectiveMacs(macs, sbm, {}).sum() / 3, 0.0625, 1e-12);
-  EXPECT_NEAR(EffectiveMacs(macs, sbm, {8, 16}).sum() / 3, 0.104166667, 1e-9);
-  EXPECT_NEAR(EffectiveMacs(macs, sbm, {3, 6}).sum() / 3, 0.0146484, 1e-7);
-  EXPECT_NEAR(EffectiveMacs(macs, sbm, {4, 6}).sum() / 3, 0.0208333, 1e-7);
-  EXPECT_NEAR(EffectiveMacs(macs, sbm, {6, 8}).sum() / 3, 0.0429688, 1e-7);
+  std::ifstream file(RUNNEL_SOURCE_DIR "/tests/golden/fractrain.json");
+  const nlohmann::json golden = nlohmann::json::parse(file)["cp_percent"];
+  EXPECT_NEAR(100 * ShareOf("sbm:8,8,8", {}), golden["static"]["8/8"], 1e-12);
+  EXPECT_NEAR(100 * ShareOf("sbm:8,8,8", {8, 16}), golden["static"]["8/16"], 1e-12);
+  for (const char* data : {"cifar", "imagenet"}) {
+    const nlohmann::json& options = golden[data];
+    for (size_t i = 0; i < options["cp"].size(); ++i) {
+      const std::string recipe =
+          absl::StrCat("sbm:", options["W"].get<int>(), ",", options["A"][i].get<int>(), ",",
+                       options["G"][i].get<int>());
+      EXPECT_NEAR(100 * ShareOf(recipe, {}), options["cp"][i], 1e-12) << recipe;
+    }
+  }
+  // Options of --gates, whose weights have the bits of their activations.
+  EXPECT_NEAR(ShareOf("sbm:8,8,8", {3, 6}), 0.0146484, 1e-7);
+  EXPECT_NEAR(ShareOf("sbm:8,8,8", {4, 6}), 0.0208333, 1e-7);
+  EXPECT_NEAR(ShareOf("sbm:8,8,8", {6, 8}), 0.0429688, 1e-7);
 }
 
 // A depthwise convolution between two others, of 2 x 6, 2 x 3 and 4 x 2 multiply-adds.
@@ -145,27 +187,26 @@ TEST(PrecisionCost, DepthwiseConvolutionsStayOnTheirGrids) {
                   {"c",
                    {{.kind = OpKind::kGlobalAvgPool, .inputs = {0}},
                     {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 2}}}};
-  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8"), dorefa = *ParseRecipeName("dorefa:8,8,8");
-  const SampleMacs macs = *SampleMacsOf(model, sbm.family->grids);
-  EXPECT_EQ(macs.all.on_fixed.sum(), 3 * 6);
-  EXPECT_EQ(macs.all.on_grid.sum(), 2 * 12 + 3 * 4);
-  EXPECT_EQ(macs.all.in_full.sum(), 0);
-  EXPECT_EQ(SampleMacsOf(model, dorefa.family->grids)->all.on_fixed.sum(), 0);
+  const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");
+  const SampleMacs macs = *SampleMacsOf(model);
+  EXPECT_EQ(MacsAt(ProductPlace::kDepthwise, macs.all).sum(), 3 * 6);
   const double fixed = 6 / 16.0 + 6 / 8.0 + 6 / 8.0;
-  EXPECT_NEAR(EffectiveMacs(macs, sbm, {}).sum(), fixed + (2 * 12 + 3 * 4) / 16.0, 1e-12);
-  EXPECT_NEAR(EffectiveMacs(macs, sbm, {4, 4}).forward, 6 / 16.0 + 16 / 64.0, 1e-12);
+  EXPECT_NEAR(EffectiveMacs(macs.all, sbm, {}).sum(), fixed + (2 * 12 + 3 * 4) / 16.0, 1e-12);
+  EXPECT_NEAR(EffectiveMacs(macs.all, sbm, {4, 4}).forward, 6 / 16.0 + 16 / 64.0, 1e-12);
 }
 
 // Steps of 4, 4 and 2 samples an epoch; the level turns at the third step.
 TEST(PrecisionCost, OfARunIsWeighedBySamples) {
   const RecipeName sbm = *ParseRecipeName("sbm:8,8,8");
-  const auto cost =
-      CostOfPrecision(ThreeLayers(), sbm, TenSamples("pfq:4,8/8,8"), {ChangeOfPrecision(2, 1)}, 3);
+  const auto cost = CostOfPrecision(ThreeLayers(), sbm, TenSamples("pfq:4,8/8,8"),
+                                    {ChangeOfPrecision(2, 1)}, 3, {0, 1, 3});
   ASSERT_TRUE(cost.ok()) << cost.status();
   EXPECT_EQ(cost->macs_done, 10 * (56 + 24 + 56));
   const double four = 56 / 64.0 + 24 / 32.0 + 56 / 32.0, eight = (56 + 24 + 56) / 16.0;
   EXPECT_NEAR(cost->effective.sum(), 8 * four + 2 * eight, 1e-9);
   EXPECT_NEAR(cost->share_of_8_8(), (8 * four + 2 * eight) / (10 * eight), 1e-9);
+  EXPECT_THAT(cost->effective_at,
+              ElementsAre(0, DoubleNear(4 * four, 1e-9), DoubleNear(8 * four + 2 * eight, 1e-9)));
   EXPECT_EQ(cost->turns, 1);
   ASSERT_EQ(cost->levels.size(), 2u);
   EXPECT_EQ(cost->levels[0].steps, 2);

@@ -7,7 +7,9 @@
 // FOLDER: MNIST's four files as they are published, or CIFAR-10's binary batches. Samples are
 // normalised to mean 0 and deviation 1 of their pixels, and shuffled in each epoch. --samples: of an
 // epoch; 0: all. Recipe afp also prints the share of micro-batches in 8, 16 and 24 bits, of the input,
-// weight and gradient of each operator.
+// weight and gradient of each operator, ui8 what its clipping turns the gradient's direction by, the mean
+// of every 50th step by layer; each of ui8's layers is a stage of its own, so that nothing else takes the place of what is
+// read.
 
 #include <zlib.h>
 
@@ -15,6 +17,7 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -32,6 +35,7 @@ namespace {
 
 constexpr int64_t kBatch = 64;
 constexpr int kCifarRecord = 3073;
+constexpr int64_t kStepsADeviation = 50;
 
 struct Samples {
   std::vector<float> values;
@@ -117,9 +121,10 @@ class Run {
   Run(const Flags& flags, const Samples& train, const Samples& test)
       : flags_(flags), train_(train), test_(test), model_(*MakeModel(flags.model)) {
     backend_ = *MakeBackend(flags.backend, 1);
-    pipeline_ = *TestPipeline::Make(model_, {}, kBatch, backend_.get(), flags.seed, Checks::kOff,
-                                    Steps::kApart, flags.recipe.c_str());
-    SetInitialState(model_, flags.recipe, flags.seed, stage());
+    pipeline_ = *TestPipeline::Make(model_, Cuts(), kBatch, backend_.get(), flags.seed,
+                                    Checks::kOff, Steps::kApart, flags.recipe.c_str());
+    for (const auto& part : pipeline_.stages)
+      SetInitialState(model_, flags.recipe, flags.seed, *part);
     x_.resize(static_cast<size_t>(stage().program.input.elements()));
     labels_.resize(kBatch);
   }
@@ -142,6 +147,7 @@ class Run {
         context.learning_rate = flags_.rate * (is_late ? 0.1 : 1);
         Take(train_, order, step * kBatch);
         if (!pipeline_.ForwardBackward(x_.data(), labels_.data(), context).ok()) return false;
+        if (context.step % kStepsADeviation == 0) AddDeviations();
         loss_ += (pipeline_.Loss() / kBatch - loss_) * 0.02;
         if (!pipeline_.Update(context).ok()) return false;
         context.sequence = context.sequence.next();
@@ -185,9 +191,35 @@ class Run {
     return layers;
   }
 
+  nlohmann::json Deviations() const {
+    nlohmann::json layers = nlohmann::json::object();
+    for (const auto& [layer, sum] : deviations_) layers[layer] = sum.first / sum.second;
+    return layers;
+  }
+
   double loss() const { return loss_; }
 
  private:
+  std::vector<int> Cuts() const {
+    std::vector<int> cuts;
+    for (int layer = 1; layer < model_.layer_count() && flags_.recipe == "ui8"; ++layer)
+      cuts.push_back(layer);
+    return cuts;
+  }
+
+  void AddDeviations() {
+    for (const auto& stage : pipeline_.stages) {
+      for (const Instruction& one : stage->program.part(Part::kWeightGradient)) {
+        if (one.code != OpCode::kCounterDeviation) continue;
+        const Buffer& buffer = stage->program.buffers[one.inputs[1]];
+        auto& [sum, count] = deviations_[model_.layers[static_cast<size_t>(one.layer)].name];
+        sum +=
+            *reinterpret_cast<const float*>(stage->bindings[buffer.storage] + buffer.offset_bytes);
+        ++count;
+      }
+    }
+  }
+
   TestStage& stage() { return *pipeline_.stages[0]; }
 
   void Shuffle(int epoch, std::vector<int64_t>& order) const {
@@ -214,6 +246,7 @@ class Run {
   std::vector<float> x_;
   std::vector<int32_t> labels_;
   double loss_ = 2.3;
+  std::map<std::string, std::pair<double, int64_t>> deviations_;  // sums and counts, by layer
 };
 
 Flags Parse(int argc, char** argv) {
@@ -242,10 +275,10 @@ int Main(int argc, char** argv) {
   }
   Run run(flags, train, test);
   if (!run.Train()) return 1;
-  const nlohmann::json line = {{"recipe", flags.recipe},   {"model", flags.model},
-                               {"seed", flags.seed},       {"epochs", flags.epochs},
-                               {"samples", flags.samples}, {"accuracy", run.Accuracy()},
-                               {"loss", run.loss()},       {"widths", run.Widths()}};
+  const nlohmann::json line = {
+      {"recipe", flags.recipe}, {"model", flags.model},     {"seed", flags.seed},
+      {"epochs", flags.epochs}, {"samples", flags.samples}, {"accuracy", run.Accuracy()},
+      {"loss", run.loss()},     {"widths", run.Widths()},   {"deviations", run.Deviations()}};
   std::cout << line.dump() << std::endl;
   return 0;
 }

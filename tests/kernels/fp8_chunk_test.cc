@@ -46,7 +46,8 @@ TEST(Fp8Chunk, FormatsEndWhereTheyShould) {
   EXPECT_EQ(FloatGrid(6, 9).least_step(), 0x1p-39f);
 }
 
-// Against a table made outside, and against the conversions of the number types.
+// Against a table, and against the conversions of the number types; small_floats_test.cc has values made
+// outside.
 TEST(Fp8Chunk, AllCodesAndHalfwayPointsAreThoseOfTheTable) {
   constexpr SmallFloat k16Bits = {.exponent_bits = 6, .mantissa_bits = 9, .saturates = true};
   for (const auto& [exponent_bits, mantissa_bits] : {std::pair(5, 2), std::pair(6, 9)}) {

@@ -297,7 +297,7 @@ TEST(Gates, WhatMakesNoSenseIsNamed) {
       {"ff:0,32/32,32@keep:1", "no @hold:SHARE"},
       {"ff:0,32/32,32@beta:2", "nor @beta:PRICE with a price from 0 to 1"},
       {"ff:32/32", "chooses among two options or more"},
-      {"ff:0,8,4/8,8,8@hold:0", "bits fall or stay from option 1 to 2"},
+      {"ff:0,8,4/8,8,8@hold:0", "bits fall, or none rises, from option 1 to 2"},
       {"ff:4,8/8,8@hold:0.5", "begin the first list with 0"},
       {"ff:0/8@hold:0.5", "all options skip"},
       {"ff:0,17/8,8@hold:0.5", "'17' is none of"},

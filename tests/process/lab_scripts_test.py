@@ -130,16 +130,17 @@ class AccuracyTables(unittest.TestCase):
         self.assertEqual([(run[2].name, run[3]) for run in runs],
                          [(name, seed) for name in ("SBM 8/8", "DFQ cp 3 (lstm)") for seed in ("1", "2")])
 
-        def leave(run, accuracy, precision):
+        def leave(run, accuracy, precision, evaluations=()):
             name = campaign.name_of(run[1], campaign.flags_of(run[2], "cifar10"), run[3])
             # The figure of the run counts since its last plan alone.
             summary = {"accuracy": accuracy, "effective_macs": 1.0, "steps": 10, "wall_s": 5.0, "joules_per_sample": 0.5,
-                       "precision": {"macs_in_full": 1000.0, **precision}}
+                       "precision": {"macs_in_full": 1000.0, **precision},
+                       "evaluations": [{"step": 1, "accuracy": reached, "effective_macs": macs} for reached, macs in evaluations]}
             with open(os.path.join(self.folder.name, f"{name}.json"), "w", encoding="utf-8") as file:
                 json.dump(summary, file)
         leave(runs[0], 0.90, {"effective_share": 0.060})
         leave(runs[1], 0.92, {"effective_share": 0.064})
-        leave(runs[2], 0.89, {"gates": {"effective_share": 0.031}})  # seed 2 is not there yet
+        leave(runs[2], 0.89, {"gates": {"effective_share": 0.031}}, [(0.8, 9.3), (0.901, 15.5), (0.89, 31)])  # seed 2 is not there yet
         (table, model, lines), = accuracy_table.tables_of(campaign)
         self.assertEqual((table, model), ("3", "resnet20"))
         self.assertEqual(lines[0][:4], ["SBM 8/8", 2, 91.0, None])
@@ -149,6 +150,8 @@ class AccuracyTables(unittest.TestCase):
         self.assertAlmostEqual(lines[1][5], 0.5)
         self.assertAlmostEqual(lines[1][6], 4.96e13 / 1.18e14)
         self.assertEqual(lines[1][9], 0.5 * 10 * 128)
+        self.assertIsNone(lines[0][10])
+        self.assertAlmostEqual(lines[1][10], 0.25)  # 90 % are a point below the base row's 91
 
     def test_a_turn_comes_after_the_same_share_of_each_run(self):
         for epochs, every in ((160, "390"), (8, "19")):

@@ -7,6 +7,7 @@ namespace runnel {
 namespace {
 
 constexpr double kFullBits = 32;
+constexpr int kHalfBits = 16;
 
 // What lies at a place is on this grid. Walked in the order in which a micro-batch's parts run.
 class GridsByPlace {
@@ -15,7 +16,16 @@ class GridsByPlace {
 
   GridRule At(BufferIndex index) const {
     const auto found = grids_.find(PlaceOf(index));
-    return found == grids_.end() ? GridRule() : found->second;
+    if (found != grids_.end() && found->second.bits < kFullBits) return found->second;
+    GridRule whole;
+    whole.bits = static_cast<int>(8 * SizeOf(program_.buffers[static_cast<size_t>(index)].dtype));
+    whole.is_fixed = true;
+    return whole;
+  }
+
+  // Products of halves round an operand that lies in FP32 as they read it.
+  bool RoundsToHalves(const Instruction& product) const {
+    return IsHalf(product.inputs[0]) || IsHalf(product.inputs[1]);
   }
 
   void Follow(const Instruction& instruction) {
@@ -42,10 +52,31 @@ class GridsByPlace {
       case OpCode::kAffineActivationCodes:
       case OpCode::kAffineActivationCodesEval:
       case OpCode::kAffineErrorCodes:
+      case OpCode::kSymmetricWeight:
+      case OpCode::kSymmetricActivation:
+      case OpCode::kSymmetricActivationEval:
+      case OpCode::kSymmetricError:
+      case OpCode::kClippedError:
+      case OpCode::kSymmetricWeightCodes:
+      case OpCode::kSymmetricActivationCodes:
+      case OpCode::kSymmetricActivationCodesEval:
+      case OpCode::kSymmetricErrorCodes:
+      case OpCode::kClippedErrorCodes:
+      case OpCode::kMultiLevelWeight:
+      case OpCode::kMultiLevelActivation:
+      case OpCode::kMultiLevelError:
+      case OpCode::kFixedPoint:
+      case OpCode::kShiftError:
+      case OpCode::kFlagError:
+      case OpCode::kSmallFloat:
         return true;
       default:
         return false;
     }
+  }
+  bool IsHalf(BufferIndex index) const {
+    const DType dtype = program_.buffers[static_cast<size_t>(index)].dtype;
+    return dtype == DType::kBFloat16 || dtype == DType::kFloat16;
   }
   std::pair<Storage, int64_t> PlaceOf(BufferIndex index) const {
     const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
@@ -56,6 +87,11 @@ class GridsByPlace {
   std::map<std::pair<Storage, int64_t>, GridRule> grids_;
 };
 
+// Of a small float: a sign, its exponent and its mantissa.
+double WidthOf(const GridRule& rule, const GridBits& level) {
+  return rule.exponent_bits > 0 ? 1 + rule.exponent_bits + rule.bits : rule.BitsAt(level);
+}
+
 }  // namespace
 
 ProgramMacs ProgramMacs::OfTraining(const Program& program) {
@@ -65,8 +101,10 @@ ProgramMacs ProgramMacs::OfTraining(const Program& program) {
     for (const Instruction& instruction : program.part(part)) {
       const int64_t macs = MultiplyAdds(program, instruction);
       if (macs > 0) {
-        result.products_.push_back(
-            {&instruction, macs, grids.At(instruction.inputs[0]), grids.At(instruction.inputs[1])});
+        Product product = {&instruction, macs, grids.At(instruction.inputs[0]),
+                           grids.At(instruction.inputs[1])};
+        if (grids.RoundsToHalves(instruction)) product.first.bits = product.second.bits = kHalfBits;
+        result.products_.push_back(product);
       }
       grids.Follow(instruction);
     }
@@ -89,7 +127,7 @@ double ProgramMacs::done() const {
 }
 
 double ProgramMacs::ShareOf(const Product& product, const GridBits& level) {
-  return (product.first.BitsAt(level) / kFullBits) * (product.second.BitsAt(level) / kFullBits);
+  return (WidthOf(product.first, level) / kFullBits) * (WidthOf(product.second, level) / kFullBits);
 }
 
 double ProgramMacs::ShareOf(const Instruction& instruction, const GridBits& level) const {

@@ -172,8 +172,8 @@ void StageExecutor::CountGradients(const Program& program, Part part) {
 }
 
 void StageExecutor::CountMacs(const Program& program, const GridBits& bits) {
-  const bool has_grids = options_.recipe->family->grids.any();
-  if ((!has_grids && work_ == nullptr) || dry_run_ != nullptr) return;
+  const bool has_few_bits = options_.recipe->family->operands != nullptr;
+  if ((!has_few_bits && work_ == nullptr) || dry_run_ != nullptr) return;
   auto known = macs_.find(&program);
   if (known == macs_.end()) known = macs_.emplace(&program, ProgramMacs::OfTraining(program)).first;
   if (work_ == nullptr) {

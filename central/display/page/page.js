@@ -79,6 +79,7 @@ function showHead(state) {
   const figures = [["Step", `${state.step} of ${state.steps}`], ["Epoch", `${state.epoch} of ${state.epochs}`],
     ["Samples a second", round(state.samples_per_s)], ["Training loss", round(state.train_loss, 4)],
     ["Accuracy", state.accuracy === undefined ? "not yet" : (100 * state.accuracy).toFixed(2) + " %"],
+    ...(state.grid_bits ? [["Bits of values / gradients", state.grid_bits]] : []),
     ["Learning rate", round(state.learning_rate)], ["Time left", state.phase === "done" ? "0:00" : duration(state.eta_s)],
     ["Workers lost and survived", String(state.recoveries)]];
   fill(by("figures"), ...figures.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));

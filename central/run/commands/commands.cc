@@ -105,8 +105,11 @@ std::string PrecisionText(const RunSummary& summary) {
   constexpr size_t kMostShown = 8;
   if (cost.gates_learn) return summary.gates.has_value() ? GateText(*summary.gates) : "";
   const double skipped = 100 * (1 - cost.macs_done / cost.macs_in_full);
-  if (cost.macs_of_8_8 == cost.macs_in_full)  // no grids
+  if (cost.macs_of_8_8 == cost.macs_in_full)  // FP32
     return absl::StrFormat("gates left out %.1f %% of the multiply-adds", skipped);
+  if (cost.share_of_8_8() > 1)  // sixteen bits
+    return absl::StrFormat("%.2f %% of FP32's multiply-adds, by bits",
+                           100 * cost.effective_share());
   std::string text = absl::StrFormat("%.0f %% of the multiply-adds of 8/8 (%.2f %% of FP32's)",
                                      100 * cost.share_of_8_8(), 100 * cost.effective_share());
   if (skipped > 0) absl::StrAppendFormat(&text, ", gates left out %.1f %%", skipped);

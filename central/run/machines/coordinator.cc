@@ -5,14 +5,33 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/precision.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
+namespace {
+
+// With the bits that the run begins with, which say how long products take; what later levels take is
+// seen while they train.
+std::string MeasuredRecipe(const CoordinatorOptions& options, const Batching& batching) {
+  const TrainingSettings& training = options.stage.training;
+  const absl::StatusOr<RecipeName> recipe = ParseRecipeName(options.stage.recipe);
+  const absl::StatusOr<PrecisionSetting> setting = ParsePrecision(training.precision);
+  if (!recipe.ok() || !setting.ok()) return options.stage.recipe;
+  if (setting->kind == PrecisionSetting::Kind::kCycle)
+    return RecipeAtLevel(*recipe, LastPrecision(*setting, options.changes));
+  const MicroBatch first = batching.Locate(batching.FirstSequence(options.first_step));
+  return RecipeAtLevel(
+      *recipe, PrecisionAt(*setting, options.changes, training.run_steps, first.epoch, first.step));
+}
+
+}  // namespace
 
 absl::StatusOr<Coordinator> Coordinator::Create(CoordinatorOptions options) {
   RUNNEL_ASSIGN_OR_RETURN(Batching batching, MakeBatching(options.stage.training));
   ProfileRequest& request = options.measurement.request;
   request.model = options.stage.model;
-  request.recipe = options.stage.recipe;
+  request.recipe = MeasuredRecipe(options, batching);
   request.backend = options.stage.backend;
   request.micro_batch_size = batching.MicroBatchSizes().front();
   options.measurement.pipelined = options.stage.training.micro_batches == 1;

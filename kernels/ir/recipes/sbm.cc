@@ -40,23 +40,27 @@ ProductGrids GridsOf(const GridRule& weights, const GridRule& inputs, GridRule e
   return grids;
 }
 
+Recipe OnGridsOfRange(const RecipeName& name) {
+  Recipe recipe = MakeFp32Recipe(name);
+  recipe.grids = {{.grids = GridsOf(GridOf(name.parameters[0]), GridOf(name.parameters[1]),
+                                    GridOf(name.parameters[2]))}};
+  return recipe;
+}
+
 }  // namespace
 
 Recipe MakeSbmRecipe(const RecipeName& name) {
   static constexpr Place kDepthwise[] = {Place::kDepthwise};
-  Recipe sbm = MakeFp32Recipe(name);
-  if (const GridBits fixed = name.family->grids.depthwise; fixed.forward > 0) {
-    const GridRule forward = {.bits = fixed.forward, .is_fixed = true};
-    const GridRule backward = {.bits = fixed.backward, .is_fixed = true};
-    sbm.grids.push_back({.places = kDepthwise, .grids = GridsOf(forward, forward, backward)});
-  }
-  sbm.grids.push_back({.grids = GridsOf(GridOf(name.parameters[0]), GridOf(name.parameters[1]),
-                                        GridOf(name.parameters[2]))});
+  constexpr GridRule kForward = {.bits = kSbmDepthwise.forward, .is_fixed = true};
+  constexpr GridRule kBackward = {.bits = kSbmDepthwise.backward, .is_fixed = true};
+  Recipe sbm = OnGridsOfRange(name);
+  sbm.grids.insert(sbm.grids.begin(),
+                   {.places = kDepthwise, .grids = GridsOf(kForward, kForward, kBackward)});
   return sbm;
 }
 
 Recipe MakeSbmRangeRecipe(const RecipeName& name) {
-  Recipe range = MakeSbmRecipe(name);
+  Recipe range = OnGridsOfRange(name);
   range.grids[0].grids.weight_gradient.error->grid.bits = 16;
   range.operator_grid.bits = 8;
   for (OpRule& rule : range.rules) {

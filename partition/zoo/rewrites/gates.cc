@@ -53,9 +53,12 @@ absl::StatusOr<std::vector<int32_t>> ParseOptions(absl::string_view text) {
         " of gradients; give two lists of equal length, of ", kMostOptions, " options at most"));
   std::vector<int32_t> options;
   for (size_t i = 0; i < forward.size(); ++i) {
-    if (i > 0 && (forward[i] <= forward[i - 1] || backward[i] < backward[i - 1]))
+    const bool is_dearer =
+        i == 0 || (forward[i] >= forward[i - 1] && backward[i] >= backward[i - 1] &&
+                   (forward[i] > forward[i - 1] || backward[i] > backward[i - 1]));
+    if (!is_dearer)
       return absl::InvalidArgumentError(
-          absl::StrCat("bits fall or stay from option ", i - 1, " to ", i,
+          absl::StrCat("bits fall, or none rises, from option ", i - 1, " to ", i,
                        "; give options from the cheapest to the dearest"));
     const bool is_full = forward[i] == kFullBits && backward[i] == kFullBits;
     const bool has_grids = forward[i] <= kMostBits && backward[i] <= kMostBits && backward[i] > 0;

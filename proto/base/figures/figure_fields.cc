@@ -230,8 +230,9 @@ constexpr FigureField kFields[] = {
                 .on_page = true,
                 .of_run = true,
                 .metric = "runnel_stage_effective_macs_total",
-                .help = "Multiply-adds of recipes with grids, a product of A by B bits counted as "
-                        "A/32 * B/32.",
+                .help =
+                    "Effective multiply-adds of recipes of few bits, one of A by B bits counted as "
+                    "A/32 * B/32.",
                 .at_zero = AtZero::kLeftOut}}},
     {.name = "macs_done",
      .member = &T::macs_done,

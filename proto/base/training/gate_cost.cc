@@ -7,9 +7,11 @@
 namespace runnel {
 
 absl::StatusOr<GateCost> GateCost::Of(const ModelSpec& model) {
-  RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(model, GridLimits()));
+  RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(model));
   const auto forward = [](const SampleMacs::Gated& gated) {
-    return gated.macs.on_grid.forward + gated.macs.in_full.forward;
+    double sum = 0;
+    for (const SiteMacs& site : gated.macs) sum += site.macs.forward;
+    return sum;
   };
   double all = 0;
   for (const SampleMacs::Gated& gated : macs.gated) all += forward(gated);

@@ -20,6 +20,7 @@ struct Product {
   double macs = 0;
   bool frozen = false;
   bool is_depthwise = false;
+  bool is_linear = false;
   bool has_grids = true;  // where the recipe has
   int gate = -1;          // the operator whose choice packs what the product reads
 };
@@ -50,7 +51,8 @@ std::vector<Product> ProductsOf(const ModelSpec& model, const std::vector<LayerI
       const bool is_depthwise =
           model.layers[layer].ops[op].groups > 1 && spec.shape[1] == 1 && kind == OpKind::kConv;
       products.push_back({layer, op, outputs * weights, spec.frozen, is_depthwise,
-                          !LeadsToGate(model.layers[layer], op), GateOf(model.layers[layer], op)});
+                          kind == OpKind::kLinear, !LeadsToGate(model.layers[layer], op),
+                          GateOf(model.layers[layer], op)});
     }
   }
   return products;
@@ -60,13 +62,6 @@ void Add(double macs, bool has_input_gradient, bool has_weight_gradient, PassMac
   sum.forward += macs;
   if (has_input_gradient) sum.input_gradient += macs;
   if (has_weight_gradient) sum.weight_gradient += macs;
-}
-
-// The bits of an operand in a level.
-double BitsOf(const std::string& parameter, int of_level) {
-  int bits = 0;
-  if (!absl::SimpleAtoi(parameter, &bits)) return kFullBits;
-  return of_level == 0 || bits == 32 || bits == 1 ? bits : of_level;
 }
 
 // Where the level's first step is, or a new one.
@@ -86,11 +81,22 @@ SampleMacs::Gated& GatedOf(const ModelSpec& model, const Product& product, Sampl
   return macs.gated.back();
 }
 
-// `is_inner`: neither the model's first product nor its last.
-PassMacs MacsByGrid::*KindOf(const Product& product, bool is_inner, const GridLimits& grids) {
-  if (!product.has_grids || !(grids.has_ends || is_inner)) return &MacsByGrid::in_full;
-  const bool is_fixed = product.is_depthwise && is_inner && grids.depthwise.forward > 0;
-  return is_fixed ? &MacsByGrid::on_fixed : &MacsByGrid::on_grid;
+ProductSite SiteOf(const Product& product, size_t index, size_t count) {
+  ProductSite site{ProductPlace::kInner, product.is_linear};
+  if (index == 0) {
+    site.place = ProductPlace::kFirst;
+  } else if (index + 1 == count) {
+    site.place = ProductPlace::kLast;
+  } else if (product.is_depthwise) {
+    site.place = ProductPlace::kDepthwise;
+  }
+  return product.has_grids ? site : ProductSite{ProductPlace::kOutside};
+}
+
+PassMacs& At(const ProductSite& site, std::vector<SiteMacs>& sites) {
+  const auto known = std::find_if(sites.begin(), sites.end(),
+                                  [&](const SiteMacs& one) { return one.site == site; });
+  return known != sites.end() ? known->macs : sites.emplace_back(SiteMacs{site, {}}).macs;
 }
 
 void AddSamples(const PassMacs& of_sample, double samples, PassMacs& sum) {
@@ -101,7 +107,13 @@ void AddSamples(const PassMacs& of_sample, double samples, PassMacs& sum) {
 
 }  // namespace
 
-absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits& grids) {
+double SumOf(absl::Span<const SiteMacs> sites) {
+  double sum = 0;
+  for (const SiteMacs& site : sites) sum += site.macs.sum();
+  return sum;
+}
+
+absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   const std::vector<Product> products = ProductsOf(model, infos);
   SampleMacs macs;
@@ -111,45 +123,63 @@ absl::StatusOr<SampleMacs> SampleMacsOf(const ModelSpec& model, const GridLimits
   bool trains_before = false;
   for (size_t i = 0; i < products.size(); ++i) {
     const Product& product = products[i];
-    const bool is_inner = i > 0 && i + 1 < products.size();
-    const auto kind = KindOf(product, is_inner, grids);
-    Add(product.macs, trains_before, !product.frozen, macs.all.*kind);
+    const ProductSite site = SiteOf(product, i, products.size());
+    Add(product.macs, trains_before, !product.frozen, At(site, macs.all));
     if (product.gate >= 0)
-      Add(product.macs, trains_before, !product.frozen, GatedOf(model, product, macs).macs.*kind);
+      Add(product.macs, trains_before, !product.frozen,
+          At(site, GatedOf(model, product, macs).macs));
     trains_before = trains_before || !product.frozen;
     others[product.layer] -= product.macs;
   }
   // Attention: both operands of its products have a gradient.
   const size_t front = static_cast<size_t>(model.frozen_front());
-  for (size_t layer = 0; layer < others.size(); ++layer)
-    Add(others[layer], layer >= front, layer >= front, macs.all.in_full);
+  for (size_t layer = 0; layer < others.size(); ++layer) {
+    if (others[layer] > 0)
+      Add(others[layer], layer >= front, layer >= front, At({ProductPlace::kOutside}, macs.all));
+  }
   return macs;
 }
 
 namespace {
 
-// With these bits of weights, activations and gradients.
-void AddEffective(const PassMacs& macs, double weight, double activation, double gradient,
-                  PassMacs& sum) {
+void AddEffective(const PassMacs& macs, const OperandBits& bits, PassMacs& sum) {
   constexpr double kOfBoth = kFullBits * kFullBits;
-  sum.forward += macs.forward * weight * activation / kOfBoth;
-  sum.input_gradient += macs.input_gradient * gradient * weight / kOfBoth;
-  sum.weight_gradient += macs.weight_gradient * gradient * activation / kOfBoth;
+  sum.forward += macs.forward * bits.weight * bits.activation / kOfBoth;
+  sum.input_gradient += macs.input_gradient * bits.gradient * bits.weight / kOfBoth;
+  sum.weight_gradient +=
+      macs.weight_gradient * bits.gradient_for_weights * bits.activation / kOfBoth;
 }
 
-PassMacs EffectiveOf(const MacsByGrid& macs, const RecipeName& recipe, const GridBits& level) {
-  double weight = kFullBits, activation = kFullBits, gradient = kFullBits;
-  if (recipe.family->grids.any() && recipe.parameters.size() == 3) {
-    weight = BitsOf(recipe.parameters[0], level.forward);
-    activation = BitsOf(recipe.parameters[1], level.forward);
-    gradient = BitsOf(recipe.parameters[2], level.backward);
-  }
-  PassMacs effective = macs.in_full;
-  AddEffective(macs.on_grid, weight, activation, gradient, effective);
-  const GridBits fixed = recipe.family->grids.depthwise;
-  AddEffective(macs.on_fixed, fixed.forward, fixed.forward, fixed.backward, effective);
-  return effective;
+OperandBits BitsAt(const ProductSite& site, const RecipeName& recipe, const GridBits& level) {
+  if (recipe.family->operands == nullptr || site.place == ProductPlace::kOutside) return {};
+  return recipe.family->operands(recipe.parameters, site, level);
 }
+
+// Bits that levels move have 8 of them; others too, unless they are FP32's.
+OperandBits EightBitsAt(const ProductSite& site, const RecipeName& recipe) {
+  OperandBits bits = BitsAt(site, recipe, kEightBits);
+  if (recipe.family->grids.any()) return bits;
+  for (double* one : {&bits.weight, &bits.activation, &bits.gradient, &bits.gradient_for_weights})
+    if (*one < kFullBits) *one = kEightBits.forward;
+  return bits;
+}
+
+double MacsOfEightBits(absl::Span<const SiteMacs> sites, const RecipeName& recipe) {
+  PassMacs sum;
+  for (const SiteMacs& site : sites) AddEffective(site.macs, EightBitsAt(site.site, recipe), sum);
+  return sum.sum();
+}
+
+}  // namespace
+
+PassMacs EffectiveMacs(absl::Span<const SiteMacs> macs, const RecipeName& recipe,
+                       const GridBits& level) {
+  PassMacs sum;
+  for (const SiteMacs& site : macs) AddEffective(site.macs, BitsAt(site.site, recipe, level), sum);
+  return sum;
+}
+
+namespace {
 
 // What the gates of a step change: multiply-adds done, and effective ones, less what all samples
 // would take in the level.
@@ -161,19 +191,19 @@ struct GateSavings {
 void AddOptions(const SampleMacs::Gated& gated, const RecipeName& recipe, const GridBits& level,
                 const TrainingSettings& training, const MicroBatch& place, GateSavings& savings) {
   if (!gated.gate.held) return;
-  const double in_full = gated.macs.sum();
+  const double in_full = SumOf(gated.macs);
   const CounterRandom draws = GateDraws(training.seed, gated.layer, place.sequence);
   std::vector<int64_t> samples(static_cast<size_t>(OptionCount(gated.gate)));
   for (int64_t i = 0; i < place.samples; ++i)
     ++samples[static_cast<size_t>(HeldOption(gated.gate, draws, i))];
   const auto all = static_cast<double>(place.samples);
   savings.done -= all * in_full;
-  AddSamples(EffectiveOf(gated.macs, recipe, level), -all, savings.effective);
+  AddSamples(EffectiveMacs(gated.macs, recipe, level), -all, savings.effective);
   for (int option = 0; option < OptionCount(gated.gate); ++option) {
     if (Skips(gated.gate, option)) continue;
     const auto of_option = static_cast<double>(samples[static_cast<size_t>(option)]);
     savings.done += of_option * in_full;
-    AddSamples(EffectiveOf(gated.macs, recipe, BitsOfOption(gated.gate, option)), of_option,
+    AddSamples(EffectiveMacs(gated.macs, recipe, BitsOfOption(gated.gate, option)), of_option,
                savings.effective);
   }
 }
@@ -192,33 +222,32 @@ GateSavings SavingsOf(const SampleMacs& macs, const RecipeName& recipe, const Gr
 
 }  // namespace
 
-PassMacs EffectiveMacs(const SampleMacs& macs, const RecipeName& recipe, const GridBits& level) {
-  return EffectiveOf(macs.all, recipe, level);
-}
-
 absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const RecipeName& recipe,
                                               const TrainingSettings& training,
                                               const std::vector<TrainingChange>& changes,
-                                              int64_t steps) {
-  RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(model, recipe.family->grids));
-  const bool has_grids = recipe.family->grids.any() && recipe.parameters.size() == 3;
-  if (!has_grids && macs.gated.empty())
-    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.text, " has no grids"));
+                                              int64_t steps, absl::Span<const int64_t> marks) {
+  RUNNEL_ASSIGN_OR_RETURN(const SampleMacs macs, SampleMacsOf(model));
+  if (recipe.family->operands == nullptr && macs.gated.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("products of recipe ", recipe.text, " have no bits known before a run"));
+  }
   RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(training.precision));
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
-  const double done = macs.all.sum();
-  const double of_8_8 = EffectiveMacs(macs, recipe, kEightBits).sum();
+  const double done = SumOf(macs.all);
+  const double of_8_8 = MacsOfEightBits(macs.all, recipe);
   PrecisionCost cost;
   cost.gates_learn = std::any_of(macs.gated.begin(), macs.gated.end(),
                                  [](const SampleMacs::Gated& gated) { return !gated.gate.held; });
   for (int64_t step = 0; step < steps; ++step) {
+    for (; cost.effective_at.size() < marks.size() && marks[cost.effective_at.size()] <= step;)
+      cost.effective_at.push_back(cost.effective.sum());
     const MicroBatch place = batching.Locate(batching.FirstSequence(step));
     const GridBits bits =
         PrecisionAt(setting, changes, training.run_steps, place.epoch, place.step);
     const auto samples = static_cast<double>(place.step_samples);
     const GateSavings savings = SavingsOf(macs, recipe, bits, training, batching, step);
     PassMacs effective = savings.effective;
-    AddSamples(EffectiveMacs(macs, recipe, bits), samples, effective);
+    AddSamples(EffectiveMacs(macs.all, recipe, bits), samples, effective);
     AddSamples(effective, 1, cost.effective);
     cost.samples += samples;
     cost.macs_in_full += samples * done;
@@ -228,6 +257,7 @@ absl::StatusOr<PrecisionCost> CostOfPrecision(const ModelSpec& model, const Reci
     const double share = done > 0 ? effective.sum() / (samples * done) : 0;
     level.effective_share += (share - level.effective_share) / static_cast<double>(++level.steps);
   }
+  cost.effective_at.resize(marks.size(), cost.effective.sum());
   cost.turns = std::count_if(changes.begin(), changes.end(), [](const TrainingChange& change) {
     return change.dial == kPrecisionDial;
   });

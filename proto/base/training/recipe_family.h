@@ -23,6 +23,7 @@
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
 #include "proto/base/training/grid_bits.h"
+#include "proto/base/training/operand_bits.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {
@@ -38,9 +39,6 @@ struct OperatorLimit {
 struct GridLimits {
   int forward_least = 0, forward_most = 0;
   int backward_least = 0, backward_most = 0;
-  bool has_ends = false;  // the model's first and last operator with weights have grids, too
-  GridBits depthwise;     // of depthwise convolutions between these two, whatever name and level
-                          // say; 0: as all others
 
   bool any() const { return forward_most > 0; }
 };
@@ -62,6 +60,7 @@ struct RecipeFamily {
   GridLimits grids;          // of families whose parameters are bits W,A,G
   bool is_emulated = false;  // products are those of rounded floats, not of the codes
   KeptCodes kept_codes = KeptCodes::kNone;
+  OperandBitsOf operands = nullptr;  // null: FP32, or not known before a run
 };
 
 // recipe_families.inc; fp32 first.

@@ -74,6 +74,15 @@ TEST_F(DisplayedRun, LinksHaveTheNamesOfBothEnds) {
   EXPECT_EQ(Show(view)[relayed], 1);
 }
 
+TEST_F(DisplayedRun, GridsHaveTheBitsOfTheLevel) {
+  RunView view = TwoStages();
+  EXPECT_EQ(Show(view).count(R"(runnel_grid_bits_width{operand="gradients"})"), 0u) << "FP32";
+  view.grid_bits = {3, 6};
+  auto series = Show(view);
+  EXPECT_EQ(series[R"(runnel_grid_bits_width{operand="weights_and_activations"})"], 3);
+  EXPECT_EQ(series[R"(runnel_grid_bits_width{operand="gradients"})"], 6);
+}
+
 // Of the last target that samples were trained with.
 TEST_F(DisplayedRun, GatesHaveSharesAndACost) {
   RunView view = TwoStages();

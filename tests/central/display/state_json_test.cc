@@ -82,6 +82,13 @@ TEST(StateJson, WhatAMicroBatchIsMadeOf) {
   EXPECT_EQ(parts["helps"][0]["ms"], 6);
 }
 
+TEST(StateJson, BitsOfTheLevel) {
+  ShownRun run;
+  EXPECT_FALSE(StateOf(run).contains("grid_bits"));
+  run.view.grid_bits = {4, 6};
+  EXPECT_EQ(StateOf(run)["grid_bits"], "4/6");
+}
+
 TEST(StateJson, WhatGatesChose) {
   ShownRun run;
   EXPECT_FALSE(StateOf(run).contains("gates")) << "the model has none";

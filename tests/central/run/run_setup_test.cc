@@ -106,6 +106,7 @@ TEST(RunSetup, LinksAreShownWithTheBitsOfTheStepUnderWay) {
     view.progress.epoch = step == 0 ? 0 : (step - 1) / 10;
     ShowLevelBits(levels, {}, view);
     EXPECT_EQ(view.links[0].bits_backward, 32);
+    EXPECT_EQ(view.grid_bits.forward, view.links[0].bits_forward);
     return view.links[0].bits_forward;
   };
   EXPECT_EQ(shown(0), 3);

@@ -46,6 +46,8 @@ TEST(Precision, SyncThatTurnsEqualsThePlainLoopOnOneToThreeStages) {
                    claimed["forward"].get<double>() + claimed["input_gradient"].get<double>() +
                        claimed["weight_gradient"].get<double>())
       << "counted by the programs, and claimed";
+  EXPECT_DOUBLE_EQ(plain["evaluations"].back()["effective_macs"].get<double>(),
+                   plain["effective_macs"].get<double>());
   for (const char* workers : {"1", "2", "3"}) {
     const json cut = RunCentral(With(kSync, {"--local-workers", workers}));
     EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]) << workers << " stages";
@@ -459,7 +461,7 @@ TEST(Recipes, WhatDoesNotFitIsOneLine) {
       {{"--recipe", "afp", "--recompute", "1-2"}, "leave --recompute out"},
       {{"--recipe", "afp", "--recompute", "auto"}, "have moved on"},
       {{"--recipe", "octo", "--precision", "fixed:8/8"},
-       "recipe octo has no grids; take --recipe sbm"},
+       "recipe octo has fixed bits; take --recipe sbm"},
       {{"--recipe", "octo", "--loss-scale", "64"}, "recipe octo scales no loss"}};
   for (const auto& [words, message] : cases) ExpectRefused(With(kTrain, words), message);
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
 
@@ -169,8 +170,10 @@ absl::Status CheckPrecisionOf(const PrecisionSetting& setting, const RecipeName&
   const bool any = std::any_of(parameters.begin(), parameters.end(),
                                [](const std::string& bits) { return bits != "32"; });
   if (!grids.any() || !any) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("recipe ", recipe.text, " has no grids; take --recipe sbm:8,8,8"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "recipe ", recipe.text,
+        recipe.family->operands != nullptr && !grids.any() ? " has fixed bits" : " has no grids",
+        "; take --recipe sbm:8,8,8"));
   }
   if (parameters[0] == "1") {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -235,6 +238,16 @@ GridBits LastPrecision(const PrecisionSetting& setting,
   const TrainingChange* last = LastChange(changes, kPrecisionDial);
   if (last != nullptr) return setting.levels[LevelOf(setting, *last)];
   return setting.kind == Kind::kRule ? setting.levels.front() : setting.levels.back();
+}
+
+std::string RecipeAtLevel(const RecipeName& recipe, const GridBits& level) {
+  if (!recipe.family->grids.any() || level.forward == 0) return recipe.text;
+  std::vector<std::string> bits = recipe.parameters;
+  for (size_t i = 0; i < bits.size(); ++i) {
+    if (bits[i] == "32" || bits[i] == "1") continue;
+    bits[i] = absl::StrCat(i + 1 == bits.size() ? level.backward : level.forward);
+  }
+  return absl::StrCat(recipe.family->name, ":", absl::StrJoin(bits, ","));
 }
 
 std::string GridBitsText(const GridBits& bits) {

@@ -63,6 +63,10 @@ GridBits PrecisionAt(const PrecisionSetting& setting, const std::vector<Training
 // largest of a cycle.
 GridBits LastPrecision(const PrecisionSetting& setting, const std::vector<TrainingChange>& changes);
 
+// The recipe whose own bits are those of the level: "sbm:8,8,8" at 3/6 is "sbm:3,3,6". Operands in FP32
+// and weights of 1 bit stay so; the same recipe at 0/0, and where it has no grids.
+std::string RecipeAtLevel(const RecipeName& recipe, const GridBits& level);
+
 // "4/6".
 std::string GridBitsText(const GridBits& bits);
 
