@@ -7,7 +7,8 @@ A result file (deploy/figures/*.json) is one section: what was measured, on whic
 which commit, by which commands, its tables, and the page that has it (FIGURES.md, or a lab book
 beside its bench; BOOKS). Links in its texts are from the repository's root. A column has a name, a unit where its cells are
 numbers, and decimals (without: as many as each cell has). A column with "formula" is computed from other columns: mean, change
-(percent, first over second), difference (first less second) or ratio (first over second).
+(percent, first over second), difference (first less second), ratio (first over second) or interval (half the width of the
+95 % interval of the mean of those that are numbers, by Student's t; words where they are fewer than three).
 "rank_correlation" of a table names two columns: Spearman's coefficient over the rows that have both stands behind it.
 headlines.json is the index by claim in front of FIGURES.md: about what, the claim, and the cell with
 its number; README.md shows those with "readme". --check writes nothing: exit code 1 and a line
@@ -20,6 +21,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import sys
 
 BEGIN = "<!-- headline figures: deploy/figures/make_figures.py writes this table -->"
@@ -77,6 +79,19 @@ def correlation_lines(table):
     return [f"Spearman's rank correlation of {names[0]} and {names[1]} over {len(pairs)} rows: {found:.2f}.", ""]
 
 
+# Student's t that 2.5 % are above, by the number of values less one.
+STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+FEW = {0: "none", 1: "of one", 2: "of two"}
+
+
+def interval(values):
+    """Half the width of the 95 % interval of the mean, or how few values there are."""
+    count = len(values)
+    if count in FEW:
+        return FEW[count]
+    return STUDENT[count - 1] * statistics.stdev(values) / count ** 0.5
+
+
 FORMULAS = {
     "mean": lambda v: sum(v) / len(v),
     "change": lambda v: 100 * (v[0] / v[1] - 1),
@@ -100,7 +115,9 @@ def computed(table, row):
         if "formula" not in column:
             continue
         values = [full[column_index(table, name)] for name in column["of"]]
-        if len(_known(values)) == len(values):
+        if column["formula"] == "interval":
+            full[at] = interval(_known(values))
+        elif len(_known(values)) == len(values):
             full[at] = FORMULAS[column["formula"]](values)
     return full
 

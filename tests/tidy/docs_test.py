@@ -111,6 +111,22 @@ class Figures(unittest.TestCase):
             make_figures.pages(self.root)
         self.assertIsNone(make_figures.rank_correlation([(1, 2), (1, 3), (1, 4)]))
 
+    def test_an_interval_of_seeds(self):
+        section = copy.deepcopy(SECTION)
+        table = section["tables"][0]
+        table["columns"] = [{"name": "what"}, *({"name": f"seed {i}", "unit": "%"} for i in (1, 2, 3, 4)),
+                            {"name": "half", "unit": "points", "decimals": 2, "formula": "interval",
+                             "of": ["seed 1", "seed 2", "seed 3", "seed 4"]}]
+        table["rows"] = [["x", 1, 2, 3, None], ["y", 1, 2, 3, 4], ["z", 1, 2, "diverges", None]]
+        self.store(section, README)
+        (self.root / "deploy/figures/headlines.json").write_text("[]")
+        self.write_pages()
+        text = (self.root / "FIGURES.md").read_text()
+        # 4.303 * 1 / sqrt(3), 3.182 * 1.291 / 2.
+        self.assertIn("| x | 1 | 2 | 3 | - | 2.48 |", text)
+        self.assertIn("| y | 1 | 2 | 3 | 4 | 2.05 |", text)
+        self.assertIn("| z | 1 | 2 | diverges | - | of two |", text)
+
     def test_two_numbers_in_a_cell(self):
         section = copy.deepcopy(SECTION)
         section["tables"][0]["rows"][0][1] = "1; 2"
