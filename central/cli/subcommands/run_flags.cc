@@ -16,6 +16,7 @@
 #include "central/cli/subcommands/subcommand.h"
 #include "central/data/dataset.h"
 #include "central/settings/codec_settings.h"
+#include "central/settings/milestone_shares.h"
 #include "central/settings/run_fields.h"
 #include "compress/codec.h"
 #include "partition/policy.h"
@@ -189,6 +190,10 @@ std::string FileHint(const std::string& text, const std::vector<std::string>& na
 
 absl::Status SetFlag(const RunField& field, const std::string& text, RunFlags& flags) {
   flags.given.emplace(field.flag.name);
+  if (field.flag.name == "milestones") {
+    flags.milestone_shares = AreShares(text) ? text : "";
+    if (AreShares(text)) return absl::OkStatus();  // FinishRunFlags reads them, beside --rate
+  }
   if (const size_t dots = text.find(".."); field.flag.name == "workers" && dots != text.npos)
     return SetWorkers(text.substr(0, dots), text.substr(dots + 2), flags);
   if (const NamedValue* named = FindNamedValue(field.flag.name)) {
@@ -287,6 +292,21 @@ absl::Status ReadConfig(CLI::App& command, RunFlags& flags) {
   return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": ", status.message()));
 }
 
+absl::Status FillMilestoneShares(RunFlags& flags) {
+  if (flags.milestone_shares.empty()) return absl::OkStatus();
+  const auto wrong = [&flags](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--milestones ", flags.milestone_shares, ": ", what));
+  };
+  std::string& rate = flags.settings.training.rate;
+  if (!rate.empty() && rate != TrainingSettings().rate)
+    return wrong(absl::StrCat("--rate ", rate, " does not look at milestones; leave one out"));
+  absl::StatusOr<std::string> shares = RateOfShares(flags.milestone_shares);
+  if (!shares.ok()) return wrong(shares.status().message());
+  rate = *std::move(shares);
+  return absl::OkStatus();
+}
+
 // What a policy's plans are made from, where the policy leaves no choice.
 absl::Status FillPredictor(RunFlags& flags) {
   RunSettings& settings = flags.settings;
@@ -361,6 +381,7 @@ void AddRunFlags(const Command& command, RunFlags& flags) {
 absl::StatusOr<RunSettings> FinishRunFlags(const Command& command, RunFlags& flags) {
   if (!flags.status.ok()) return flags.status;
   if (absl::Status status = ReadConfig(command.app(), flags); !status.ok()) return status;
+  RUNNEL_RETURN_IF_ERROR(FillMilestoneShares(flags));
   RUNNEL_RETURN_IF_ERROR(FillPredictor(flags));
   FillProductDefaults(flags);
   return flags.settings;

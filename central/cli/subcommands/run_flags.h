@@ -20,6 +20,8 @@ struct RunFlags {
   RunSettings settings;
   absl::Status status;          // the first value that was wrong
   std::set<std::string> given;  // names of the flags that were set, by the line or the file
+  // --milestones as it was given, where it is shares of the run.
+  std::string milestone_shares;
   bool quick = false;
   // Flags that only --help-all shows, and the group that each is of.
   std::vector<std::pair<CLI::Option*, std::string>> seldom;
@@ -35,8 +37,8 @@ void AddRunFlags(const Command& command, const std::vector<std::string>& names, 
 // After parsing: takes from the file of --config what the command line does not say, then fills in
 // what a run over several workers has unless it is told otherwise: policy `runnel`, and bits that
 // follow the links unless codecs were given. Nothing of this with --quick. A policy that plans from
-// predictions has AccEPT's network as its predictor, unless another one is given. The
-// settings; InvalidArgument or NotFound names file, flag and what would be right.
+// predictions has AccEPT's network as its predictor, unless another one is given. Milestones that
+// are shares become a rate. The settings; InvalidArgument or NotFound names file, flag and what would be right.
 absl::StatusOr<RunSettings> FinishRunFlags(const Command& command, RunFlags& flags);
 
 // A run with workers of other hosts that is not told where to listen has those that wait at a central

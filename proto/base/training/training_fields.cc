@@ -126,8 +126,9 @@ constexpr TrainingField kFields[] = {
      .always_stored = true,
      .floating_only = true,
      .flag = {"milestones", SettingGroup::kTraining,
-              "epochs at whose start --milestone-factor multiplies the rate", "60,120",
-              "the model's"}},
+              "epochs at whose start --milestone-factor multiplies the rate, or up to four shares "
+              "of the run with %, as 50%,75%: as --rate multi_step:0.5,0.75",
+              "60,120", "the model's"}},
     {.name = "milestone_factor",
      .member = &S::milestone_factor,
      .range = kRate,

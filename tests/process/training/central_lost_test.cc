@@ -132,6 +132,8 @@ TEST(CentralLost, ResumesForMoreEpochs) {
     return weights;
   };
   EXPECT_EQ(trained_on(steady, "steady"), Weights(With(steady, {"--epochs", "3"})));
+  EXPECT_EQ(trained_on(With(run, {"--milestones", "50%"}), "share"),
+            trained_on(With(run, {"--rate", "multi_step:0.5,1"}), "multi_step"));
   trained_on(With(run, {"--rate", "one_cycle"}), "cycle");
   ExpectRefused({"resume", "--checkpoint-dir", dir / "cycle", "--epochs", "3"},
                 "--epochs 3: the run has trained 3 epochs");
