@@ -42,8 +42,9 @@ absl::StatusOr<std::string> RateOfShares(absl::string_view milestones) {
   }
   if (shares.size() > most)
     return absl::InvalidArgumentError(absl::StrCat("are more than ", most, " shares"));
-  // What is left out has the rate's defaults: a share of 1 is never reached.
-  while (shares.size() < most) shares.push_back(1);
+  // The rate has defaults for what is left out; a share of 1 is never reached.
+  while (shares.size() < most && rate.choice.parameters()[shares.size()].fallback < 1)
+    shares.push_back(1);
   return absl::StrCat(rate.choice.name, ":", absl::StrJoin(shares, ","));
 }
 

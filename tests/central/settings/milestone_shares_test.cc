@@ -22,7 +22,7 @@ double RateAt(const std::string& milestones, int64_t step, int64_t run_steps = 4
 }
 
 TEST(MilestoneShares, AreThoseOfMultiStep) {
-  EXPECT_EQ(RateOfShares("50%,75%").value(), "multi_step:0.5,0.75,1,1");
+  EXPECT_EQ(RateOfShares("50%,75%").value(), "multi_step:0.5,0.75");
   EXPECT_EQ(RateAt("50%,75%", 19), 1);
   EXPECT_EQ(RateAt("50%,75%", 20), 0.5);
   EXPECT_EQ(RateAt("50%,75%", 30), 0.25);
@@ -33,7 +33,7 @@ TEST(MilestoneShares, AreThoseOfMultiStep) {
 TEST(MilestoneShares, OneShareHasNoSecondOne) {
   EXPECT_EQ(RateAt("25%", 9), 1);
   EXPECT_EQ(RateAt("25%", 39), 0.5);
-  EXPECT_EQ(RateOfShares("12.5%").value(), "multi_step:0.125,1,1,1");
+  EXPECT_EQ(RateOfShares("12.5%").value(), "multi_step:0.125,1");
 }
 
 TEST(MilestoneShares, WrongOnesSayWhatIsRight) {
