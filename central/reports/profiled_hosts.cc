@@ -143,14 +143,19 @@ absl::StatusOr<std::vector<DeviceTimes>> MeasuredHosts(const Scenario& scenario,
   return times;
 }
 
+bool HaveDeviceProfiles(const Scenario& scenario) {
+  return std::all_of(scenario.hosts.begin(), scenario.hosts.end(), [&](const ScenarioHost& host) {
+    return !ProfileOf(scenario, host).device_profile.empty();
+  });
+}
+
 absl::StatusOr<std::vector<DeviceTimes>> PredictedHosts(const Scenario& scenario,
                                                         const ModelSpec& model,
                                                         const ProfileSource& source) {
-  for (const ScenarioHost& host : scenario.hosts) {
-    if (!ProfileOf(scenario, host).device_profile.empty()) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "scenario ", scenario.name, ": host ", host.name,
-        " has no device_profile, from which something could be predicted; take accept_measured"));
+  if (!HaveDeviceProfiles(scenario)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "scenario ", scenario.name,
+        ": its hosts have no device_profile, from which something could be predicted"));
   }
   RUNNEL_ASSIGN_OR_RETURN(const PredictorRow* row, FindPredictor(source.predictor));
   RUNNEL_ASSIGN_OR_RETURN(const Known known, ReadKnown(model.name, source));

@@ -37,9 +37,11 @@ absl::StatusOr<DeviceTimes> PredictedTimesOf(const PredictorRow& row,
 absl::StatusOr<std::vector<DeviceTimes>> MeasuredHosts(const Scenario& scenario,
                                                        const ModelSpec& model,
                                                        const ProfileSource& source);
-// By host, the same as they are predicted from the row's own ranges. FailedPrecondition: a host has
-// no device profile. InvalidArgument: the predictor learned from a host's profile, or lacks
-// something (as LoadNetwork and CheckKnowledge).
+// Whether every host has a device profile: what PredictedHosts needs.
+bool HaveDeviceProfiles(const Scenario& scenario);
+// By host, the same as they are predicted from the row's own ranges. InvalidArgument: a host has no
+// device profile, the predictor learned from a host's profile, or lacks something (as LoadNetwork
+// and CheckKnowledge).
 absl::StatusOr<std::vector<DeviceTimes>> PredictedHosts(const Scenario& scenario,
                                                         const ModelSpec& model,
                                                         const ProfileSource& source);

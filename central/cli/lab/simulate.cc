@@ -70,10 +70,33 @@ bool IsPublished(const Scenario& scenario, const std::string& method) {
   return false;
 }
 
-absl::StatusOr<Outcome> SimulateScenario(const std::string& name_or_path,
-                                         const SimulateOptions& options) {
+// Those of the lab whose hosts have device profiles, as a list for people.
+std::string PredictableScenarios() {
+  std::vector<std::string> names = ScenarioNames();
+  std::erase_if(names, [](const std::string& name) {
+    const absl::StatusOr<Scenario> scenario = FindScenario(name);
+    return !scenario.ok() || !HaveDeviceProfiles(*scenario);
+  });
+  return absl::StrJoin(names, ", ");
+}
+
+// Whether the methods that the user named can plan on the scenario's hosts.
+absl::Status CheckPredictable(const Scenario& scenario, const std::vector<std::string>& policies) {
+  if (HaveDeviceProfiles(scenario)) return absl::OkStatus();
+  for (const std::string& name : policies) {
+    RUNNEL_ASSIGN_OR_RETURN(const PolicyRow* policy, FindPolicy(MethodsFor({name})[0].policy));
+    if (policy->basis != PlanBasis::kPredicted) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--policies ", name, ": plans from predicted times, and the hosts of ", scenario.name,
+        " have no device_profile to predict from; take measured_compression, or one of ",
+        PredictableScenarios()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Outcome> SimulateScenario(Scenario scenario, const SimulateOptions& options) {
   Outcome outcome;
-  RUNNEL_ASSIGN_OR_RETURN(outcome.scenario, FindScenario(name_or_path));
+  outcome.scenario = std::move(scenario);
   RUNNEL_ASSIGN_OR_RETURN(ScenarioModel model, ScenarioModel::Create(outcome.scenario, options));
   const std::vector<SimulatedMethod> methods =
       MethodsFor(options.policies.empty() ? model.DefaultPolicies() : options.policies);
@@ -201,11 +224,8 @@ absl::Status WriteResults(Json results, bool show_ours, double median, const std
   return WriteFileAtomically(path, {text});
 }
 
-absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) {
-  if (flags.list_methods) {
-    context.print(MethodsJson());
-    return absl::OkStatus();
-  }
+// Those that the user named, which the methods that the user named can plan.
+absl::StatusOr<std::vector<Scenario>> ReadScenarios(const Flags& flags) {
   if (flags.scenarios.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("simulate: give at least one scenario: a file, or one of ",
@@ -219,12 +239,26 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
           absl::StrJoin(MethodNames(), ", "), " and ", absl::StrJoin(PolicyNames(), ", ")));
     }
   }
+  std::vector<Scenario> scenarios;
+  for (const std::string& name : flags.scenarios) {
+    RUNNEL_ASSIGN_OR_RETURN(scenarios.emplace_back(), FindScenario(name));
+    RUNNEL_RETURN_IF_ERROR(CheckPredictable(scenarios.back(), flags.options.policies));
+  }
+  return scenarios;
+}
+
+absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) {
+  if (flags.list_methods) {
+    context.print(MethodsJson());
+    return absl::OkStatus();
+  }
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<Scenario> scenarios, ReadScenarios(flags));
   if (!flags.summary.empty() && flags.summary != "-")
     RUNNEL_RETURN_IF_ERROR(CheckCanWrite(flags.summary));
   std::vector<Outcome> outcomes;
   std::vector<ReproducedCell> reproduced;
-  for (const std::string& scenario : flags.scenarios) {
-    RUNNEL_ASSIGN_OR_RETURN(Outcome outcome, SimulateScenario(scenario, flags.options));
+  for (Scenario& scenario : scenarios) {
+    RUNNEL_ASSIGN_OR_RETURN(Outcome outcome, SimulateScenario(std::move(scenario), flags.options));
     reproduced.insert(reproduced.end(), outcome.reproduced.begin(), outcome.reproduced.end());
     outcomes.push_back(std::move(outcome));
   }
