@@ -1,11 +1,29 @@
 #include "central/cli/command.h"
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 
 namespace runnel {
+namespace {
+
+// A number of type T that `allowed` takes. CLI11's own checks write bounds of doubles with six
+// decimals, and where there is no bound the largest double, in 309 digits.
+template <typename T, typename AllowedFn>
+CLI::Validator NumberThat(const AllowedFn& allowed, const std::string& must,
+                          const std::string& description) {
+  const auto check = [allowed, must](const std::string& text) {
+    T value = 0;
+    if (CLI::detail::lexical_cast(text, value) && allowed(value)) return std::string();
+    return absl::StrCat("must be ", must, ", not ", text);
+  };
+  return CLI::Validator(check, description);
+}
+
+}  // namespace
 
 Flag Flag::Required() const {
   option_->required();
@@ -34,7 +52,9 @@ Flag Flag::OneEachTime() const {
 
 template <typename T>
 Flag Flag::Between(T least, T most) const {
-  option_->check(CLI::Range(least, most));
+  option_->check(NumberThat<T>([=](T value) { return value >= least && value <= most; },
+                               absl::StrCat("from ", least, " to ", most),
+                               absl::StrCat("in [", least, " - ", most, "]")));
   return *this;
 }
 template Flag Flag::Between(int, int) const;
@@ -44,12 +64,14 @@ template Flag Flag::Between(double, double) const;
 Flag Flag::Count() const { return Between(int64_t{1}, int64_t{1'000'000'000}); }
 
 Flag Flag::Positive() const {
-  option_->check(CLI::PositiveNumber);
+  option_->check(NumberThat<double>([](double value) { return value > 0 && std::isfinite(value); },
+                                    "a number above 0", "POSITIVE"));
   return *this;
 }
 
 Flag Flag::NotNegative() const {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(NumberThat<double>([](double value) { return value >= 0 && std::isfinite(value); },
+                                    "a number of at least 0", "NONNEGATIVE"));
   return *this;
 }
 

@@ -77,7 +77,7 @@ absl::Status CrossValidateAll(const Arguments& a) {
 void AddProfiles(CLI::App& app, Arguments& a) {
   app.add_option("--profiles", a.profiles, "folder with *.profile files")->required();
   app.add_option("--max-macs", a.max_macs, "limit of a range, as the profiles were measured")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
 }
 
