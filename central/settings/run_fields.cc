@@ -99,9 +99,9 @@ constexpr RunField kFields[] = {
     {{"bits", SettingGroup::kLinks,
       "bits by epoch instead of codecs, of mbq and stochastic or of the codecs' families. accept: "
       "AccEPT's schedule for the model. FORWARD/BACKWARD: each BITS or a list with switch epochs. "
-      "bandwidth: the plan gives each direction of each link the most bits with which the link is "
-      "not the slowest part, and no fewer than accept has; from step 10 on by what was measured, "
-      "unless --replan off",
+      "bandwidth: each direction of each link has the bits with which the plan's charge is least, "
+      "period x (1 + noise that codecs add) x (1 + staleness), and no fewer than accept has; from "
+      "step 10 on by what was measured, unless --replan off",
       "2,60:3,160:4/8,120:4", "bandwidth with policy runnel, unless a codec is given"},
      &S::bits,
      kAnyText},

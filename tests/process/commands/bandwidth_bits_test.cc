@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
-#include "proto/transport/control/control.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel::bandwidth_bits_test {
@@ -42,19 +41,6 @@ nlohmann::json Link(const nlohmann::json& summary) {
   return links != summary.end() && links->size() == 1 ? links->front() : nlohmann::json::object();
 }
 
-// Whether a device of the plans in a journal shared its processor while it was profiled, as on a
-// machine with other work. Then bytes cost computation, so a fast link may be compressed too.
-bool SharesAProcessor(const std::string& journal) {
-  for (absl::string_view line : absl::StrSplit(ReadFile(journal), '\n')) {
-    if (!absl::StrContains(line, R"("record":"plan")")) continue;
-    const auto record = nlohmann::json::parse(std::string(line), nullptr, false);
-    for (const auto& device : record["devices"]) {
-      if (device.value("processor_share", 1.0) < kWholeProcessor) return true;
-    }
-  }
-  return false;
-}
-
 // Codecs of the plans in a journal, in order, "FORWARD/BACKWARD".
 std::vector<std::string> PlannedCodecs(const std::string& journal) {
   std::vector<std::string> codecs;
@@ -81,15 +67,15 @@ TEST(BandwidthBits, ASlowLinkIsCompressedAndTheJournalReplays) {
   EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
 }
 
+// Also on a busy machine, whose processors the workers share: coding takes them longer than sending.
 TEST(BandwidthBits, WithoutALimitNothingIsCompressed) {
   ScratchDir dir;
   const std::string journal = dir / "journal.jsonl";
   const nlohmann::json summary =
       RunCentral(With(kRun, {"--policy", "uniform", "--replan", "off", "--max-batches", "8",
                              "--journal", journal}));
-  const bool exact = Text(Link(summary), "codec_forward") == "identity" &&
-                     Text(Link(summary), "codec_backward") == "identity";
-  EXPECT_TRUE(exact || SharesAProcessor(journal)) << ReadFile(journal);
+  EXPECT_EQ(Text(Link(summary), "codec_forward"), "identity") << ReadFile(journal);
+  EXPECT_EQ(Text(Link(summary), "codec_backward"), "identity");
   EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "none");
   EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
 }
@@ -103,18 +89,12 @@ TEST(BandwidthBits, BitsFollowWhatTheStagesMeasure) {
       RunCentral(With(kRun, {"--policy", "uniform", "--link-mbps", "8", "--links", "1000000",
                              "--barrier-every", "5", "--max-batches", "50", "--journal", journal}));
   const std::vector<std::string> codecs = PlannedCodecs(journal);
-  ASSERT_FALSE(codecs.empty());
+  ASSERT_GE(codecs.size(), 2u) << ReadFile(journal);
+  EXPECT_EQ(codecs.front(), "identity/identity");
   EXPECT_THAT(codecs.back(), HasSubstr("eden:"));
-  if (codecs.front() == "identity/identity") {
-    EXPECT_GE(codecs.size(), 2u) << ReadFile(journal);
-  } else {
-    EXPECT_TRUE(SharesAProcessor(journal)) << ReadFile(journal);
-  }
-  if (codecs.size() >= 2) {
-    EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "measured");
-    // 8, and far from the 1000000 that the plan assumed, however busy this machine is.
-    EXPECT_LT(summary["plan_bandwidth"]["links"][0]["backward_mbps"].get<double>(), 80);
-  }
+  EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "measured");
+  // 8, and far from the 1000000 that the plan assumed, however busy this machine is.
+  EXPECT_LT(summary["plan_bandwidth"]["links"][0]["backward_mbps"].get<double>(), 80);
   EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
 }
 
