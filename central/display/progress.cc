@@ -184,6 +184,7 @@ std::string Progress::Line(int64_t now_ns, absl::string_view line) {
 std::string Progress::MakeWay() const { return options_.terminal && started_ ? kClearLine : ""; }
 
 std::string Progress::Finish(int64_t now_ns, const ProgressState& state) {
+  if (!started_ && state.step == 0) return "";
   Observe(now_ns, state);
   last_ = state;
   started_ = false;

@@ -56,7 +56,7 @@ class Progress {
   std::string Line(int64_t now_ns, absl::string_view line);
   // Before a line that somebody else writes: clears the redrawn line, which the next update draws.
   std::string MakeWay() const;
-  // Ends the redrawn line.
+  // Ends the redrawn line. Empty of a run that ends before it has begun: there was no progress.
   std::string Finish(int64_t now_ns, const ProgressState& state);
 
  private:

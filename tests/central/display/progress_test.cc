@@ -153,6 +153,15 @@ TEST(Progress, TerminalMakesRoomForLines) {
   EXPECT_EQ(progress.Line(4 * kSecond, "bye"), std::string(kClear) + "bye\n");
 }
 
+TEST(Progress, NothingIsSaidOfARunThatNeverBegan) {
+  for (const bool terminal : {false, true}) {
+    Progress progress({.terminal = terminal, .width = 80});
+    EXPECT_EQ(progress.Finish(kSecond, At(0)), "");
+    progress.Update(2 * kSecond, At(1));
+    EXPECT_THAT(progress.Finish(3 * kSecond, At(1)), HasSubstr("epoch 1/3"));
+  }
+}
+
 // A log line is written to another stream: without a cleared line it would follow the progress.
 TEST(Progress, TerminalMakesWayForOthers) {
   Progress progress({.terminal = true, .width = 80});
