@@ -73,6 +73,12 @@ TEST(BadInput, NamesAndNumbers) {
                 "--optimizer adma: optimizer 'adma' is not known; there is sgd");
   ExpectRefused({"train", "--rate", "linear"},
                 "--rate linear: rate 'linear' is not known; there is milestones, constant");
+  ExpectRefused({"train", "--milestones", "50%,3"},
+                "--milestones 50%,3: are epochs and shares: give all as epochs or all with %");
+  ExpectRefused({"train", "--milestones", "75%,50%"},
+                "--milestones 75%,50%: must be in ascending order");
+  ExpectRefused({"train", "--milestones", "50%", "--rate", "cosine"},
+                "--milestones 50%: --rate cosine does not look at milestones; leave one out");
   ExpectRefused({"train", "--optimizer", "sgd:1"}, "--optimizer sgd:1: ");
   ExpectRefused({"train", "--backend", "tpu"}, "tpu", 2);  // the local worker says so too
   ExpectRefused({"dance"}, "dance");
@@ -120,6 +126,28 @@ TEST(BadInput, CommandsOfTheLabSayWhereTheyWent) {
   Process lab({"runnel-lab", "train"});
   EXPECT_EQ(lab.Wait(30), 2);
   EXPECT_THAT(lab.err(), HasSubstr("there are simulate, profile, predictor-report, codecs"));
+}
+
+TEST(BadInput, TheLabRefusesWhatItCannotSimulate) {
+  const std::pair<Words, const char*> kCases[] = {
+      {{"accept-1", "--policies", "ftpipehd,accept,runnel"},
+       "--policies accept: plans from predicted times, and the hosts of accept-1 have no "
+       "device_profile to predict from; take measured_compression, or one of four-backends, "
+       "mixed-1, mixed-2, mixed-3\n"},
+      {{"mixed-1", "three-pis", "--policies", "predictor"}, "the hosts of three-pis have no"},
+      {{"three-pis", "--learning-budget", "-1"},
+       "runnel-lab: --learning-budget: must be a number of at least 0, not -1; see runnel-lab "
+       "simulate --help\n"},
+      {{"three-pis", "--learning-budget", "inf"}, "must be a number of at least 0, not inf"},
+      {{"three-pis", "--mbps", "1e9"}, "--mbps: must be from 0.001 to 1e+06, not 1e9"},
+      {{"three-pis", "--max-cap", "0"}, "--max-cap: must be from 1 to 1024, not 0"},
+  };
+  for (const auto& [words, message] : kCases) {
+    Process lab(With({"runnel-lab", "simulate"}, words));
+    EXPECT_EQ(lab.Wait(60), 2) << lab.out();
+    EXPECT_THAT(lab.err(), HasSubstr(message));
+    EXPECT_EQ(lab.out(), "");
+  }
 }
 
 TEST(BadInput, AFlagThatIsGoneNamesItsSuccessor) {
