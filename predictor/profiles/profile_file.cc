@@ -119,6 +119,13 @@ absl::StatusOr<std::vector<SubModelTime>> ReadRows(const Json& json) {
 
 }  // namespace
 
+absl::Status CheckIsTimed(absl::string_view numerics_class) {
+  if (!absl::EndsWith(numerics_class, kEmulatedClassEnd)) return absl::OkStatus();
+  return Wrong(absl::StrCat("'numerics_class' is ", numerics_class,
+                            ": an emulator's times are no processor's, nothing can be predicted "
+                            "from them"));
+}
+
 absl::StatusOr<DeviceProfile> ParseProfile(absl::string_view text) {
   if (text.size() > kMaxProfileBytes) {
     return Wrong(
@@ -138,6 +145,7 @@ absl::StatusOr<DeviceProfile> ParseProfile(absl::string_view text) {
     if (field.real != nullptr) object.Read(field.key, profile.*field.real);
     object.Note(CheckField(field, profile));
   }
+  object.Note(CheckIsTimed(profile.numerics_class));
   std::string columns;
   object.Read("columns", columns);
   if (columns != absl::StrJoin(kColumns, " "))

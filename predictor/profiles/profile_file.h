@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/plan/layer_range.h"
@@ -57,9 +58,15 @@ struct DeviceProfile {
 inline constexpr size_t kMaxProfileBytes = size_t{4} << 20;
 inline constexpr size_t kMaxProfileLines = 20'000;
 
+// How numerics classes of emulated processors end, "hexagon/v67-emulated".
+inline constexpr absl::string_view kEmulatedClassEnd = "-emulated";
+
 // InvalidArgument names the key or the row and the defect: another format or version, an unknown or
-// missing key, a value of another type or out of range, a sub-model that is there twice, more than the limits above.
+// missing key, a value of another type or out of range, a processor that is emulated, a sub-model that
+// is there twice, more than the limits above.
 absl::StatusOr<DeviceProfile> ParseProfile(absl::string_view text);
+// InvalidArgument: the class is one of an emulated processor, whose times say nothing of any other's.
+absl::Status CheckIsTimed(absl::string_view numerics_class);
 // ParseProfile reads the text back to an equal profile (seconds to 7 digits).
 std::string FormatProfile(const DeviceProfile& profile);
 

@@ -64,6 +64,8 @@ TEST(ProfileFile, SaysWhatIsWrong) {
       {Replaced("\"cpu_share\": 0.5", "\"cpu_share\": 0"), "'cpu_share' must be"},
       {Replaced("\"cpu_share\": 0.5", "\"cpu_share\": 1.5"), "'cpu_share' must be"},
       {Replaced("\"load\": \"none\"", "\"load\": \"none\", \"speed\": 1"), "'speed' is not known"},
+      {Replaced("cpu/avx512", "hexagon/v67-emulated"),
+       "'numerics_class' is hexagon/v67-emulated: an emulator's times are no processor's"},
       {Replaced("spread_2\"", "spread\""), "'columns' must be"},
       {Replaced("\"lenet\",0,2,16", "\"lenet\",2,0,16"), "sub_models[0]: 'first' and 'last'"},
       {Replaced("\"lenet\",0,2,16", "\"lenet\",-1,2,16"), "layers of a model"},

@@ -183,6 +183,10 @@ void Session::AddReport(const ProfileReport& report) {
                                                 ": its profile does not have the ranges that "
                                                 "were asked for")));
   }
+  // Before minutes of measuring what no file may hold.
+  if (const absl::Status status = CheckIsTimed(report.numerics_class); !status.ok())
+    return End(
+        absl::InvalidArgumentError(absl::StrCat("worker ", AskedWorker(), ": ", status.message())));
   results_[device_].numerics_class = report.numerics_class;
   for (size_t i = 0; i < asked.size(); ++i) {
     SubModelTime time;

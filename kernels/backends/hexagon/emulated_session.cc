@@ -58,6 +58,7 @@ class EmulatedSession final : public DspSession {
                              static_cast<uint32_t>(reply.status), ")"));
   }
 
+  // Profiles of classes that end so are refused (predictor/profiles/profile_file.h).
   const char* name() const override { return "v67-emulated"; }
   bool is_emulated() const override { return true; }
   std::string description() const override {

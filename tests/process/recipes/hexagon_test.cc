@@ -130,5 +130,17 @@ TEST_F(HexagonTraining, AfterALostDspAmongSeveralProcessorsTheCpuGoesOn) {
                      "cpu,hexagon@int8_conv_weight_gradient=hexagon+int8_linear_forward=hexagon");
 }
 
+// An emulator's times would be learned from as if a processor had them.
+TEST_F(HexagonTraining, NoProfileIsWrittenOfAnEmulator) {
+  const ScratchDir dir;
+  Process lab({"runnel-lab",   "profile", "--models",   "lenet",  "--recipe", "niti",
+               "--batch-size", "2",       "--burst-ms", "0",      "--extra",  "0",
+               "--backend",    "hexagon", "--name",     "dsp",    "--family", "dsp",
+               "--host",       "here",    "--out",      dir / "p"});
+  EXPECT_EQ(lab.Wait(), 2) << lab.out();
+  EXPECT_THAT(lab.err(), HasSubstr("an emulator's times are no processor's"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "p"));
+}
+
 }  // namespace
 }  // namespace runnel::hexagon_test
