@@ -35,37 +35,51 @@ std::vector<Row> RowsOf(const Mlp& mlp, absl::Span<const MlpSample> samples) {
   return rows;
 }
 
+// sum += factor * x.
+void AddScaled(const float* x, float factor, size_t count, float* __restrict__ sum) {
+  for (size_t i = 0; i < count; ++i) sum[i] += factor * x[i];
+}
+
 // One fully connected layer with its gradient and Adam's moments.
 class TrainedLayer {
  public:
   explicit TrainedLayer(LinearLayer* layer)
       : layer_(layer),
+        columns_(layer->weights.size()),
         gradient_(layer->weights.size() + layer->bias.size(), 0),
         mean_(gradient_.size(), 0),
-        square_(gradient_.size(), 0) {}
+        square_(gradient_.size(), 0) {
+    FillColumns();
+  }
 
   Floats Forward(const Floats& x, bool relu) const {
     Floats y(layer_->bias);
-    for (size_t row = 0; row < y.size(); ++row) {
-      const float* weights = layer_->weights.data() + row * x.size();
-      for (size_t i = 0; i < x.size(); ++i) y[row] += weights[i] * x[i];
-      if (relu) y[row] = std::max(y[row], 0.0f);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i] != 0) AddScaled(columns_.data() + i * y.size(), x[i], y.size(), y.data());
+    }
+    if (relu) {
+      for (float& value : y) value = std::max(value, 0.0f);
     }
     return y;
   }
 
-  // Adds to the gradient. Returns the gradient of x.
-  Floats Backward(const Floats& x, const Floats& y_gradient) {
-    Floats x_gradient(x.size(), 0);
+  // Adds the gradients of weights and biases.
+  void AddGradient(const Floats& x, const Floats& y_gradient) {
     float* bias = gradient_.data() + layer_->weights.size();
     for (size_t row = 0; row < y_gradient.size(); ++row) {
       const float g = y_gradient[row];
       if (g == 0) continue;
-      const float* weights = layer_->weights.data() + row * x.size();
-      float* gradient = gradient_.data() + row * x.size();
-      for (size_t i = 0; i < x.size(); ++i) gradient[i] += g * x[i];
-      for (size_t i = 0; i < x.size(); ++i) x_gradient[i] += g * weights[i];
+      AddScaled(x.data(), g, x.size(), gradient_.data() + row * x.size());
       bias[row] += g;
+    }
+  }
+
+  // The gradient of the first `inputs` inputs.
+  Floats InputGradient(size_t inputs, const Floats& y_gradient) const {
+    Floats x_gradient(inputs, 0);
+    for (size_t row = 0; row < y_gradient.size(); ++row) {
+      const float* weights = layer_->weights.data() + row * static_cast<size_t>(layer_->inputs);
+      if (y_gradient[row] != 0) AddScaled(weights, y_gradient[row], inputs, x_gradient.data());
     }
     return x_gradient;
   }
@@ -76,26 +90,42 @@ class TrainedLayer {
     const auto power = static_cast<float>(step);
     const float mean_share = 1 - std::pow(kMean, power);
     const float square_share = 1 - std::pow(kSquare, power);
-    for (size_t i = 0; i < gradient_.size(); ++i) {
-      const float g = gradient_[i];
-      mean_[i] = kMean * mean_[i] + (1 - kMean) * g;
-      square_[i] = kSquare * square_[i] + (1 - kSquare) * g * g;
-      float& value = i < layer_->weights.size() ? layer_->weights[i]
-                                                : layer_->bias[i - layer_->weights.size()];
-      value -= rate * (mean_[i] / mean_share) / (std::sqrt(square_[i] / square_share) + kLeast);
+    const float* gradient = gradient_.data();
+    float *mean = mean_.data(), *square = square_.data();
+    for (Floats* values : {&layer_->weights, &layer_->bias}) {
+      float* value = values->data();
+      for (size_t i = 0; i < values->size(); ++i) {
+        mean[i] = kMean * mean[i] + (1 - kMean) * gradient[i];
+        square[i] = kSquare * square[i] + (1 - kSquare) * gradient[i] * gradient[i];
+        value[i] -= rate * (mean[i] / mean_share) / (std::sqrt(square[i] / square_share) + kLeast);
+      }
+      gradient += values->size();
+      mean += values->size();
+      square += values->size();
     }
     std::fill(gradient_.begin(), gradient_.end(), 0.0f);
+    FillColumns();
   }
 
  private:
+  void FillColumns() {
+    const size_t inputs = static_cast<size_t>(layer_->inputs), outputs = layer_->bias.size();
+    const float* weights = layer_->weights.data();
+    float* columns = columns_.data();
+    for (size_t row = 0; row < outputs; ++row) {
+      for (size_t i = 0; i < inputs; ++i) columns[i * outputs + row] = weights[row * inputs + i];
+    }
+  }
+
   LinearLayer* layer_;
+  Floats columns_;   // the weights by input: the compiler then adds to several outputs at a time
   Floats gradient_;  // weights, then bias
   Floats mean_, square_;
 };
 
-// The gradient of ReLU: 0 where its result is 0.
+// The gradient of ReLU: 0 where its result is 0. The output may have more elements than ReLU's.
 void MaskByOutput(const Floats& output, Floats& gradient) {
-  for (size_t i = 0; i < output.size(); ++i) {
+  for (size_t i = 0; i < gradient.size(); ++i) {
     if (output[i] <= 0) gradient[i] = 0;
   }
 }
@@ -116,15 +146,17 @@ class Trainer {
     const Floats third = layers_[2].Forward(joint, true);
     const float error = layers_[3].Forward(third, false)[0] - row.target;
     const float slope = std::clamp(error / corner_, -1.0f, 1.0f) * weight;
-    Floats gradient = layers_[3].Backward(third, {slope});
+    Floats gradient = {slope};
+    layers_[3].AddGradient(third, gradient);
+    gradient = layers_[3].InputGradient(third.size(), gradient);
     MaskByOutput(third, gradient);
-    gradient = layers_[2].Backward(joint, gradient);
-    gradient.resize(hidden);
-    joint.resize(hidden);
+    layers_[2].AddGradient(joint, gradient);
+    gradient = layers_[2].InputGradient(hidden, gradient);
     MaskByOutput(joint, gradient);
-    gradient = layers_[1].Backward(first, gradient);
+    layers_[1].AddGradient(first, gradient);
+    gradient = layers_[1].InputGradient(first.size(), gradient);
     MaskByOutput(first, gradient);
-    layers_[0].Backward(row.encoding, gradient);
+    layers_[0].AddGradient(row.encoding, gradient);
   }
 
   void Step(double rate, int64_t step) {

@@ -149,9 +149,9 @@ Tensors Rows(const Tensors& all, const torch::Tensor& rows) {
           all.target.index_select(0, rows)};
 }
 
-void SetRate(torch::optim::Adam& optimizer, double rate) {
+void SetRate(torch::optim::AdamW& optimizer, double rate) {
   for (auto& group : optimizer.param_groups())
-    static_cast<torch::optim::AdamOptions&>(group.options()).lr(rate);
+    static_cast<torch::optim::AdamWOptions&>(group.options()).lr(rate);
 }
 
 double HalfCosine(double rate, int64_t step, int64_t steps) {
@@ -180,7 +180,9 @@ absl::StatusOr<Mlp> TrainMlp(absl::Span<const MlpSample> samples, const MlpTrain
   Mlp mlp = Untrained(samples, options);
   const Tensors all = ToTensors(mlp, samples);
   Network network(mlp);
-  torch::optim::Adam optimizer(network.parameters(), options.learning_rate);
+  torch::optim::AdamW optimizer(
+      network.parameters(),
+      torch::optim::AdamWOptions(options.learning_rate).weight_decay(options.weight_decay));
   const auto count = static_cast<int64_t>(samples.size());
   const int64_t steps = options.epochs * ((count + options.batch - 1) / options.batch);
   int64_t step = 0;

@@ -22,6 +22,7 @@ struct MlpTraining {
   // Standard deviation of noise that is added to each normalised input, drawn anew for each epoch:
   // keeps a network with few samples from learning them by heart.
   double input_noise = 0;
+  double weight_decay = 0;  // share of each parameter that a step at rate 1 takes away (AdamW)
   // The last layer begins with zeros, and a result of 0 is an output of 0: without training the
   // network says 0.
   bool starts_at_zero = false;
