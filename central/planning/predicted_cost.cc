@@ -22,7 +22,7 @@ absl::StatusOr<PredictorNetwork> LoadNetwork(const PredictorRow& row, const std:
   absl::StatusOr<PredictorNetwork> network = ParseNetwork(*text);
   if (!network.ok())
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", network.status().message()));
-  if (network->row != row.name || (network->model != model && network->model != "any")) {
+  if (network->row != row.network || (network->model != model && network->model != "any")) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is of predictor ", network->row, " for model ", network->model));
   }

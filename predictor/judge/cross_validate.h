@@ -49,14 +49,14 @@ inline const std::string& LeftOutName(LeaveOut leave_out, const DeviceTask& task
 }
 
 // The methods:
-//   mlp, accept  rows with a network, if `networks` has their predictions (PredictWithRow)
+//   mlp, accept, accept+  rows with a network, if `networks` has their predictions (PredictWithRow)
 //   mixture      the row of this name; for a model that no known device has its cold start
 //   flops   a line over MACs through the device's own measurements
 //   lut     the sum of the layers' times, measured on the device; single layers are not counted,
 //           since their times are in the table
 //   ratio   FTPipeHD: central's times, multiplied by the device's capacity
-// A method's own measurements are ten representatives (mlp, mixture: the most informative; accept
-// and flops: AccEPT's by FLOPs rank; ratio and lut: none) and the adaptation samples, which are the
+// A method's own measurements are ten representatives (mlp, mixture: the most informative; accept,
+// accept+ and flops: AccEPT's by FLOPs rank; ratio and lut: none) and the adaptation samples, which are the
 // same for every method. Ranges that are representatives of either kind are not judged. K-fold: to
 // judge fold k, adaptation samples come from the other folds, so no judged range was ever measured;
 // every method and sample count is judged on the same ranges. sample_counts: at least one. Errors

@@ -15,7 +15,7 @@ namespace runnel {
 
 // Predictions of one network for one task.
 struct TaskPrediction {
-  std::string method;         // the row's name: "mlp", "accept"
+  std::string method;         // the row's name: "mlp", "accept+"
   std::string configuration;  // configuration of the task, with model and batch
   std::string model;
   int64_t batch = 0;

@@ -13,9 +13,9 @@ namespace runnel {
 
 struct MlpAdaptation {
   int64_t steps = 400;
-  int64_t rehearsal_batch = 32;  // samples of D in each step, beside all of D^
-  double fresh_weight = 1;       // weight of D^'s mean loss; D's has weight 1
-  double learning_rate = 1e-3;   // rate of Adam; falls to zero along a half cosine
+  int64_t rehearsal_batch = 8;  // samples of D in each step, beside all of D^
+  double fresh_weight = 1;      // weight of D^'s mean loss; D's has weight 1
+  double learning_rate = 1e-3;  // rate of Adam; falls to zero along a half cosine
   uint64_t seed = 1;
 };
 

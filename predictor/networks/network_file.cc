@@ -12,7 +12,7 @@ namespace runnel {
 namespace {
 
 constexpr absl::string_view kFormat = "runnel-network";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 constexpr size_t kMaxName = 100;
 // So that a float is read back exactly.
 constexpr int kDigits = 9;
@@ -114,7 +114,7 @@ absl::StatusOr<PredictorNetwork> ParseNetwork(absl::string_view text) {
   if (text.size() > kMaxNetworkBytes)
     return Wrong(absl::StrCat("over the limit of ", kMaxNetworkBytes, " bytes"));
   if (absl::StartsWith(text, "runnel-network 1\n"))
-    return Wrong("is of version 1, this program reads 2: train it anew with runnel-predictor");
+    return Wrong("is of version 1, this program reads 3: train it anew with runnel-predictor");
   RUNNEL_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   PredictorNetwork network;
   JsonObject object(json, "network");

@@ -3,10 +3,12 @@
 // A predictor's trained network as a file: written by `runnel-predictor train`, read by central.
 // JSON:
 //
-//   {"format": "runnel-network", "version": 2, "row": "mlp", "model": "any", "members": [
+//   {"format": "runnel-network", "version": 3, "row": "mlp", "model": "any", "members": [
 //     {"encoding_mean": [...], "encoding_scale": [...], "hardware_mean": [...], "hardware_scale": [...],
 //      "output": [mean, scale], "encoding_1": {"weights": [row by row], "bias": [...]},
 //      "encoding_2": ..., "joint_1": ..., "joint_2": ...}, ...]}
+//
+// In version 2 AccEPT's networks had the times themselves, not relative ones (accept_row.h).
 //
 // Pure functions, any thread. Contents come from outside: everything is checked before it is used.
 
@@ -21,7 +23,7 @@
 namespace runnel {
 
 struct PredictorNetwork {
-  std::string row;           // row of the table of predictors: "mlp", "accept"
+  std::string row;           // PredictorRow::network: "mlp", "accept"
   std::string model;         // model that the network serves; "any": all
   std::vector<Mlp> members;  // an ensemble, all of one size of inputs; at least one
 

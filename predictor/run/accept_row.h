@@ -1,12 +1,15 @@
 #pragma once
 
-// The row `accept`: AccEPT's network as published (AccEPT 3.2), one for each model. Its first
-// stream gets one bit a layer, its second the times of ten sub-models; of both times and result we
-// take logarithms, for which the paper says nothing.
+// The rows `accept` and `accept+`: AccEPT's network (AccEPT 3.2), one for each model. Its first
+// stream gets one bit a layer, its second the times of ten sub-models. Times are relative to the
+// device's speed, which is the geometric mean of its ten times, so that the network learns the shape
+// of a device and not how fast it is. Of all times we take logarithms, for which the paper says
+// nothing.
 //
-// On line it goes on learning, as published: from its ten times and all reported ones, with draws
-// from the known devices in rehearsal. Each time it starts again from the weights of the file, so
-// that the same measurements give the same network.
+// On line the network goes on learning, as published: from its ten times and all reported ones, with
+// draws from the known devices in rehearsal; but only if that helps (adapt_network.h), which is
+// ours. Each time it starts again from the weights of the file, so that the same measurements give
+// the same network.
 
 #include <memory>
 #include <vector>
@@ -22,8 +25,14 @@ namespace runnel {
 // A sample for each measured range of a known device. ten: AccEPT's ten of the model.
 std::vector<MlpSample> AcceptSamples(const KnownDevice& device, absl::Span<const LayerRange> ten);
 
-// InvalidArgument: one of the ten was not measured, or the network has other inputs.
+// `accept`: the first member of the knowledge's network. InvalidArgument: one of the ten was not
+// measured, or the network has other inputs.
 absl::StatusOr<std::unique_ptr<const RangePredictor>> FitAccept(
+    const PredictorKnowledge& knowledge, absl::Span<const Observation> measured,
+    absl::Span<const Observation> samples);
+
+// `accept+`, ours: the mean of all members. Errors as FitAccept.
+absl::StatusOr<std::unique_ptr<const RangePredictor>> FitAcceptPlus(
     const PredictorKnowledge& knowledge, absl::Span<const Observation> measured,
     absl::Span<const Observation> samples);
 

@@ -164,14 +164,18 @@ std::string AcceptFile(absl::string_view model) {
 }
 
 constexpr PredictorRow kRows[] = {
-    {"mlp", "a network that corrects the mixture", MlpFile, false, Informative, FitMlpOrColdStart},
-    {"accept", "AccEPT's network", AcceptFile, true, Ten, FitAccept},
-    {"mixture", "known devices, weighted by how alike they are", nullptr, false, Informative,
+    {"mlp", "a network that corrects the mixture", "mlp", MlpFile, false, Informative,
+     FitMlpOrColdStart},
+    {"accept", "AccEPT's network", "accept", AcceptFile, true, Ten, FitAccept},
+    {"accept+", "the mean of five of AccEPT's networks", "accept", AcceptFile, true, Ten,
+     FitAcceptPlus},
+    {"mixture", "known devices, weighted by how alike they are", "", nullptr, false, Informative,
      FitMixture},
-    {"lut", "the sum of the layers, each measured by itself", nullptr, false, EachLayer, FitLut},
-    {"ratio", "FTPipeHD: a known device's times by one ratio", nullptr, true, Informative,
+    {"lut", "the sum of the layers, each measured by itself", "", nullptr, false, EachLayer,
+     FitLut},
+    {"ratio", "FTPipeHD: a known device's times by one ratio", "", nullptr, true, Informative,
      FitRatio},
-    {"flops", "a line over FLOPs", nullptr, false, Ten, FitFlops},
+    {"flops", "a line over FLOPs", "", nullptr, false, Ten, FitFlops},
 };
 
 // The ranges that every known device measured.

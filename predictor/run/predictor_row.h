@@ -29,7 +29,7 @@ struct PredictorKnowledge {
   int64_t batch = 0;            // samples of a micro-batch
   DeviceMixture::Known known;   // devices that were profiled with this model; may be empty
   std::vector<LayerRange> ten;  // AccEPT's ten (sub_models.h); some are there twice
-  std::optional<PredictorNetwork> network = {};  // the row's network, if it has one
+  std::optional<PredictorNetwork> network = {};  // the one that the row evaluates
   FrozenShare frozen = {};  // RunPredictor scales by it: rows know models that train as a whole
 
   // The ten most informative ranges (informative_ranges.h) of those that all known devices
@@ -45,9 +45,9 @@ struct PredictorKnowledge {
 
 struct PredictorRow {
   absl::string_view name;
-  absl::string_view help;  // a few words for people
-  // The file of the row's network for a model, in the folder of the profiles that it learned from;
-  // null: the row has none.
+  absl::string_view help;     // a few words for people
+  absl::string_view network;  // whose network it evaluates: a row's name; empty: it has none
+  // The network's file for a model, in the folder of the profiles that it learned from; null: none.
   std::string (*network_file)(absl::string_view model);
   // Whether the row needs a profile of the model; else it starts cold without one.
   bool needs_profiles;

@@ -43,6 +43,7 @@ class CrossValidation {
         PredictorKnowledge knowledge = KnowledgeFor(task, set_->tasks, set_->devices, may_learn);
         RUNNEL_RETURN_IF_ERROR(Predict("mlp", mlp, task, knowledge));
         RUNNEL_RETURN_IF_ERROR(Predict("accept", accept, task, knowledge));
+        RUNNEL_RETURN_IF_ERROR(Predict("accept+", accept, task, knowledge));
       }
     }
     return absl::OkStatus();

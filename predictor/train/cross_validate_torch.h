@@ -19,8 +19,8 @@ namespace runnel {
 // Called with one line of progress.
 using ProgressFn = std::function<void(const std::string& line)>;
 
-// The rows `mlp` and `accept` on every task, with each number of samples in `sample_counts`, fold
-// by fold (PredictWithRow). A task whose model nobody else has gets no `accept`. A row that has too
+// The rows `mlp`, `accept` and `accept+` on every task, with each number of samples in `sample_counts`, fold
+// by fold (PredictWithRow). A task whose model nobody else has gets neither of the latter. A row that has too
 // little to learn from is left out. Errors as TrainMlp and PredictWithRow.
 absl::StatusOr<std::vector<TaskPrediction>> CrossValidate(std::vector<DeviceTask> tasks,
                                                           absl::Span<const int64_t> sample_counts,

@@ -10,7 +10,7 @@
 namespace runnel {
 namespace {
 
-constexpr int kMlpMembers = 5;
+constexpr int kMembers = 5;
 
 // Small, noisy and short: the mixture's error is mostly noise, and a larger network learns it.
 MlpTraining MlpRowTraining(int member) {
@@ -25,6 +25,17 @@ MlpTraining MlpRowTraining(int member) {
   return training;
 }
 
+// Much decay: of 40 measured ranges a device a network learns the noise too.
+MlpTraining AcceptTraining(int member) {
+  MlpTraining training;
+  training.hidden_1 = training.hidden_2 = training.hidden_3 = 32;
+  training.epochs = 100;
+  training.batch = 64;
+  training.weight_decay = 0.5;
+  training.seed = static_cast<uint64_t>(member) + 1;
+  return training;
+}
+
 }  // namespace
 
 absl::StatusOr<PredictorNetwork> TrainMlpRow(const TrainingSet& set, const MayLearnFn& may_learn) {
@@ -35,7 +46,7 @@ absl::StatusOr<PredictorNetwork> TrainMlpRow(const TrainingSet& set, const MayLe
         "common");
   }
   PredictorNetwork network{"mlp", "any", {}};
-  for (int member = 0; member < kMlpMembers; ++member) {
+  for (int member = 0; member < kMembers; ++member) {
     RUNNEL_ASSIGN_OR_RETURN(Mlp mlp, TrainMlp(samples, MlpRowTraining(member)));
     network.members.push_back(std::move(mlp));
   }
@@ -47,11 +58,12 @@ absl::StatusOr<PredictorNetwork> TrainAcceptRow(const TrainingSet& set, const st
   const std::vector<MlpSample> samples = AcceptTrainingSamples(set, model, may_learn);
   if (samples.empty())
     return absl::FailedPreconditionError(absl::StrCat("profiles: no device knows ", model));
-  MlpTraining training;
-  training.epochs = 200;
-  training.batch = 64;
-  RUNNEL_ASSIGN_OR_RETURN(Mlp mlp, TrainMlp(samples, training));
-  return PredictorNetwork{"accept", model, {std::move(mlp)}};
+  PredictorNetwork network{"accept", model, {}};
+  for (int member = 0; member < kMembers; ++member) {
+    RUNNEL_ASSIGN_OR_RETURN(Mlp mlp, TrainMlp(samples, AcceptTraining(member)));
+    network.members.push_back(std::move(mlp));
+  }
+  return network;
 }
 
 }  // namespace runnel

@@ -14,7 +14,7 @@ namespace runnel {
 // FailedPrecondition: fewer than two families of devices share a model.
 absl::StatusOr<PredictorNetwork> TrainMlpRow(const TrainingSet& set, const MayLearnFn& may_learn);
 
-// The row `accept`, for one model: one member. Errors as TrainMlp; FailedPrecondition: no device
+// The rows `accept` and `accept+`, for one model: five members, of which `accept` takes the first. Errors as TrainMlp; FailedPrecondition: no device
 // that may be learned from was profiled with the model.
 absl::StatusOr<PredictorNetwork> TrainAcceptRow(const TrainingSet& set, const std::string& model,
                                                 const MayLearnFn& may_learn);

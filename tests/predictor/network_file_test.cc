@@ -67,8 +67,8 @@ TEST(NetworkFile, RefusesWhatIsDamaged) {
   };
   EXPECT_THAT(Refusal(""), HasSubstr("JSON"));
   EXPECT_THAT(Refusal("runnel-network 1\nrow: mlp\n"), HasSubstr("is of version 1"));
-  EXPECT_THAT(refusal_of("\"version\": 2", "\"version\": 3"),
-              HasSubstr("is runnel-network 3, this program reads runnel-network 2"));
+  EXPECT_THAT(refusal_of("\"version\": 3", "\"version\": 2"),
+              HasSubstr("is runnel-network 2, this program reads runnel-network 3"));
   EXPECT_THAT(refusal_of(" \"row\": \"mlp\",\n", ""), HasSubstr("'row' is missing"));
   EXPECT_THAT(refusal_of("\"row\": \"mlp\"", "\"row\": \"\""),
               HasSubstr("row and model must have"));

@@ -129,6 +129,20 @@ TEST(TrainTorch, AdaptsWithoutForgetting) {
 }
 
 // Without a reason to correct anything the network says 0, whatever comes in.
+TEST(TrainTorch, DecayMakesWeightsSmall) {
+  const std::vector<MlpSample> samples = World(1, 20);
+  const auto sum_of_squares = [&](double decay) {
+    MlpTraining training = Quick();
+    training.weight_decay = decay;
+    const Mlp mlp = *TrainMlp(samples, training);
+    double sum = 0;
+    for (const LinearLayer* layer : {&mlp.encoding_1, &mlp.encoding_2, &mlp.joint_1, &mlp.joint_2})
+      for (const float weight : layer->weights) sum += double{weight} * double{weight};
+    return sum;
+  };
+  EXPECT_LT(sum_of_squares(3), sum_of_squares(0) / 2);
+}
+
 TEST(TrainTorch, StartsAtZero) {
   std::vector<MlpSample> samples = World(6, 4);
   for (MlpSample& sample : samples) sample.target = 0;

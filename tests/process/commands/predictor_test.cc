@@ -295,19 +295,20 @@ TEST(Predictor, NetworksAreTrainedAndPlan) {
   EXPECT_THAT(train.out(), HasSubstr("mlp.network"));
   EXPECT_THAT(train.out(), HasSubstr("accept_lenet.network"));
   EXPECT_THAT(Output(plan), HasSubstr("ms a micro-batch (predicted by mlp)"));
-  EXPECT_THAT(Output(Set(plan, "--predictor", "accept")), HasSubstr("predicted by accept"));
+  for (const char* row : {"accept", "accept+"})
+    EXPECT_THAT(Output(Set(plan, "--predictor", row)), HasSubstr(absl::StrCat("by ", row, ")")));
 
   const std::string path = profiles / "summary.json";
   Output({"predictor-report", "--profiles", profiles.known(), "--leave-out", "configuration",
           "--samples", "0", "--unseen", profiles.unseen(), "--summary", path});
   const nlohmann::json summary = Summary(path);
-  for (const char* method : {"mlp", "accept", "mixture"}) {
+  for (const char* method : {"mlp", "accept", "accept+", "mixture"}) {
     EXPECT_GT(summary[method]["sub_models"], 0) << method;
     EXPECT_GT(summary["unseen"][method]["sub_models"], 0) << method;
   }
 
   std::ofstream(profiles / "known/mlp.network")
-      << "{\"format\": \"runnel-network\", \"version\": 2}";
+      << "{\"format\": \"runnel-network\", \"version\": 3}";
   ExpectRefused(plan, "mlp.network: network: 'row' is missing");
 }
 
