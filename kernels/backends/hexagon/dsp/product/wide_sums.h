@@ -7,8 +7,8 @@
 
 namespace runnel::hexagon {
 
-// Products of two mantissas that an int32 holds.
-inline constexpr uint32_t kMaxInt32Products = 133144;
+// Products of two int8 that an int32 holds, -128 * -128 among them.
+inline constexpr uint32_t kMaxInt32Products = (1u << 17) - 1;
 
 class GradientSums {
  public:
