@@ -1,7 +1,5 @@
 #include "kernels/backends/hexagon/encode.h"
 
-#include "kernels/backends/host/geometry.h"
-
 namespace runnel::hexagon {
 namespace {
 
@@ -58,15 +56,6 @@ DspImages ImagesOf(const host::Image& image) {
           static_cast<int32_t>(image.h), static_cast<int32_t>(image.w)};
 }
 
-void EncodeSizes(const host::Geometry& geometry, DspOp* op) {
-  op->x = ImagesOf(geometry.x);
-  op->y = ImagesOf(geometry.y);
-  const host::Window& w = geometry.window;
-  op->window = {static_cast<int32_t>(w.kh), static_cast<int32_t>(w.kw), static_cast<int32_t>(w.sh),
-                static_cast<int32_t>(w.sw), static_cast<int32_t>(w.ph), static_cast<int32_t>(w.pw)};
-  op->groups = static_cast<int32_t>(geometry.groups);
-}
-
 void EncodeDraws(const Instruction& instruction, const StepContext& context, DspOp* op) {
   const host::DrawStream stream = host::DrawStreamOf(instruction, context);
   for (int i = 0; i < 2; ++i) {
@@ -106,6 +95,15 @@ std::optional<DspCode> DspCodeOf(OpCode code) {
 bool HasHostPart(OpCode code) {
   return code == OpCode::kIntegerSoftmaxCrossEntropy ||
          code == OpCode::kIntegerSoftmaxCrossEntropyEval;
+}
+
+void EncodeSizes(const host::Geometry& geometry, DspOp* op) {
+  op->x = ImagesOf(geometry.x);
+  op->y = ImagesOf(geometry.y);
+  const host::Window& w = geometry.window;
+  op->window = {static_cast<int32_t>(w.kh), static_cast<int32_t>(w.kw), static_cast<int32_t>(w.sh),
+                static_cast<int32_t>(w.sw), static_cast<int32_t>(w.ph), static_cast<int32_t>(w.pw)};
+  op->groups = static_cast<int32_t>(geometry.groups);
 }
 
 DspOp Encode(const Program& program, const Instruction& instruction, const StepContext& context,

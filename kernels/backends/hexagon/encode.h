@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "kernels/backends/backend.h"
 #include "kernels/backends/hexagon/op_list.h"
+#include "kernels/backends/host/geometry.h"
 #include "kernels/ir/program.h"
 
 namespace runnel::hexagon {
@@ -24,5 +25,7 @@ using VersionFn = absl::FunctionRef<uint64_t(BufferIndex)>;
 
 DspOp Encode(const Program& program, const Instruction& instruction, const StepContext& context,
              OffsetFn offset_of, VersionFn version_of);
+// Fills in the operator's input, output, window and groups.
+void EncodeSizes(const host::Geometry& geometry, DspOp* op);
 
 }  // namespace runnel::hexagon

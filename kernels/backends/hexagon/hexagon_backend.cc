@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/backends/hexagon/code_products.h"
 #include "kernels/backends/hexagon/device/device_session.h"
 #include "kernels/backends/hexagon/emulated_session.h"
 #include "kernels/backends/hexagon/encode.h"
@@ -43,9 +44,11 @@ uint64_t NextListNumbers() {
 
 class HexagonExecutable final : public Executable {
  public:
-  HexagonExecutable(const Program& program, std::shared_ptr<DspSession> session)
+  HexagonExecutable(const Program& program, std::shared_ptr<DspSession> session,
+                    std::shared_ptr<const CodeScratch> code_scratch)
       : program_(program),
         session_(std::move(session)),
+        code_scratch_(std::move(code_scratch)),
         staging_(program, session_->memory()),
         scales_(program, session_->memory()),
         places_(program),
@@ -65,10 +68,14 @@ class HexagonExecutable final : public Executable {
     std::vector<const Instruction*> batch;
     for (const Instruction& instruction : program_.part(part)) {
       if (DspCodeOf(instruction.code)) batch.push_back(&instruction);
-      if (!HasHostPart(instruction.code) && batch.size() < kMaxOps) continue;
+      const bool has_host_part =
+          HasHostPart(instruction.code) || IsProductOfCodes(instruction.code);
+      if (!has_host_part && batch.size() < kMaxOps) continue;
       RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context, list++));
       batch.clear();
       if (HasHostPart(instruction.code)) RUNNEL_RETURN_IF_ERROR(Measure(instruction, bindings));
+      if (IsProductOfCodes(instruction.code))
+        RUNNEL_RETURN_IF_ERROR(RunOfCodes(instruction, context, list++));
     }
     RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context, list));
     for (const Instruction& instruction : program_.part(part)) {
@@ -111,6 +118,13 @@ class HexagonExecutable final : public Executable {
       RecordKeptScale(*instruction);
     }
     return absl::OkStatus();
+  }
+
+  absl::Status RunOfCodes(const Instruction& instruction, const StepContext& context,
+                          uint64_t list) {
+    return RunProductOfCodes({program_, instruction, context, staging_.bindings()},
+                             host::GeometryOf(program_, instruction), *code_scratch_, *session_,
+                             list);
   }
 
   // The host keeps it, since it lies in memory whose neighbours the DSP writes.
@@ -156,6 +170,7 @@ class HexagonExecutable final : public Executable {
 
   const Program& program_;
   const std::shared_ptr<DspSession> session_;
+  const std::shared_ptr<const CodeScratch> code_scratch_;
   Staging staging_;
   ProductScales scales_;
   WeightPlaces places_;
@@ -167,7 +182,9 @@ class HexagonExecutable final : public Executable {
 class HexagonBackend final : public Backend {
  public:
   HexagonBackend(std::unique_ptr<DspSession> session, OpenFn open)
-      : session_(std::move(session)), open_(std::move(open)) {}
+      : session_(std::move(session)),
+        code_scratch_(std::make_shared<CodeScratch>(session_->memory())),
+        open_(std::move(open)) {}
 
   // A device is timed. Rates of one that the emulator stands for: 10^9 packets a second with 1.6
   // products of 128 bytes in each, as it counts (FIGURES.md), and the switch of the paper's phone.
@@ -176,6 +193,7 @@ class HexagonBackend final : public Backend {
             .numerics_class = absl::StrCat("hexagon/", session_->name()),
             .memory = MemoryKind::kDevice,
             .rescales_in_products = true,
+            .multiplies_codes = true,
             .shifts_slices = true,
             .keeps_values = true,
             .pads_by_side = true,
@@ -210,21 +228,30 @@ class HexagonBackend final : public Backend {
     for (const auto& part : program.parts) {
       for (const Instruction& instruction : part) {
         if (DspCodeOf(instruction.code) || HasHostPart(instruction.code)) continue;
+        if (IsProductOfCodes(instruction.code)) {
+          RUNNEL_RETURN_IF_ERROR(CheckProductOfCodes(instruction));
+          continue;
+        }
+        const bool is_of_grids = TraitsOf(instruction.code).numbers == Numbers::kGridFloats;
         return absl::UnimplementedError(
-            absl::StrCat("backend hexagon has no ", NameOf(instruction)));
+            absl::StrCat("backend hexagon has no ", NameOf(instruction),
+                         is_of_grids ? "; take --backend cpu,hexagon" : ""));
       }
     }
-    return std::make_unique<HexagonExecutable>(program, session_);
+    RUNNEL_RETURN_IF_ERROR(code_scratch_->Reserve(program));
+    return std::make_unique<HexagonExecutable>(program, session_, code_scratch_);
   }
 
  private:
   absl::Status OpenAgainIfLost() {
     if (!session_->lost() || !open_) return absl::OkStatus();
     RUNNEL_ASSIGN_OR_RETURN(session_, open_());
+    code_scratch_ = std::make_shared<CodeScratch>(session_->memory());
     return absl::OkStatus();
   }
 
   std::shared_ptr<DspSession> session_;
+  std::shared_ptr<CodeScratch> code_scratch_;  // of the session
   const OpenFn open_;
 };
 

@@ -30,7 +30,7 @@ bool Staging::IsStaged(Storage storage, const Bindings& bindings) const {
 absl::Status Staging::Place(Storage storage, const Bindings& bindings) {
   const int i = static_cast<int>(storage);
   if (!IsStaged(storage, bindings)) {
-    base_[i] = bindings[storage];
+    base_[storage] = bindings[storage];
     return absl::OkStatus();
   }
   if (copies_[i] == nullptr) {
@@ -40,7 +40,7 @@ absl::Status Staging::Place(Storage storage, const Bindings& bindings) {
     }
     RUNNEL_ASSIGN_OR_RETURN(copies_[i], memory_->Allocate(bytes));
   }
-  base_[i] = copies_[i]->address();
+  base_[storage] = copies_[i]->address();
   return absl::OkStatus();
 }
 
@@ -72,15 +72,16 @@ void Staging::Leave(Part part, const Bindings& bindings) const {
 
 uint32_t Staging::OffsetOf(BufferIndex index) const {
   const Buffer& buffer = program_.buffers[index];
-  const std::byte* base = base_[static_cast<int>(buffer.storage)];
+  const std::byte* base = base_[buffer.storage];
   return memory_->OffsetOf(base + buffer.offset_bytes);
 }
 
 uint64_t Staging::VersionOf(BufferIndex index) const {
-  const int i = static_cast<int>(program_.buffers[index].storage);
+  const Storage storage = program_.buffers[index].storage;
+  const auto& copy = copies_[static_cast<int>(storage)];
   // A copy is another one each time.
-  const bool copied = copies_[i] != nullptr && copies_[i]->address() == base_[i];
-  return copied ? 0 : memory_->VersionOf(base_[i]);
+  const bool copied = copy != nullptr && copy->address() == base_[storage];
+  return copied ? 0 : memory_->VersionOf(base_[storage]);
 }
 
 }  // namespace runnel::hexagon

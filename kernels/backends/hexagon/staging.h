@@ -31,6 +31,8 @@ class Staging {
   // Offset of an operand in the shared memory.
   uint32_t OffsetOf(BufferIndex index) const;
   uint64_t VersionOf(BufferIndex index) const;
+  // Storages of the part that Enter was called for, in the shared memory.
+  const Bindings& bindings() const { return base_; }
   std::byte* Address(BufferIndex index) const { return memory_->base() + OffsetOf(index); }
 
  private:
@@ -39,7 +41,7 @@ class Staging {
 
   const Program& program_;
   const std::shared_ptr<SharedMemory> memory_;
-  std::array<const std::byte*, kStorageCount> base_ = {};  // in the shared memory
+  Bindings base_;  // in the shared memory
   std::array<std::unique_ptr<Memory>, kStorageCount> copies_;
 };
 
