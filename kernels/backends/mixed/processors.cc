@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/ir/arithmetic/code_grid.h"
+
 namespace runnel {
 namespace {
 
@@ -12,16 +14,32 @@ bool WritesFloats(const Program& program, const Instruction& instruction) {
                      });
 }
 
+// Integer products that an instruction is made of, for each of its multiply-adds; 0: it multiplies
+// floats, or nothing.
+int IntegerProducts(const Instruction& instruction) {
+  switch (instruction.code) {
+    case OpCode::kCodesForward:
+      return 1;
+    case OpCode::kCodesInputGradient:
+    case OpCode::kCodesWeightGradient:
+      return IsWide(instruction.grid.bits) ? 2 : 1;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 CountedWork CountWork(const Program& program, const Instruction& instruction) {
   CountedWork work;
-  work.is_float = WritesFloats(program, instruction);
+  const int integer_products = IntegerProducts(instruction);
+  work.is_float = integer_products == 0 && WritesFloats(program, instruction);
   for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
     for (BufferIndex index : *operands)
       work.bytes += static_cast<double>(program.buffers[static_cast<size_t>(index)].bytes());
   }
-  work.macs = static_cast<double>(MultiplyAdds(program, instruction));
+  work.macs =
+      static_cast<double>(MultiplyAdds(program, instruction)) * std::max(1, integer_products);
   return work;
 }
 

@@ -9,13 +9,13 @@ namespace runnel {
 
 // Raised when a rate or rule below changes: counted costs decide where floating-point instructions
 // run, and so their bytes.
-inline constexpr int kCountedRule = 4;
+inline constexpr int kCountedRule = 5;
 
 // Multiplications and operand bytes of an instruction.
 struct CountedWork {
   double macs = 0;
   double bytes = 0;
-  bool is_float = false;
+  bool is_float = false;  // at the rate of floats; products of codes count as int8, wide ones twice
 };
 CountedWork CountWork(const Program& program, const Instruction& instruction);
 
