@@ -6,6 +6,7 @@
 #include "central/planning/rules/training_rules.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/code_families.h"
 #include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
@@ -101,9 +102,12 @@ absl::Status CheckCostTarget(const RunSettings& settings, const ModelSpec& model
 
 absl::Status CheckTrainingBackend(const RunSettings& settings, const NumberFormat& format) {
   if (settings.backend != "hexagon" || format.integer_parameters()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--backend hexagon: it trains integers alone, recipe ", settings.recipe,
-                   " has floats; take --recipe niti or --backend cpu"));
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--backend hexagon: it trains integers alone, recipe ", settings.recipe, " has floats; take ",
+      MultipliesCodes(recipe.family->name)
+          ? "--backend cpu,hexagon, where the DSP has its products of codes"
+          : "--recipe niti or --backend cpu"));
 }
 
 }  // namespace runnel

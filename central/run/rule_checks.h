@@ -15,7 +15,8 @@ absl::Status CheckGradientBitsRule(const RunSettings& settings);
 absl::Status CheckPrecision(const RunSettings& settings);
 // Targets that the gates of the model, as it is trained, can keep.
 absl::Status CheckCostTarget(const RunSettings& settings, const ModelSpec& model);
-// Numbers that the one backend trains. Beside a processor that has floats, the DSP is left out of them.
+// Numbers that the one backend trains. Beside a processor that has floats, the DSP has products of
+// codes alone of recipes with floats.
 absl::Status CheckTrainingBackend(const RunSettings& settings, const NumberFormat& format);
 
 }  // namespace runnel

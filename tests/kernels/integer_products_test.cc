@@ -13,6 +13,7 @@
 #include "partition/plan_builder.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/training/code_families.h"
 #include "tests/kernels/grid_training.h"
 
 namespace runnel::integer_products_test {
@@ -58,6 +59,19 @@ TEST(IntegerProducts, TheRecipeAndTheOperatorDecide) {
   // 17 depthwise convolutions, whose gradients have 16 bits, among 53 operators.
   EXPECT_THAT(ProductsOf(*MakeModel("mobilenet_v2"), "sbm:8,8,8"),
               UnorderedElementsAre(Pair("int16", 2 * 17), Pair("int8", 3 * 53 - 1 - 2 * 17)));
+}
+
+// What central knows of a family without compiling.
+TEST(IntegerProducts, TheListOfFamiliesIsWhatProgramsHave) {
+  const ModelSpec lenet = *MakeModel("lenet");
+  int families = 0;
+  for (const char* name : {"fp32", "dorefa:8,8,8", "sbm:8,8,8", "sbm_range:8,8,8", "ui8", "octo",
+                           "octo_lac", "mls:2,4", "afp", "wageubn", "fp8_chunk", "bf16", "fp16"}) {
+    ++families;
+    const std::string family(ParseRecipeName(name)->family->name);
+    EXPECT_EQ(MultipliesCodes(family), ProductsOf(lenet, name).count("int8") > 0) << name;
+  }
+  EXPECT_EQ(families + 1u, RecipeFamilies().size()) << "and niti";
 }
 
 ModelSpec Dilated() {

@@ -38,6 +38,10 @@ TEST(RunSetup, TheDspTrainsIntegersAlone) {
       CheckTrainingBackend(settings, NumberFormat()).message(),
       "--backend hexagon: it trains integers alone, recipe fp32 has floats; take --recipe niti "
       "or --backend cpu");
+  settings.recipe = "sbm:8,8,8";
+  EXPECT_EQ(CheckTrainingBackend(settings, NumberFormat()).message(),
+            "--backend hexagon: it trains integers alone, recipe sbm:8,8,8 has floats; take "
+            "--backend cpu,hexagon, where the DSP has its products of codes");
   RunSettings niti = OnTwoWorkers("");
   niti.recipe = "niti";
   EXPECT_TRUE(CheckTrainingBackend(settings, Prepared(niti).format).ok());
