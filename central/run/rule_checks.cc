@@ -105,7 +105,7 @@ absl::Status CheckTrainingBackend(const RunSettings& settings, const NumberForma
   RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
   return absl::InvalidArgumentError(absl::StrCat(
       "--backend hexagon: it trains integers alone, recipe ", settings.recipe, " has floats; take ",
-      MultipliesCodes(recipe.family->name)
+      MultipliesCodes(*recipe.family)
           ? "--backend cpu,hexagon, where the DSP has its products of codes"
           : "--recipe niti or --backend cpu"));
 }

@@ -68,8 +68,9 @@ TEST(IntegerProducts, TheListOfFamiliesIsWhatProgramsHave) {
   for (const char* name : {"fp32", "dorefa:8,8,8", "sbm:8,8,8", "sbm_range:8,8,8", "ui8", "octo",
                            "octo_lac", "mls:2,4", "afp", "wageubn", "fp8_chunk", "bf16", "fp16"}) {
     ++families;
-    const std::string family(ParseRecipeName(name)->family->name);
-    EXPECT_EQ(MultipliesCodes(family), ProductsOf(lenet, name).count("int8") > 0) << name;
+    EXPECT_EQ(MultipliesCodes(*ParseRecipeName(name)->family),
+              ProductsOf(lenet, name).count("int8") > 0)
+        << name;
   }
   EXPECT_EQ(families + 1u, RecipeFamilies().size()) << "and niti";
 }

@@ -3,17 +3,14 @@
 // Recipes whose products are those of integer codes, for who does not compile programs: what
 // kernels/ir/passes/integer_products.h makes of each family. Pure function; any thread.
 
-#include <algorithm>
-#include <iterator>
-
-#include "absl/strings/string_view.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 
-// family: RecipeFamily::name.
-inline bool MultipliesCodes(absl::string_view family) {
-  constexpr absl::string_view kFamilies[] = {"sbm", "sbm_range", "ui8", "octo", "octo_lac"};
-  return std::find(std::begin(kFamilies), std::end(kFamilies), family) != std::end(kFamilies);
+// Values are FP32, and products have fewer bits than these.
+inline bool MultipliesCodes(const RecipeFamily& family) {
+  const bool has_float_values = family.format.activation == DType::kFloat32;
+  return family.operands != nullptr && !family.is_emulated && has_float_values;
 }
 
 }  // namespace runnel
