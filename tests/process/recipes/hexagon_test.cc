@@ -133,10 +133,11 @@ TEST_F(HexagonTraining, AfterALostDspAmongSeveralProcessorsTheCpuGoesOn) {
 // An emulator's times would be learned from as if a processor had them.
 TEST_F(HexagonTraining, NoProfileIsWrittenOfAnEmulator) {
   const ScratchDir dir;
-  Process lab({"runnel-lab",   "profile", "--models",   "lenet",  "--recipe", "niti",
-               "--batch-size", "2",       "--burst-ms", "0",      "--extra",  "0",
-               "--backend",    "hexagon", "--name",     "dsp",    "--family", "dsp",
-               "--host",       "here",    "--out",      dir / "p"});
+  // clang-format off
+  Process lab({"runnel-lab", "profile", "--models", "lenet", "--recipe", "niti", "--batch-size", "1", "--max-macs", "1",
+               "--burst-ms", "0", "--extra", "0", "--backend", "hexagon", "--name", "dsp", "--family", "dsp", "--host",
+               "here", "--out", dir / "p"});
+  // clang-format on
   EXPECT_EQ(lab.Wait(), 2) << lab.out();
   EXPECT_THAT(lab.err(), HasSubstr("an emulator's times are no processor's"));
   EXPECT_FALSE(std::filesystem::exists(dir / "p"));
