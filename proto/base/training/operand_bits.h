@@ -46,31 +46,14 @@ inline OperandBits BitsOfAll(double weight, double activation, double gradient) 
 // Of a recipe family: its bits by what stands behind the colon of a name, at a site that is not
 // outside, in a level of --precision (0/0: the recipe's own bits, which families without levels
 // always have).
-using OperandBitsOf = OperandBits (*)(absl::Span<const std::string> parameters,
-                                      const ProductSite& site, const GridBits& level);
+using OperandBitsOf = OperandBits(absl::Span<const std::string> parameters, const ProductSite& site,
+                                  const GridBits& level);
 
-// One function a family that has fixed bits or levels; recipe_families.inc.
-OperandBits DorefaOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                           const GridBits& level);
-OperandBits SbmOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                        const GridBits& level);
-OperandBits SbmRangeOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                             const GridBits& level);
-OperandBits MlsOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                        const GridBits& level);
-OperandBits OctoOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                         const GridBits& level);
-OperandBits WageubnOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                            const GridBits& level);
-OperandBits Fp8ChunkOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                             const GridBits& level);
+// recipe_families.inc names one for each family that has fixed bits or levels.
+OperandBitsOf DorefaOperands, SbmOperands, SbmRangeOperands, MlsOperands, OctoOperands,
+    WageubnOperands, Fp8ChunkOperands;
 // 8 bits everywhere; but for a model's ends; 16 bits everywhere.
-OperandBits ByteOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                         const GridBits& level);
-OperandBits InnerByteOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                              const GridBits& level);
-OperandBits HalfOperands(absl::Span<const std::string> parameters, const ProductSite& site,
-                         const GridBits& level);
+OperandBitsOf ByteOperands, InnerByteOperands, HalfOperands;
 
 // The bits of the grids of sbm's depthwise convolutions, whatever its name and level say.
 inline constexpr GridBits kSbmDepthwise = {8, 16};

@@ -60,7 +60,7 @@ struct RecipeFamily {
   GridLimits grids;          // of families whose parameters are bits W,A,G
   bool is_emulated = false;  // products are those of rounded floats, not of the codes
   KeptCodes kept_codes = KeptCodes::kNone;
-  OperandBitsOf operands = nullptr;  // null: FP32, or not known before a run
+  OperandBitsOf* operands = nullptr;  // null: FP32, or not known before a run
 };
 
 // recipe_families.inc; fp32 first.
