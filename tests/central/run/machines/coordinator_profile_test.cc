@@ -34,7 +34,8 @@ class Cluster {
   // Devices to measure.
   using ByStep = std::map<int64_t, std::vector<int>>;
   explicit Cluster(const ByStep& to_measure = {}, bool by_range = true,
-                   const std::string& model = "lenet", bool first_only = false)
+                   const std::string& model = "lenet", bool first_only = false,
+                   const std::function<void(CoordinatorOptions&)>& change = nullptr)
       : by_range_(by_range), model_(MakeModel(model).value()) {
     CoordinatorOptions options = LeNetRun(1);
     options.stage.model = model_;
@@ -56,6 +57,7 @@ class Cluster {
       return KeepPlan{};
     };
     options.planner = &planner_;
+    if (change) change(options);
     coordinator_ = Coordinator::Create(std::move(options)).value();
     JoinWorkers(*coordinator_, 2);
   }
@@ -83,6 +85,7 @@ class Cluster {
   }
 
   std::string log_, lines_;
+  std::string recipe_;  // that was measured last
   absl::Status ended_ = absl::UnknownError("still running");
   PlanDecided plan_;
   std::vector<SubModelsMeasured> measurements_;
@@ -101,6 +104,7 @@ class Cluster {
     const auto reply = [&](WorkerMessage message) { coordinator_->Received(id, message); };
     if (const auto* request = std::get_if<ProfileRequest>(&send.message)) {
       log_ += " p" + std::to_string(id.value());
+      recipe_ = request->recipe;
       asked_ = coordinator_->measuring().devices().asked();
       if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times(*request));
       if (stop_ && coordinator_->step() > 0) coordinator_->StopAtBarrier();
@@ -176,6 +180,23 @@ TEST(CoordinatorProfile, DevicesThatChangedAreMeasuredAgainBeforeThePlan) {
   EXPECT_EQ(cluster.measurements_[4].step, 80);
   EXPECT_THAT(cluster.seen_, ElementsAre(Ranges(4), Ranges(6)));
   EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w1 is not what it was"));
+}
+
+// With the bits that hold when it is measured, of a cycle the largest.
+TEST(CoordinatorProfile, TheLevelUnderWayIsMeasured) {
+  const auto measured = [](const std::string& precision, std::vector<TrainingChange> changes) {
+    Cluster cluster({}, true, "lenet", false, [&](CoordinatorOptions& options) {
+      options.stage.recipe = "sbm:8,8,8";
+      options.stage.training.precision = precision;
+      options.changes = std::move(changes);
+    });
+    cluster.Settle();
+    return cluster.recipe_;
+  };
+  EXPECT_EQ(measured("recipe", {}), "sbm:8,8,8");
+  EXPECT_EQ(measured("pfq:3,8/6,16", {}), "sbm:3,3,6");
+  EXPECT_EQ(measured("pfq:3,8/6,16", {ChangeOfPrecision(0, 1)}), "sbm:8,8,16");
+  EXPECT_EQ(measured("cpt:3,8/8", {}), "sbm:8,8,8");
 }
 
 TEST(CoordinatorProfile, StopAskedForWhileADeviceMeasuresIsHeardAtOnce) {
