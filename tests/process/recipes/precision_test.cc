@@ -178,9 +178,24 @@ TEST(Gates, ThoseThatLearnHaveTheWeightsOfThePlainLoopAndResume) {
   EXPECT_GT(plain["macs_done"], 0);
   EXPECT_NE(plain["macs_done"], plain["precision"]["macs_in_full"]);
   EXPECT_FALSE(plain["precision"].contains("macs_done")) << "nobody can claim it";
-  const json cut = RunCentral(With(run, {"--local-workers", "3"}));
+  Words evaluated = With(run, {"--local-workers", "3"});
+  *(std::find(evaluated.begin(), evaluated.end(), "--eval-every") + 1) = "4";
+  const json cut = RunCentral(evaluated);
   EXPECT_EQ(cut["weights_sha256"], plain["weights_sha256"]);
   EXPECT_EQ(cut["macs_done"], plain["macs_done"]);
+  ASSERT_EQ(cut["evaluations"].size(), 1u);
+  const json& gates = cut["precision"]["gates"];
+  const double taken =
+      gates["effective_share"].get<double>() * cut["precision"]["macs_in_full"].get<double>();
+  EXPECT_NEAR(cut["evaluations"][0]["effective_macs"].get<double>() / taken, 1, 1e-9);
+  double chosen = 0;  // by what the samples chose, in the blocks alone, without exploring
+  for (const json& layer : gates["layers"]) {
+    ASSERT_EQ(layer["effective_macs"].size(), layer["options"].size());
+    for (const json& option : layer["effective_macs"])
+      for (const json& pass : option) chosen += pass.get<double>();
+  }
+  EXPECT_GT(chosen, 0);
+  EXPECT_LT(chosen, taken);
   Words begun = With(run, {"--local-workers", "2", "--checkpoint-dir", dir / "c"});
   *(std::find(begun.begin(), begun.end(), "--max-batches") + 1) = "2";
   RunCentral(begun);
