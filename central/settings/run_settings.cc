@@ -207,10 +207,15 @@ std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& for
 std::string TrainingText(const RunSettings& settings, absl::string_view model,
                          const NumberFormat& format) {
   const TrainingSettings& training = settings.training;
-  const std::string steps = format.integer_parameters()
-                                ? absl::StrCat("gradient bits ", settings.gradient_bits)
-                                : absl::StrCat(training.optimizer, ", rate ",
-                                               training.learning_rate, " by ", training.rate);
+  std::string steps = absl::StrCat("gradient bits ", settings.gradient_bits);
+  if (!format.integer_parameters()) {
+    steps =
+        absl::StrCat(training.optimizer, ", rate ", training.learning_rate, " by ", training.rate);
+    if (training.rate == "milestones" && !training.milestones.empty())
+      absl::StrAppend(&steps, " ", absl::StrJoin(training.milestones, ","));
+    if (training.warm_up_steps > 0)
+      absl::StrAppend(&steps, " behind ", training.warm_up_steps, " steps of warm-up");
+  }
   return absl::StrCat(model, " on ", settings.dataset, ": ", settings.epochs,
                       settings.epochs == 1 ? " epoch" : " epochs", ", batch ", training.batch_size,
                       ", ", settings.recipe, ", ", steps);

@@ -67,7 +67,7 @@ TEST(Freeze, WhatMakesNoSenseIsNamed) {
           "melt:3: there is no such rewrite; there are freeze:LAYERS, lora:RANK, head:CLASSES"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:0"}), HasSubstr("'0' is no number of layers"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:3-1"}), HasSubstr("no range such as 0-5"));
-  EXPECT_THAT(ErrorOf("lenet", {"freeze:1-"}), HasSubstr("no range such as 0-5"));
+  EXPECT_THAT(ErrorOf("lenet", {"freeze:1-"}), HasSubstr("no range such as 0-5, nor all-but-head"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:2-6"}),
               HasSubstr("layer 6 is beyond the model, lenet has layers 0 to 5"));
   EXPECT_THAT(ErrorOf("lenet", {"freeze:7"}), HasSubstr("layer 6 is beyond the model"));

@@ -10,7 +10,7 @@ namespace runnel {
 absl::StatusOr<ModelSpec> Freeze(ModelSpec model, absl::string_view layers) {
   const int count = model.layer_count();
   const std::string text = layers == "all-but-head" ? absl::StrCat(count - 1) : std::string(layers);
-  RUNNEL_ASSIGN_OR_RETURN(const LayerRange range, ParseLayers(text, model));
+  RUNNEL_ASSIGN_OR_RETURN(const LayerRange range, ParseLayers(text, model, ", nor all-but-head"));
   for (int i = range.first_layer; i <= range.last_layer; ++i) model.layers[i].frozen = true;
   if (std::all_of(model.layers.begin(), model.layers.end(),
                   [](const LayerSpec& layer) { return layer.frozen; })) {

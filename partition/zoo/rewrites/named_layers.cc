@@ -5,7 +5,8 @@
 
 namespace runnel {
 
-absl::StatusOr<LayerRange> ParseLayers(absl::string_view text, const ModelSpec& model) {
+absl::StatusOr<LayerRange> ParseLayers(absl::string_view text, const ModelSpec& model,
+                                       absl::string_view or_word) {
   LayerRange range;
   const size_t dash = text.find('-');
   const bool is_count = dash == absl::string_view::npos;
@@ -16,7 +17,7 @@ absl::StatusOr<LayerRange> ParseLayers(absl::string_view text, const ModelSpec& 
                                   range.first_layer >= 0 && range.first_layer <= range.last_layer;
   if (!is_right) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is no number of layers and no range such as 0-5"));
+        absl::StrCat("'", text, "' is no number of layers and no range such as 0-5", or_word));
   }
   if (range.last_layer < model.layer_count()) return range;
   return absl::InvalidArgumentError(absl::StrCat("layer ", range.last_layer,

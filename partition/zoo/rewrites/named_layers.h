@@ -9,8 +9,9 @@
 
 namespace runnel {
 
-// "N": the first N layers; "A-B": layers A to B, from 0. InvalidArgument: another text, or layers
-// that the model has not.
-absl::StatusOr<LayerRange> ParseLayers(absl::string_view text, const ModelSpec& model);
+// "N": the first N layers; "A-B": layers A to B, from 0. InvalidArgument: another text (`or_word`
+// ends that line: what else the rewrite takes), or layers that the model has not.
+absl::StatusOr<LayerRange> ParseLayers(absl::string_view text, const ModelSpec& model,
+                                       absl::string_view or_word = "");
 
 }  // namespace runnel

@@ -237,6 +237,11 @@ TEST(RunSettings, ALineSaysWhatARunDoes) {
   EXPECT_EQ(text("fp32"),
             "lenet on digits: 1 epoch, batch 64, fp32, nag_stale, rate 0.01 by milestones");
   EXPECT_EQ(text("niti"), "lenet on digits: 1 epoch, batch 64, niti, gradient bits 2");
+  settings.training.milestones = {15, 22};
+  settings.training.warm_up_steps = 390;
+  EXPECT_EQ(text("fp32"),
+            "lenet on digits: 1 epoch, batch 64, fp32, nag_stale, rate 0.01 by milestones 15,22 "
+            "behind 390 steps of warm-up");
 }
 
 TEST(RunSettings, TheModelsMilestonesFollowTheLengthOfTheRun) {
