@@ -235,7 +235,7 @@ TEST(RunSettings, ALineSaysWhatARunDoes) {
         "lenet", format);
   };
   EXPECT_EQ(text("fp32"),
-            "lenet on digits: 1 epoch, batch 64, fp32, nag_stale, rate 0.01 by milestones");
+            "lenet on digits: 1 epoch, batch 64, fp32, nag_stale, rate 0.01");
   EXPECT_EQ(text("niti"), "lenet on digits: 1 epoch, batch 64, niti, gradient bits 2");
   settings.training.milestones = {15, 22};
   settings.training.warm_up_steps = 390;
