@@ -13,6 +13,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -133,6 +134,25 @@ class Typist:
         return False
 
 
+def sample_block(typist, readme):
+    """What README shows of a run: its first line and stages are what its command prints."""
+    found = re.search(r"^`(train --quick [^`]+)`[^\n]*\n\n```\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    command, sample = found.groups()
+    stages = [line for line in sample.splitlines() if line.startswith("stage ")]
+    path = f"cd {shlex.quote(str(typist.folder))}\nexec build/release/bin/"
+    address = "127.0.0.1:7005"
+    pis = [typist.start(f"{path}runnel-worker --central {address} --name {name}", name) for name in ("pi-1", "pi-2")]
+    central = typist.start(f"{path}runnel-central {command} --listen {address}", "sample")
+    typist.await_text("sample", f"stage {len(stages) - 1}: .*\n", central)
+    for process in [central, *pis]:
+        process.send_signal(signal.SIGINT)
+    for process in [central, *pis]:
+        process.wait(PATIENCE_S)
+    for line in [sample.splitlines()[0], *stages]:
+        typist.expect("README's sample", f"(?m)^{re.escape(line)}$", typist.log("sample"))
+    print(f"{len(stages)} stages as README shows them", flush=True)
+
+
 def train_block(typist, block):
     path, *rest = re.sub(r"\\\n", " ", block).splitlines()
     for command in rest:
@@ -167,11 +187,13 @@ def cluster_block(typist, block):
 
 def run(binaries):
     make_network()
-    blocks = blocks_of((ROOT / "README.md").read_text())
+    readme = (ROOT / "README.md").read_text()
+    blocks = blocks_of(readme)
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         make_checkout(folder, binaries)
         typist = Typist(folder)
+        sample_block(typist, readme)
         train_block(typist, blocks["Train"][0])
         cluster_block(typist, blocks["A cluster of three Pis"][0])
     for failure in typist.failures:
