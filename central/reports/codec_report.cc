@@ -45,19 +45,31 @@ CodecLoss LossOf(const std::vector<float>& sent, const std::vector<float>& recei
   return {error / n / std::sqrt(square / n), product / square, square_error / square};
 }
 
-absl::StatusOr<CodecLoss> Quality(const Codec& codec, Direction direction, uint64_t seed) {
+// Typical tensors of a link, one a micro-batch.
+std::vector<std::vector<float>> TypicalTensors(Direction direction, uint64_t seed) {
+  std::vector<std::vector<float>> tensors;
+  for (int64_t sequence = 0; sequence < kMicroBatches; ++sequence) {
+    tensors.push_back(
+        TypicalTensor(direction, seed, sequence, static_cast<size_t>(kQualityShape.elements())));
+  }
+  return tensors;
+}
+
+// What is lost of the last of `tensors`.
+absl::StatusOr<CodecLoss> Quality(const Codec& codec, Direction direction, uint64_t seed,
+                                  const std::vector<std::vector<float>>& tensors) {
   const std::unique_ptr<Encoder> encoder = codec.NewEncoder({seed, PurposeOf(direction)});
   std::vector<std::byte> payload(static_cast<size_t>(codec.EncodedBytes(kQualityShape).value()));
-  std::vector<float> sent;
-  for (int64_t sequence = 0; sequence < kMicroBatches; ++sequence) {
-    sent = TypicalTensor(direction, seed, sequence, static_cast<size_t>(kQualityShape.elements()));
+  int64_t sequence = 0;
+  for (const std::vector<float>& sent : tensors) {
     RUNNEL_RETURN_IF_ERROR(encoder->Encode(ViewOf(sent, kQualityShape), Sequence(sequence),
                                            sequence == 0, absl::MakeSpan(payload)));
+    ++sequence;
   }
-  std::vector<float> received(sent.size());
+  std::vector<float> received(tensors.back().size());
   RUNNEL_RETURN_IF_ERROR(
       codec.Decode(payload, MutableViewOf(absl::MakeSpan(received), kQualityShape)));
-  return LossOf(sent, received);
+  return LossOf(tensors.back(), received);
 }
 
 double Median(std::vector<int64_t> values) {
@@ -125,6 +137,9 @@ double TransferMs(int64_t frame_bytes, double megabits_per_second) {
 absl::StatusOr<std::vector<CodecReport>> ReportCodecs(const CodecReportOptions& options,
                                                       const Clock& clock) {
   std::vector<CodecReport> reports;
+  // Drawing takes longer than most codecs do.
+  const auto activations = TypicalTensors(Direction::kForward, options.seed);
+  const auto gradients = TypicalTensors(Direction::kBackward, options.seed);
   for (const std::string& name : options.codecs) {
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const Codec> codec, MakeCodec(name));
     CodecReport& report = reports.emplace_back();
@@ -141,8 +156,10 @@ absl::StatusOr<std::vector<CodecReport>> ReportCodecs(const CodecReportOptions& 
                              ? row.BitsOf(id)
                              : static_cast<double>(8 * codec->EncodedBytes(largest).value()) /
                                    static_cast<double>(largest.elements());
-    RUNNEL_ASSIGN_OR_RETURN(report.activation, Quality(*codec, Direction::kForward, options.seed));
-    RUNNEL_ASSIGN_OR_RETURN(report.gradient, Quality(*codec, Direction::kBackward, options.seed));
+    RUNNEL_ASSIGN_OR_RETURN(report.activation,
+                            Quality(*codec, Direction::kForward, options.seed, activations));
+    RUNNEL_ASSIGN_OR_RETURN(report.gradient,
+                            Quality(*codec, Direction::kBackward, options.seed, gradients));
     RUNNEL_RETURN_IF_ERROR(Speed(*codec, options, clock, report));
   }
   return reports;
