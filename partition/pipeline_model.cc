@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/raised_cap.h"
 
 namespace runnel {
 namespace {
@@ -162,7 +163,8 @@ StageHold HoldOf(const PipelineModel& model, const StageEnds& ends) {
 
 int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, const StageOrder& order,
                          int64_t usual_cap) {
-  const bool looks_ahead = order.cap > usual_cap ? model.raised_looks_ahead : model.looks_ahead;
+  const bool is_raised = IsRaised(order.cap, usual_cap, MostStepsAmong(model, order.cap));
+  const bool looks_ahead = is_raised ? model.raised_looks_ahead : model.looks_ahead;
   int64_t kept = order.cap + order.deferred_weight_gradients;
   // No more than a step has.
   if (order.deferred_weight_gradients > 0 && model.drain_every > 0) {

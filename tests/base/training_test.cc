@@ -95,14 +95,18 @@ TEST(BarrierRule, NextIsTheFirstBarrierAfterAStep) {
 TEST(Training, StagesWithRaisedCapsBeginWithAShareOfTheRate) {
   TrainingSettings settings;
   settings.stale_rate_steps = 100;
-  EXPECT_EQ(StaleRateShare(settings, 3, 3, 0), 1);     // as the papers have it
-  EXPECT_EQ(StaleRateShare(settings, 2, 1, 0), 1);     // one step old
+  EXPECT_EQ(StaleRateShare(settings, 3, 3, 0), 1);  // as the papers have it
+  EXPECT_EQ(StaleRateShare(settings, 5, 5, 0), 1);
+  EXPECT_EQ(StaleRateShare(settings, 4, 1, 0), 1);     // three steps old
+  EXPECT_EQ(StaleRateShare(settings, 5, 1, 0), 0.25);  // four
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 0.1);  // ten steps old
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 50), 0.55);
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 100), 1);
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 5000), 1);
   settings.micro_batches = 4;
-  EXPECT_DOUBLE_EQ(StaleRateShare(settings, 11, 3, 0), 1.0 / 3);  // ten micro-batches, three steps
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 1);  // ten micro-batches, three steps
+  settings.micro_batches = 3;
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 0.25);  // four
   settings.micro_batches = 10;
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 1);
   settings.stale_rate_steps = 0;
@@ -129,7 +133,9 @@ TEST(Training, StagesWithRaisedCapsLookAheadByTheirOwnShare) {
   settings.raised_look_ahead = 0.5;
   EXPECT_EQ(LookAheadShare(settings, 1, 2), 0.25);
   EXPECT_EQ(LookAheadShare(settings, 2, 2), 0.25);
-  EXPECT_EQ(LookAheadShare(settings, 3, 2), 0.5);
+  EXPECT_EQ(LookAheadShare(settings, 4, 2), 0.25) << "three steps old";
+  EXPECT_EQ(LookAheadShare(settings, 5, 5), 0.25);
+  EXPECT_EQ(LookAheadShare(settings, 5, 2), 0.5);
 }
 
 }  // namespace

@@ -79,7 +79,8 @@ TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
       request_.looks_ahead = usual;
       request_.raised_looks_ahead = raised;
       EXPECT_EQ(bytes(3, 3), state + (usual ? 3 : 2) * version + 3 * stash);
-      EXPECT_EQ(bytes(3, 2), state + (raised ? 3 : 2) * version + 3 * stash);
+      EXPECT_EQ(bytes(3, 2), state + (usual ? 3 : 2) * version + 3 * stash) << "two steps old";
+      EXPECT_EQ(bytes(5, 2), state + (raised ? 5 : 4) * version + 5 * stash);
       EXPECT_EQ(bytes(1, 1), state + stash) << "nothing else is in flight";
     }
   }

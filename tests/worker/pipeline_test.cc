@@ -158,6 +158,17 @@ TEST(Pipeline, AsyncWithRaisedCapsEqualsTheReplay) {
   EXPECT_EQ(OverLoopback(MakeRun(settings)), expected) << "leads nowhere";
 }
 
+// Gradients are no older than in four stages with the papers' caps.
+TEST(Pipeline, CapsALittleAboveThePapersNeedNoHelp) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  settings.caps = {4, 2, 1};
+  const LoadedRun run = MakeRun(settings);
+  const std::string expected = Oracle(run);
+  EXPECT_EQ(OverLoopback(run), expected);
+  settings.training.optimizer = "nag_stale";
+  EXPECT_NE(OverLoopback(MakeRun(settings)), expected) << "leads";
+}
+
 // Weights are at most one step old with as many micro-batches a step as are in flight.
 TEST(Pipeline, AsyncWithSeveralMicroBatchesAStepEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);

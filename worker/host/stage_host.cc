@@ -7,6 +7,7 @@
 #include "kernels/ir/recipe.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
+#include "proto/base/training/raised_cap.h"
 #include "worker/host/pipeline_host.h"
 #include "worker/host/plain_host.h"
 
@@ -17,7 +18,8 @@ namespace {
 int64_t DelayOf(const PrepareStage& stage, int64_t cap) {
   auto usual_cap = static_cast<int64_t>(stage.plan.stages.size());
   for (const StagePlan& one : stage.plan.stages) {
-    if (one.cap > usual_cap--) return optimizers::kLeadsNowhere;
+    const int64_t steps_old = MostStepsOld(stage.training, one.cap);
+    if (IsRaised(one.cap, usual_cap--, steps_old)) return optimizers::kLeadsNowhere;
   }
   return UsualStepsOld(stage.training, cap);
 }

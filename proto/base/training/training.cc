@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/raised_cap.h"
 #include "proto/base/training/rates/rate.h"
 
 namespace runnel {
@@ -111,7 +112,7 @@ int64_t UsualStepsOld(const TrainingSettings& settings, int64_t cap) {
 double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
                       int64_t step) {
   const int64_t staleness = MostStepsOld(settings, cap);
-  if (cap <= usual_cap || staleness < 2 || step >= settings.stale_rate_steps) return 1;
+  if (!IsRaised(cap, usual_cap, staleness) || step >= settings.stale_rate_steps) return 1;
   const double first = 1.0 / static_cast<double>(staleness);
   return first +
          (1 - first) * static_cast<double>(step) / static_cast<double>(settings.stale_rate_steps);
@@ -129,7 +130,8 @@ double StepRate(const TrainingSettings& settings, int64_t epoch, int64_t step, i
 }
 
 double LookAheadShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap) {
-  return cap > usual_cap ? settings.raised_look_ahead : settings.look_ahead;
+  return IsRaised(cap, usual_cap, MostStepsOld(settings, cap)) ? settings.raised_look_ahead
+                                                               : settings.look_ahead;
 }
 
 GradientBits GradientBitsOf(const TrainingSettings& settings, int64_t epoch) {

@@ -189,6 +189,15 @@ class Replay {
     return false;
   }
 
+  int64_t StepsOld(int i) const {
+    const int64_t each = options_.training.micro_batches;
+    return (options_.plan.stages[i].cap - 1 + each - 1) / each;
+  }
+
+  bool IsRaised(int i) const {
+    return options_.plan.stages[i].cap > count() - i && StepsOld(i) > 3;
+  }
+
   StepContext ContextOf(const MicroBatch& place, int i) const {
     StepContext context;
     context.run_seed = options_.training.seed;
@@ -196,12 +205,9 @@ class Replay {
     context.step_labels = place.step_samples;
     context.accumulate = !place.first_in_step;
     context.learning_rate = RunRate(options_.training, place.epoch, place.step);
-    const int64_t each = options_.training.micro_batches;
-    const int64_t staleness = (options_.plan.stages[i].cap - 1 + each - 1) / each;
     const int64_t steps = options_.training.stale_rate_steps;
-    const bool raised = options_.plan.stages[i].cap > count() - i;
-    if (raised && staleness > 1 && place.step < steps) {
-      const double first = 1.0 / static_cast<double>(staleness);
+    if (IsRaised(i) && place.step < steps) {
+      const double first = 1.0 / static_cast<double>(StepsOld(i));
       context.learning_rate *=
           first + (1 - first) * static_cast<double>(place.step) / static_cast<double>(steps);
     }
@@ -248,9 +254,8 @@ class Replay {
     const Stage& stage = stages_[i];
     const auto steps = static_cast<double>(
         place.step - batching_.Locate(Sequence(stage.done.weight_gradients)).step);
-    const bool raised = options_.plan.stages[i].cap > count() - i;
     const double share =
-        raised ? options_.training.raised_look_ahead : options_.training.look_ahead;
+        IsRaised(i) ? options_.training.raised_look_ahead : options_.training.look_ahead;
     if (share == 0 || steps == 0) return nullptr;
     const auto distance = static_cast<float>(share * steps * ContextOf(place, i).learning_rate);
     const int64_t bytes = stage.by_samples.begin()->second->program.state.parameter_bytes;
