@@ -209,12 +209,12 @@ std::string TrainingText(const RunSettings& settings, absl::string_view model,
   const TrainingSettings& training = settings.training;
   std::string steps = absl::StrCat("gradient bits ", settings.gradient_bits);
   if (!format.integer_parameters()) {
-    const bool by_milestones = training.rate == "milestones";
     steps = absl::StrCat(training.optimizer, ", rate ", training.learning_rate);
-    if (!by_milestones || !training.milestones.empty())
+    if (training.rate != "milestones") {
       absl::StrAppend(&steps, " by ", training.rate);
-    if (by_milestones && !training.milestones.empty())
-      absl::StrAppend(&steps, " ", absl::StrJoin(training.milestones, ","));
+    } else if (!training.milestones.empty()) {
+      absl::StrAppend(&steps, " by milestones ", absl::StrJoin(training.milestones, ","));
+    }
     if (training.warm_up_steps > 0)
       absl::StrAppend(&steps, " behind ", training.warm_up_steps, " steps of warm-up");
   }

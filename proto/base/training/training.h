@@ -70,17 +70,16 @@ struct TrainingSettings {
   double milestone_factor = 0.1;
   // Against staleness, FP32 and asynchronous schedules only (worker/stage/staleness.h).
   // look_ahead = a: the forward uses w - a * (steps until its own update) * rate * v, v the
-  // momentum. look_ahead is for stages with the papers' cap N - i, raised_look_ahead for stages with
-  // a larger one.
+  // momentum. raised_look_ahead is for stages with raised caps (raised_cap.h), look_ahead for
+  // others.
   double look_ahead = 0;
   double raised_look_ahead = 0;
   // Optimizer steps between two means of a stage's newest weight versions; 0: never.
   int64_t aggregate_every = 0;
   // The rate rises over so many optimizer steps; 0: whole from the start.
   int64_t warm_up_steps = 0;
-  // A stage with more than the papers' N - i micro-batches in flight, whose gradients are s > 1
-  // steps old, begins with 1 / s of the rate and has all of it after so many steps; 0: from the
-  // start.
+  // A stage with a raised cap, whose gradients are s steps old, begins with 1 / s of the rate and
+  // has all of it after so many steps; 0: from the start.
   int64_t stale_rate_steps = 0;
   // Random changes of training samples by central (central/data/augmentation.h).
   std::string augment = "off";
@@ -104,7 +103,7 @@ int64_t UsualStepsOld(const TrainingSettings& settings, int64_t cap);
 
 // Of the rate of a stage with `cap` micro-batches in flight where `usual_cap` (N - i) would do, at
 // a step, after PipeMare: 1 / MostStepsOld at first, then linearly up to 1 at stale_rate_steps. 1
-// where the cap is not raised or no gradient is older than one step. Sums and quotients only, so that all hosts round alike.
+// where the cap is not raised (raised_cap.h). Sums and quotients only, so that all hosts round alike.
 double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
                       int64_t step);
 
