@@ -4,7 +4,9 @@
 // kShiftError, kFlagError, the kFixedNorm codes and kFixedUpdate. Backends agree with it to the bit.
 // Pure functions; any thread.
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace runnel {
 
@@ -14,9 +16,14 @@ inline double NearestInteger(double x) {
   return (x + kRounder) - kRounder;
 }
 
+// 2^exponent, |exponent| < 1023. Multiplying with it gives the bits of ldexp, a call for each value.
+inline double DoublePowerOfTwo(int exponent) {
+  return std::bit_cast<double>(static_cast<int64_t>(1023 + exponent) << 52);
+}
+
 // Q(x, bits): the nearest multiple of 2^(1-bits).
 inline double FixedValue(double x, int bits) {
-  return std::ldexp(NearestInteger(std::ldexp(x, bits - 1)), 1 - bits);
+  return NearestInteger(x * DoublePowerOfTwo(bits - 1)) * DoublePowerOfTwo(1 - bits);
 }
 
 // 2^round(log2 largest) for a finite `largest` > 0.
@@ -29,10 +36,11 @@ inline double NearestPower(float largest) {
 
 // Of R = NearestPower: two ranges of `bits` bits each, told apart by a flag.
 inline double FlaggedValue(double x, double power, int bits) {
-  const double unit = std::ldexp(power, 1 - bits), u = x / unit;
-  if (std::abs(u) < 1) return FixedValue(u, bits) * unit;
-  const double top = std::ldexp(1.0, bits - 1) - 1, code = NearestInteger(u);
-  return (code > top ? top : (code < -top ? -top : code)) * unit;
+  const double unit = power * DoublePowerOfTwo(1 - bits), u = x * (1 / unit);
+  const double top = DoublePowerOfTwo(bits - 1) - 1, code = NearestInteger(u);
+  const double fine = FixedValue(u, bits);
+  const double coarse = code > top ? top : (code < -top ? -top : code);
+  return (std::abs(u) < 1 ? fine : coarse) * unit;
 }
 
 // A weight-gradient without its magnitude: codes up to 127 of 2^-14, by a draw u in [0, 1).
