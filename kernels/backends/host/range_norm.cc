@@ -26,8 +26,18 @@ struct ChannelLists {
   int64_t chunks() const { return std::clamp<int64_t>(count() / 2, 1, kMostChunks); }
   double chunk_size() const { return static_cast<double>(count()) / static_cast<double>(chunks()); }
   int64_t ChunkBegin(int64_t chunk) const { return count() * chunk / chunks(); }
-  int64_t At(int64_t channel, int64_t i) const {
-    return (i / inner * channels + channel) * inner + i % inner;
+  // body(position) of elements begin..end-1 of a channel's list, in turn.
+  template <typename Body>
+  void Over(int64_t channel, int64_t begin, int64_t end, const Body& body) const {
+    for (int64_t i = begin; i < end;) {
+      const int64_t sample = i / inner, behind = std::min(end, (sample + 1) * inner);
+      const int64_t offset = (sample * channels + channel) * inner - sample * inner;
+      for (; i < behind; ++i) body(offset + i);
+    }
+  }
+  template <typename Body>
+  void Over(int64_t channel, const Body& body) const {
+    Over(channel, 0, count(), body);
   }
 };
 
@@ -46,13 +56,11 @@ struct Extremes {
 };
 Extremes ExtremesOf(const ChannelLists& lists, const std::vector<float>& x, int64_t channel,
                     int64_t chunk) {
-  Extremes found = {lists.At(channel, lists.ChunkBegin(chunk)),
-                    lists.At(channel, lists.ChunkBegin(chunk))};
-  for (int64_t i = lists.ChunkBegin(chunk); i < lists.ChunkBegin(chunk + 1); ++i) {
-    const int64_t at = lists.At(channel, i);
-    if (x[at] < x[found.least]) found.least = at;
-    if (x[at] > x[found.largest]) found.largest = at;
-  }
+  Extremes found = {-1, -1};
+  lists.Over(channel, lists.ChunkBegin(chunk), lists.ChunkBegin(chunk + 1), [&](int64_t at) {
+    if (found.least < 0 || x[at] < x[found.least]) found.least = at;
+    if (found.largest < 0 || x[at] > x[found.largest]) found.largest = at;
+  });
   return found;
 }
 
@@ -60,10 +68,8 @@ void Normalise(const ChannelLists& lists, const std::vector<float>& x, const flo
                const std::vector<float>& inverses, const std::vector<float>& scale,
                const std::vector<float>& shift, float* y) {
   for (int64_t c = 0; c < lists.channels; ++c) {
-    for (int64_t i = 0; i < lists.count(); ++i) {
-      const int64_t at = lists.At(c, i);
-      y[at] = (x[at] - means[c]) * inverses[c] * scale[c] + shift[c];
-    }
+    lists.Over(c,
+               [&](int64_t at) { y[at] = (x[at] - means[c]) * inverses[c] * scale[c] + shift[c]; });
   }
 }
 
@@ -103,7 +109,7 @@ void RangeNormForward(const Instruction& instruction, const Shape& shape, const 
   std::vector<float> inverses(static_cast<size_t>(lists.channels));
   for (int64_t c = 0; c < lists.channels; ++c) {
     double sum = 0, ranges = 0;
-    for (int64_t i = 0; i < lists.count(); ++i) sum += values[lists.At(c, i)];
+    lists.Over(c, [&](int64_t at) { sum += values[at]; });
     for (int64_t chunk = 0; chunk < lists.chunks(); ++chunk) {
       const Extremes found = ExtremesOf(lists, values, c, chunk);
       ranges += static_cast<double>(values[found.largest]) - values[found.least];
@@ -152,18 +158,16 @@ void RangeNormInputGradient(const Instruction& instruction, const StepContext& c
   for (int64_t c = 0; c < lists.channels; ++c) {
     const double mean = stats[c], inverse = stats[lists.channels + c];
     double sum = 0, product = 0;
-    for (int64_t i = 0; i < lists.count(); ++i) {
-      const int64_t at = lists.At(c, i);
+    lists.Over(c, [&](int64_t at) {
       sum += errors[at];
       product += errors[at] * (values[at] - mean);
-    }
+    });
     dscale_dshift[c] = static_cast<float>(product * inverse);
     dscale_dshift[lists.channels + c] = static_cast<float>(sum);
     const double mean_error = sum / static_cast<double>(lists.count());
-    for (int64_t i = 0; i < lists.count(); ++i) {
-      const int64_t at = lists.At(c, i);
+    lists.Over(c, [&](int64_t at) {
       dx[at] = static_cast<float>(inverse * factors[c] * (errors[at] - mean_error));
-    }
+    });
     const double at_ends = -factor * inverse * inverse * factors[c] * product;
     for (int64_t chunk = 0; chunk < lists.chunks(); ++chunk) {
       const Extremes found = ExtremesOf(lists, values, c, chunk);
