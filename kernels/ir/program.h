@@ -108,6 +108,7 @@ struct GridRule {
   int chunk = 0;             // kChunked codes: terms that are added up before their sum is
   bool of_tensor = false;    // weights of affine grids: one range for all output channels
   bool is_fixed = false;     // no level moves the bits
+  bool is_open = false;      // kFixedPoint: values beyond the grid keep its steps, too
 
   // The bits of a micro-batch. Grids of one bit are another rule, and 32 bits no grid: both stay.
   int BitsAt(const GridBits& level) const {

@@ -57,6 +57,8 @@ bool Maker::MakeOfFixedPoints() {
       Compensations();
       return true;
     case OpCode::kFixedPoint:
+      case_.grid.is_open = Pick(0, 1) == 0;
+      [[fallthrough]];
     case OpCode::kShiftError:
     case OpCode::kFlagError:
     case OpCode::kShiftedReluInputGradient: {

@@ -168,7 +168,8 @@ def main():
         values = [f32(h / 2 ** bits) for h in halves] + [f32(v) for v in (-3, 1, 0.999, 0.9961)]
         top = 1 - Fraction(1, 2 ** (bits - 1))
         golden["points"].append({"bits": bits, "x": values,
-                                 "y": [float(clip(q(v, bits), top)) for v in values]})
+                                 "y": [float(clip(q(v, bits), top)) for v in values],
+                                 "open": [float(q(v, bits)) for v in values]})
         for largest in (0.9, 1, 1.41, 1.42, 3e-4, 700):
             values = [f32(largest)] + [f32(rng.gauss(0, largest / 4)) for _ in range(60)]
             values = [values[0]] + [clip(v, values[0]) for v in values[1:]]

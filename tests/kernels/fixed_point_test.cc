@@ -25,11 +25,13 @@ json Golden() {
 }
 
 std::vector<float> OnGrid(OpCode code, const char* backend_name, int bits,
-                          const std::vector<float>& x) {
+                          const std::vector<float>& x, bool is_open = false) {
   auto backend = *MakeBackend(backend_name, 1);
   const auto count = static_cast<int64_t>(x.size());
   Tensor in = Floats({1, count}, x), out = Zeros({1, count});
-  EXPECT_TRUE(RunOp(code, {}, {&in}, {&out}, {}, 0, 0, backend.get(), {}, {.bits = bits}).ok());
+  EXPECT_TRUE(RunOp(code, {}, {&in}, {&out}, {}, 0, 0, backend.get(), {},
+                    {.bits = bits, .is_open = is_open})
+                  .ok());
   return ValuesOf(out);
 }
 
@@ -37,12 +39,31 @@ TEST(FixedPoint, CodesAndHalfwayPointsAreTheGoldenOnes) {
   const json golden = Golden();
   for (const char* name : kGridBackends) {
     for (const json& c : golden["points"]) {
-      EXPECT_EQ(
-          OnGrid(OpCode::kFixedPoint, name, c["bits"].get<int>(), c["x"].get<std::vector<float>>()),
-          c["y"].get<std::vector<float>>())
+      const int bits = c["bits"].get<int>();
+      const auto x = c["x"].get<std::vector<float>>();
+      EXPECT_EQ(OnGrid(OpCode::kFixedPoint, name, bits, x), c["y"].get<std::vector<float>>())
+          << name;
+      EXPECT_EQ(OnGrid(OpCode::kFixedPoint, name, bits, x, /*is_open=*/true),
+                c["open"].get<std::vector<float>>())
           << name;
     }
   }
+}
+
+// Saturating inputs behind sums of blocks are nearly all the same value, and nothing is learned.
+TEST(FixedPoint, WeightsSaturateAndActivationsDoNot) {
+  const ModelSpec model = *MakeModel("resnet8");
+  const auto program = CompileStage(model, 0, model.layer_count() - 1, 2, **FindRecipe("wageubn"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  int weights = 0, activations = 0;
+  for (const Instruction& instruction : program->part(Part::kForward)) {
+    if (instruction.code != OpCode::kFixedPoint) continue;
+    const bool is_weight = program->buffers[instruction.inputs[0]].storage == Storage::kParameters;
+    (is_weight ? weights : activations) += 1;
+    EXPECT_EQ(instruction.grid.is_open, !is_weight);
+  }
+  EXPECT_GT(weights, 0);
+  EXPECT_EQ(weights, activations);
 }
 
 TEST(FixedPoint, ErrorsAreTheGoldenOnes) {

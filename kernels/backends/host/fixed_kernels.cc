@@ -97,9 +97,13 @@ void CompensationGradient(const Compensation& behind, const StepContext& context
   }
 }
 
-void FixedPoint(int bits, const float* x, int64_t count, float* y) {
-  const ShiftGrid grid(1, bits);
-  for (int64_t i = 0; i < count; ++i) y[i] = grid.ValueOf(x[i]);
+void FixedPoint(const GridRule& grid, const float* x, int64_t count, float* y) {
+  if (grid.is_open) {
+    for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(FixedValue(x[i], grid.bits));
+    return;
+  }
+  const ShiftGrid clipped(1, grid.bits);
+  for (int64_t i = 0; i < count; ++i) y[i] = clipped.ValueOf(x[i]);
 }
 
 void ShiftError(int bits, const float* dy, int64_t count, float* quantized) {
@@ -146,7 +150,7 @@ void FixedUpdate(const Instruction& instruction, const StepContext& context, con
     fixed.loss_scale = fixed.gradient_factor = 1;
   }
   step.update(step.scalars(fixed), weights, gradients, slots, count, updated);
-  FixedPoint(grid.bits, updated, count, updated);
+  FixedPoint(grid, updated, count, updated);
   for (size_t k = 0; k < step.optimizer->slots().size(); ++k) {
     for (int64_t i = 0; i < count; ++i)
       slots[k][i] = static_cast<float>(FixedValue(slots[k][i], kSlotBits));

@@ -29,7 +29,7 @@ struct CompensationGradients {
 void CompensationGradient(const Compensation& behind, const StepContext& context, const float* dy,
                           int64_t count, bool adds, const CompensationGradients& gradients);
 
-void FixedPoint(int bits, const float* x, int64_t count, float* y);
+void FixedPoint(const GridRule& grid, const float* x, int64_t count, float* y);
 // A tensor of zeros, or with a value that is not finite, stays as it is.
 void ShiftError(int bits, const float* dy, int64_t count, float* quantized);
 void FlagError(int bits, const float* dy, int64_t count, float* quantized);

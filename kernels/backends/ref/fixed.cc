@@ -33,7 +33,7 @@ absl::Status CompensationGradient(const Call& call) {
 }
 
 absl::Status FixedPoint(const Call& call) {
-  host::FixedPoint(call.grid().bits, call.in(0), call.in_shape(0).elements(), call.out(0));
+  host::FixedPoint(call.grid(), call.in(0), call.in_shape(0).elements(), call.out(0));
   return absl::OkStatus();
 }
 

@@ -2,7 +2,8 @@
 // gradients, 8 (default) or 16. All values are FP32; they lie on fixed points in (-1, 1)
 // (kernels/ir/arithmetic/fixed_point.h), to the nearest:
 //
-//   weights, inputs of operators     8 bits; too large ones saturate
+//   weights                          8 bits; too large ones saturate
+//   inputs of operators              steps of 8 bits, as far as they go (see below)
 //   gradient behind a ReLU           8 bits times a power of two
 //   gradient of an operator's output 8 bits and a flag between two ranges, or 16, times a power of two
 //   batch norm                       statistics 16 bits, scale and shift 8, normalised values 8
@@ -10,7 +11,9 @@
 //   step                             rate 10 bits, momentum 13, weights that step 24
 //
 // The first and the last operator with weights are FP32, and step in FP32. The momentum of the paper
-// is 1/4, its rate 0.05. Nothing keeps activations within (-1, 1) but batch norm.
+// is 1/4, its rate 0.05. Its code does not clip activations, and nothing keeps them within (-1, 1):
+// behind sums of blocks nearly all are beyond, and batch norms of products with inputs that saturate
+// have next to no deviation to divide by. Products in 8 bits would need such inputs scaled.
 
 #include "absl/strings/numbers.h"
 #include "kernels/ir/recipes/make_recipes.h"
@@ -34,7 +37,8 @@ Recipe MakeWageubnRecipe(const RecipeName& name) {
     rule.forward_eval = OpCode::kFixedNormEval;
     rule.input_gradient = OpCode::kFixedNormInputGradient;
   }
-  const InputQuantizer input = {OpCode::kFixedPoint, OpCode::kFixedPoint, grid};
+  const GridRule activations = {.bits = kBits, .is_open = true};
+  const InputQuantizer input = {OpCode::kFixedPoint, OpCode::kFixedPoint, activations};
   wageubn.grids = {{.places = kInnerPlaces,
                     .grids = GridsOfAllProducts(Quantizer{OpCode::kFixedPoint, grid}, input,
                                                 Quantizer{error, errors})}};

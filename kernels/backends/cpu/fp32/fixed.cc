@@ -38,8 +38,7 @@ absl::Status CompensationGradient(Calls calls) {
 
 absl::Status FixedPoint(Calls calls) {
   const Call& call = calls[0];
-  host::FixedPoint(call.instruction->grid.bits, call.in(0), call.in_shape(0).elements(),
-                   call.out(0));
+  host::FixedPoint(call.instruction->grid, call.in(0), call.in_shape(0).elements(), call.out(0));
   return absl::OkStatus();
 }
 
