@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh checkout to a trained network: packages, build, a short training over three stages.
+# From a fresh checkout to a trained network: packages, build, a short training with three worker processes at hand.
 set -euo pipefail
 # shellcheck source=deploy/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -64,7 +64,7 @@ if ! awk -v a="$accuracy" -v b="$least_accuracy" 'BEGIN { exit !(a + 0 >= b + 0)
 fi
 
 cat <<END
-== done: accuracy $accuracy after 3 epochs over 3 stages (all figures: $summary)
+== done: accuracy $accuracy after 3 epochs (all figures: $summary)
 Next:
   build/release/bin/runnel-central train --help   other models, data sets, recipes, codecs
   build/release/bin/runnel-worker --help          a worker on another device

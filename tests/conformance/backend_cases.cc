@@ -422,9 +422,13 @@ void Maker::ChunkedProduct(bool is_conv) {
   is_conv ? Conv() : Linear();
   const bool is_8_bits = Pick(0, 1) == 0;
   const FloatGrid format = is_8_bits ? FloatGrid(5, 2) : FloatGrid(6, 9);
+  // Products below 2^-30 are multiples of the least step, sums above 2^32 saturate.
+  constexpr float kScales[] = {1, 0x1p-18f, 0x1p17f};
+  const float scale = kScales[Pick(0, 2)];
   for (CaseOperand& operand : case_.inputs) {
     float* values = reinterpret_cast<float*>(operand.bytes.data());
-    for (int64_t i = 0; i < operand.shape.elements(); ++i) values[i] = format.Nearest(values[i]);
+    for (int64_t i = 0; i < operand.shape.elements(); ++i)
+      values[i] = format.Nearest(values[i] * scale);
   }
   for (CaseOperand& operand : case_.outputs) operand.bound = {};
   case_.grid = {.bits = 9, .exponent_bits = 6, .chunk = static_cast<int>(Pick(1, 100))};

@@ -15,6 +15,13 @@
 
 namespace runnel {
 
+// What rounding to a format needs.
+struct FloatBounds {
+  int dropped = 0;  // bits of an FP32 mantissa
+  float least_normal = 0, largest = 0;
+  float rounder = 0;  // adding it rounds what is below least_normal to a multiple of the least step
+};
+
 // As kernels of conversions (proto/base/tensor/small_float.h) round, but for any format and in a form
 // that compilers make vectors of.
 class FloatGrid {
@@ -29,6 +36,7 @@ class FloatGrid {
 
   float largest() const { return largest_; }
   float least_step() const { return least_step_; }
+  FloatBounds bounds() const { return {dropped_, least_normal_, largest_, rounder_}; }
 
   // The nearest, halves to even. NaN stays NaN.
   float Nearest(float x) const {

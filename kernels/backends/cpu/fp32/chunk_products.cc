@@ -1,18 +1,19 @@
 // Products whose sums are rounded after each addition (kernels/ir/arithmetic/float_grid.h). All
 // operands row-major. Each is C = A B with columns that threads divide among them; columns are
-// independent sums, so the compiler makes vectors of them.
+// independent sums, which the loops of an instruction set have in vectors.
 
 #include <algorithm>
 #include <vector>
 
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include "kernels/backends/cpu/grids/grid_loops.h"
 #include "kernels/ir/arithmetic/float_grid.h"
 
 namespace runnel::fp32 {
 namespace {
 
 constexpr int64_t kColumns = 256;  // of one block
-constexpr int64_t kLanes = 8;      // columns beside one another
+static_assert(kColumns % cpu::kChunkLanes == 0);
 
 // The planes of one group of a convolution; a linear layer has one group and one position.
 struct ChunkGeometry {
@@ -45,26 +46,21 @@ void RunChunkedProduct(const Call& call, const Product& p, const A& a, const Fil
   ParallelFor(call.machine, blocks, [&](int, int64_t begin, int64_t end) {
     std::vector<float> b(static_cast<size_t>(chunk * kColumns));
     std::vector<float> totals(static_cast<size_t>(p.rows * kColumns));
-    float partial[kColumns];
-    // A local one: what the loops write cannot be its members.
-    const FloatGrid format(call.instruction->grid);
+    std::vector<float> factors(static_cast<size_t>(chunk));
+    cpu::ChunkColumns columns = {.factors = factors.data(),
+                                 .values = b.data(),
+                                 .step = kColumns,
+                                 .bounds = FloatGrid(call.instruction->grid).bounds()};
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kColumns, count = std::min(kColumns, p.columns - first);
-      const int64_t width = (count + kLanes - 1) / kLanes * kLanes;
+      columns.columns = (count + cpu::kChunkLanes - 1) / cpu::kChunkLanes * cpu::kChunkLanes;
       std::fill(totals.begin(), totals.end(), 0.0f);
       for (int64_t at = 0; at < p.terms; at += chunk) {
-        const int64_t terms = std::min(chunk, p.terms - at);
-        for (int64_t k = 0; k < terms; ++k) fill(at + k, first, count, &b[k * kColumns]);
+        columns.terms = std::min(chunk, p.terms - at);
+        for (int64_t k = 0; k < columns.terms; ++k) fill(at + k, first, count, &b[k * kColumns]);
         for (int64_t row = 0; row < p.rows; ++row) {
-          std::fill(partial, partial + width, 0.0f);
-          for (int64_t k = 0; k < terms; ++k) {
-            const float factor = a(row, at + k);
-            const float* values = &b[k * kColumns];
-            for (int64_t i = 0; i < width; ++i)
-              partial[i] = format.Nearest(partial[i] + factor * values[i]);
-          }
-          float* total = &totals[row * kColumns];
-          for (int64_t i = 0; i < width; ++i) total[i] = format.Nearest(total[i] + partial[i]);
+          for (int64_t k = 0; k < columns.terms; ++k) factors[k] = a(row, at + k);
+          call.machine.grids->add_chunk(columns, &totals[row * kColumns]);
         }
       }
       for (int64_t row = 0; row < p.rows; ++row) {
@@ -74,31 +70,59 @@ void RunChunkedProduct(const Call& call, const Product& p, const A& a, const Fil
   });
 }
 
-// Walks over (plane, row, column) without a division a step.
+// Walks over (plane, row, column), a part of a row at a time.
 struct PlanePosition {
   int64_t plane, h, w;
 
   PlanePosition(int64_t index, int64_t height, int64_t width)
       : plane(index / (height * width)), h(index / width % height), w(index % width) {}
-  void Next(int64_t height, int64_t width) {
-    if (++w < width) return;
-    w = 0;
-    if (++h < height) return;
-    h = 0;
-    ++plane;
+
+  // part(position, how many from it on, which of `count` it is).
+  template <typename Part>
+  void ForParts(int64_t height, int64_t width, int64_t count, const Part& part) {
+    for (int64_t i = 0; i < count;) {
+      const int64_t size = std::min(count - i, width - w);
+      part(*this, size, i);
+      i += size;
+      w = 0;
+      if (++h < height) continue;
+      h = 0;
+      ++plane;
+    }
   }
 };
+
+// values[i] = row[first + i * step], 0 outside of the row.
+void CopyRow(const float* row, int64_t width, int64_t first, int64_t step, int64_t count,
+             float* values) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = first + i * step;
+    values[i] = at >= 0 && at < width ? row[at] : 0.0f;
+  }
+}
+
+// values[i] = row[(first + i) / step] where that is one of its elements, else 0.
+void SpreadRow(const float* row, int64_t width, int64_t first, int64_t step, int64_t count,
+               float* values) {
+  std::fill(values, values + count, 0.0f);
+  const int64_t end = std::min(width, (first + count - 1 + step) / step);
+  for (int64_t at = first > 0 ? (first + step - 1) / step : 0; at < end; ++at)
+    values[at * step - first] = row[at];
+}
 
 // What the taps of output positions read, 0 in the padding.
 struct Patches {
   const ChunkGeometry& g;
   const float* x;  // of the group's first channel
 
-  float At(const PlanePosition& out, const PlanePosition& tap) const {
+  // Of a tap and outputs beside one another, or of an output and taps beside one another.
+  void Fill(const PlanePosition& out, const PlanePosition& tap, int64_t step, int64_t count,
+            float* values) const {
     const int64_t h = out.h * g.window.sh + tap.h * g.window.dh - g.window.ph;
+    if (h < 0 || h >= g.x.h) return static_cast<void>(std::fill(values, values + count, 0.0f));
     const int64_t w = out.w * g.window.sw + tap.w * g.window.dw - g.window.pw;
-    const bool inside = h >= 0 && h < g.x.h && w >= 0 && w < g.x.w;
-    return inside ? x[((out.plane * g.x.c + tap.plane) * g.x.h + h) * g.x.w + w] : 0.0f;
+    const float* row = x + ((out.plane * g.x.c + tap.plane) * g.x.h + h) * g.x.w;
+    CopyRow(row, g.x.w, w, step, count, values);
   }
 };
 
@@ -109,8 +133,10 @@ struct ForwardPatches {
   void operator()(int64_t term, int64_t first, int64_t count, float* values) const {
     const ChunkGeometry& g = patches.g;
     const PlanePosition tap(term, g.window.kh, g.window.kw);
-    PlanePosition out(first, g.y.h, g.y.w);
-    for (int64_t i = 0; i < count; ++i, out.Next(g.y.h, g.y.w)) values[i] = patches.At(out, tap);
+    PlanePosition(first, g.y.h, g.y.w)
+        .ForParts(g.y.h, g.y.w, count, [&](const PlanePosition& out, int64_t size, int64_t at) {
+          patches.Fill(out, tap, g.window.sw, size, values + at);
+        });
   }
 };
 
@@ -121,9 +147,11 @@ struct WeightPatches {
   void operator()(int64_t term, int64_t first, int64_t count, float* values) const {
     const ChunkGeometry& g = patches.g;
     const PlanePosition out(term, g.y.h, g.y.w);
-    PlanePosition tap(first, g.window.kh, g.window.kw);
-    for (int64_t i = 0; i < count; ++i, tap.Next(g.window.kh, g.window.kw))
-      values[i] = patches.At(out, tap);
+    PlanePosition(first, g.window.kh, g.window.kw)
+        .ForParts(g.window.kh, g.window.kw, count,
+                  [&](const PlanePosition& tap, int64_t size, int64_t at) {
+                    patches.Fill(out, tap, g.window.dw, size, values + at);
+                  });
   }
 };
 
@@ -135,15 +163,15 @@ struct ReaderRows {
 
   void operator()(int64_t term, int64_t first, int64_t count, float* values) const {
     const PlanePosition tap(term, g.window.kh, g.window.kw);
-    PlanePosition in(first, g.x.h, g.x.w);
-    for (int64_t i = 0; i < count; ++i, in.Next(g.x.h, g.x.w)) {
-      const int64_t h = in.h + g.window.ph - tap.h * g.window.dh;
-      const int64_t w = in.w + g.window.pw - tap.w * g.window.dw;
-      const int64_t oh = h / g.window.sh, ow = w / g.window.sw;
-      const bool exists = h >= 0 && w >= 0 && oh * g.window.sh == h && ow * g.window.sw == w &&
-                          oh < g.y.h && ow < g.y.w;
-      values[i] = exists ? dy[((in.plane * g.y.c + tap.plane) * g.y.h + oh) * g.y.w + ow] : 0.0f;
-    }
+    PlanePosition(first, g.x.h, g.x.w)
+        .ForParts(g.x.h, g.x.w, count, [&](const PlanePosition& in, int64_t size, int64_t at) {
+          const int64_t h = in.h + g.window.ph - tap.h * g.window.dh, oh = h / g.window.sh;
+          const bool exists = h >= 0 && oh * g.window.sh == h && oh < g.y.h;
+          if (!exists) return static_cast<void>(std::fill(values + at, values + at + size, 0.0f));
+          const float* row = dy + ((in.plane * g.y.c + tap.plane) * g.y.h + oh) * g.y.w;
+          SpreadRow(row, g.y.w, in.w + g.window.pw - tap.w * g.window.dw, g.window.sw, size,
+                    values + at);
+        });
   }
 };
 

@@ -1,12 +1,13 @@
 #pragma once
 
-// The inner loops of products of codes beside the products themselves (int8/int8_kernels.h), one row
-// an instruction set, compiled from one text (rows/loops_body.inc). All rows give the same bytes.
+// The inner loops of products of codes beside the products themselves (int8/int8_kernels.h), and of
+// sums of small floats, one row an instruction set, compiled from one text (rows/loops_body.inc). All rows give the same bytes.
 // Pure functions; any thread; pointers need no alignment beyond that of their type.
 
 #include <cstdint>
 
 #include "kernels/ir/arithmetic/code_grid.h"
+#include "kernels/ir/arithmetic/float_grid.h"
 #include "kernels/ir/arithmetic/symmetric_grid.h"
 #include "proto/base/isa.h"
 
@@ -52,6 +53,16 @@ struct ValueTile {
   int64_t first_column = 0;                    // where the tile's begin in right_parts
 };
 
+// Neighbouring columns of a row of a product, the terms of one chunk of its sums.
+struct ChunkColumns {
+  const float* factors = nullptr;  // the row's, by term
+  const float* values = nullptr;   // by term, the columns', `step` elements from term to term
+  int64_t step = 0, terms = 0;
+  int64_t columns = 0;  // a multiple of kChunkLanes
+  FloatBounds bounds;
+};
+inline constexpr int64_t kChunkLanes = 16;
+
 struct GridLoops {
   Isa isa;
   // NaN is no part of it.
@@ -74,6 +85,8 @@ struct GridLoops {
   void (*values)(const ValueRow& row, float* y);
   void (*channel_values)(const ChannelRow& row, float* y);
   void (*tile_values)(const ValueTile& tile, float* result);
+  // Adds the chunk's sums to the totals, as ChunkSum does.
+  void (*add_chunk)(const ChunkColumns& chunk, float* totals);
 };
 
 // The best row that this machine can run and that needs no more than `isa`.
