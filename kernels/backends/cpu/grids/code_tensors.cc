@@ -168,6 +168,12 @@ absl::Span<const KernelRow> GridKernels() {
       {OpCode::kCodesForward, LayoutRule::kChannelsLast, CodesForward},
       {OpCode::kCodesInputGradient, LayoutRule::kChannelsLast, CodesInputGradient},
       {OpCode::kCodesWeightGradient, LayoutRule::kChannelsLast, CodesWeightGradient},
+      {OpCode::kChunkedConvForward, LayoutRule::kRowMajor, ChunkedForward},
+      {OpCode::kChunkedConvInputGradient, LayoutRule::kRowMajor, ChunkedInputGradient},
+      {OpCode::kChunkedConvWeightGradient, LayoutRule::kRowMajor, ChunkedWeightGradient},
+      {OpCode::kChunkedLinearForward, LayoutRule::kRowMajor, ChunkedForward},
+      {OpCode::kChunkedLinearInputGradient, LayoutRule::kRowMajor, ChunkedInputGradient},
+      {OpCode::kChunkedLinearWeightGradient, LayoutRule::kRowMajor, ChunkedWeightGradient},
   };
   return kRows;
 }

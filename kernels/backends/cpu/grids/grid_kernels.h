@@ -1,7 +1,7 @@
 #pragma once
 
-// The instructions of products of codes on backend cpu: one row an OpCode, byte for byte what ref
-// gives. Codes lie channels-last.
+// The instructions of products of codes and of sums in chunks on backend cpu: one row an OpCode, byte
+// for byte what ref gives. Codes lie channels-last.
 
 #include "absl/types/span.h"
 #include "kernels/backends/cpu/call.h"
@@ -39,6 +39,10 @@ absl::Status CodesForward(absl::Span<const Call> calls);
 absl::Status CodesInputGradient(absl::Span<const Call> calls);
 // code_weight_gradient.cc
 absl::Status CodesWeightGradient(absl::Span<const Call> calls);
+// chunk_products.cc, of floats
+absl::Status ChunkedForward(absl::Span<const Call> calls);
+absl::Status ChunkedInputGradient(absl::Span<const Call> calls);
+absl::Status ChunkedWeightGradient(absl::Span<const Call> calls);
 
 // The row of the machine's instruction set whose products' operands may be -128 (grid_loops.cc).
 // right_bits: of the codes that are packed as panels, the weights or the weight-gradient's x. With 7 or

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include "kernels/backends/cpu/grids/grid_kernels.h"
 #include "kernels/backends/cpu/grids/grid_loops.h"
 #include "kernels/ir/arithmetic/float_grid.h"
 
-namespace runnel::fp32 {
+namespace runnel::cpu {
 namespace {
 
 constexpr int64_t kColumns = 256;  // of one block
-static_assert(kColumns % cpu::kChunkLanes == 0);
+static_assert(kColumns % kChunkLanes == 0);
 
 // The planes of one group of a convolution; a linear layer has one group and one position.
 struct ChunkGeometry {
@@ -47,13 +47,13 @@ void RunChunkedProduct(const Call& call, const Product& p, const A& a, const Fil
     std::vector<float> b(static_cast<size_t>(chunk * kColumns));
     std::vector<float> totals(static_cast<size_t>(p.rows * kColumns));
     std::vector<float> factors(static_cast<size_t>(chunk));
-    cpu::ChunkColumns columns = {.factors = factors.data(),
-                                 .values = b.data(),
-                                 .step = kColumns,
-                                 .bounds = FloatGrid(call.instruction->grid).bounds()};
+    ChunkColumns columns = {.factors = factors.data(),
+                            .values = b.data(),
+                            .step = kColumns,
+                            .bounds = FloatGrid(call.instruction->grid).bounds()};
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kColumns, count = std::min(kColumns, p.columns - first);
-      columns.columns = (count + cpu::kChunkLanes - 1) / cpu::kChunkLanes * cpu::kChunkLanes;
+      columns.columns = (count + kChunkLanes - 1) / kChunkLanes * kChunkLanes;
       std::fill(totals.begin(), totals.end(), 0.0f);
       for (int64_t at = 0; at < p.terms; at += chunk) {
         columns.terms = std::min(chunk, p.terms - at);
@@ -190,7 +190,7 @@ void ChunkedBiasGradient(const Call& call, const ChunkGeometry& g, bool adds) {
 
 }  // namespace
 
-absl::Status ChunkedForward(Calls calls) {
+absl::Status ChunkedForward(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   const ChunkGeometry g = ChunkGeometryOf(call, call.in_shape(0), call.out_shape(0));
   const FloatGrid format(call.instruction->grid);
@@ -212,7 +212,7 @@ absl::Status ChunkedForward(Calls calls) {
   return absl::OkStatus();
 }
 
-absl::Status ChunkedInputGradient(Calls calls) {
+absl::Status ChunkedInputGradient(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   const ChunkGeometry g = ChunkGeometryOf(call, call.out_shape(0), call.in_shape(0));
   const int64_t positions = g.x.positions(), filter = g.group_in() * g.taps();
@@ -234,7 +234,7 @@ absl::Status ChunkedInputGradient(Calls calls) {
 }
 
 // Terms are (sample, output position), columns are (input channel, tap).
-absl::Status ChunkedWeightGradient(Calls calls) {
+absl::Status ChunkedWeightGradient(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   const ChunkGeometry g = ChunkGeometryOf(call, call.in_shape(1), call.in_shape(0));
   const bool adds = call.context->accumulate && !call.instruction->overwrites;
@@ -258,4 +258,4 @@ absl::Status ChunkedWeightGradient(Calls calls) {
   return absl::OkStatus();
 }
 
-}  // namespace runnel::fp32
+}  // namespace runnel::cpu
