@@ -12,14 +12,6 @@
 namespace runnel::host {
 namespace {
 
-int64_t GroupSizeOf(const Instruction& instruction, const Shape& shape) {
-  const OpSpec& op = instruction.attributes;
-  const int64_t row = shape.elements() / shape[0];
-  if (instruction.code == OpCode::kMultiLevelWeight)
-    return op.kind == OpKind::kConv ? op.kernel[0] * op.kernel[1] : row;
-  return shape.rank() > 2 ? row / shape[1] : row;
-}
-
 void PutOnSymmetricGrid(const float* x, int64_t count, float clip, float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = SymmetricValue(x[i], clip);
 }
@@ -78,6 +70,14 @@ float ClippedError(const Instruction& instruction, const StepContext& context, c
 void CounterDeviation(const float* dv, int64_t count, float deviation, bool adds, float* dw) {
   const float factor = runnel::CounterDeviation(deviation);
   for (int64_t i = 0; i < count; ++i) dw[i] = factor * dv[i] + (adds ? dw[i] : 0.0f);
+}
+
+int64_t GroupSizeOf(const Instruction& instruction, const Shape& shape) {
+  const OpSpec& op = instruction.attributes;
+  const int64_t row = shape.elements() / shape[0];
+  if (instruction.code == OpCode::kMultiLevelWeight)
+    return op.kind == OpKind::kConv ? op.kernel[0] * op.kernel[1] : row;
+  return shape.rank() > 2 ? row / shape[1] : row;
 }
 
 void PutOnLevels(const Instruction& instruction, const StepContext& context, const Shape& shape,

@@ -20,6 +20,8 @@ float ClippedError(const Instruction& instruction, const StepContext& context, c
                    int64_t count, float* quantized);
 void CounterDeviation(const float* dv, int64_t count, float deviation, bool adds, float* dw);
 
+// Elements beside one another that share a scale, of a kMultiLevel code.
+int64_t GroupSizeOf(const Instruction& instruction, const Shape& shape);
 // A tensor of zeros, or with a value that is not finite, stays as it is.
 void PutOnLevels(const Instruction& instruction, const StepContext& context, const Shape& shape,
                  const float* x, float* y);

@@ -5,14 +5,6 @@
 #include "kernels/backends/host/range_norm.h"
 
 namespace runnel::fp32 {
-namespace {
-
-absl::Status PutOnLevels(const Call& call) {
-  host::PutOnLevels(*call.instruction, *call.context, call.in_shape(0), call.in(0), call.out(0));
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::Status SymmetricWeight(Calls calls) {
   const Call& call = calls[0];
@@ -98,9 +90,5 @@ absl::Status RangeNormInputGradient(Calls calls) {
                                call.in(1), call.in(2), call.in(3), call.out(0), call.out(1));
   return absl::OkStatus();
 }
-
-absl::Status MultiLevelWeight(Calls calls) { return PutOnLevels(calls[0]); }
-absl::Status MultiLevelActivation(Calls calls) { return PutOnLevels(calls[0]); }
-absl::Status MultiLevelError(Calls calls) { return PutOnLevels(calls[0]); }
 
 }  // namespace runnel::fp32

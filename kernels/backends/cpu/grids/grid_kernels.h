@@ -24,6 +24,7 @@ void KeepRange(const Call& codes, const ValueRange& range);
 void StoreGrid(const Call& codes, const AffineGrid& grid, const bool* nans, int64_t count);
 
 // symmetric_codes.cc
+ValueRange WholeRange(const Call& call);  // of all of the input
 absl::Status SymmetricWeightCodes(absl::Span<const Call> calls);
 absl::Status SymmetricActivationCodes(absl::Span<const Call> calls);
 absl::Status SymmetricActivationCodesEval(absl::Span<const Call> calls);
@@ -39,7 +40,8 @@ absl::Status CodesForward(absl::Span<const Call> calls);
 absl::Status CodesInputGradient(absl::Span<const Call> calls);
 // code_weight_gradient.cc
 absl::Status CodesWeightGradient(absl::Span<const Call> calls);
-// chunk_products.cc, of floats
+// multi_level.cc and chunk_products.cc, of floats
+absl::Status PutOnLevels(absl::Span<const Call> calls);
 absl::Status ChunkedForward(absl::Span<const Call> calls);
 absl::Status ChunkedInputGradient(absl::Span<const Call> calls);
 absl::Status ChunkedWeightGradient(absl::Span<const Call> calls);

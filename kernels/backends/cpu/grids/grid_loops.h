@@ -63,6 +63,13 @@ struct ChunkColumns {
 };
 inline constexpr int64_t kChunkLanes = 16;
 
+// Of a group on levels (kernels/ir/arithmetic/multi_level.h).
+struct LevelBounds {
+  int32_t least_exponent = 0, mantissa_bits = 0;
+  float largest = 0;
+  float scale = 0;  // of the tensor times the group's
+};
+
 struct GridLoops {
   Isa isa;
   // NaN is no part of it.
@@ -85,6 +92,10 @@ struct GridLoops {
   void (*values)(const ValueRow& row, float* y);
   void (*channel_values)(const ChannelRow& row, float* y);
   void (*tile_values)(const ValueTile& tile, float* result);
+  // Puts a group on its levels as host::PutOnLevels does, with draws of 20 bits, or to the nearest
+  // where those are null. y may be x.
+  void (*levels)(const float* x, const uint32_t* draws, int64_t count, const LevelBounds& bounds,
+                 float* y);
   // Adds the chunk's sums to the totals, as ChunkSum does.
   void (*add_chunk)(const ChunkColumns& chunk, float* totals);
 };

@@ -10,17 +10,6 @@ namespace {
 
 int64_t ElementsOf(const Call& call) { return call.in_shape(0).elements(); }
 
-// Of all of the input, by worker and then together.
-ValueRange WholeRange(const Call& call) {
-  const int workers = call.machine.workers();
-  auto* ranges = call.Take<ValueRange>(workers);
-  std::fill_n(ranges, workers, ValueRange());
-  ParallelFor(call.machine, ElementsOf(call), [&](int worker, int64_t begin, int64_t end) {
-    ranges[worker].Add(call.machine.grids->range(call.in(0) + begin, end - begin));
-  });
-  for (int i = 1; i < workers; ++i) ranges[0].Add(ranges[i]);
-  return ranges[0];
-}
 // max|x|; of no value 0.
 float LargestIn(const Call& call) {
   const ValueRange range = WholeRange(call);
@@ -122,6 +111,17 @@ class LogicalOrder {
 };
 
 }  // namespace
+
+ValueRange WholeRange(const Call& call) {
+  const int workers = call.machine.workers();
+  auto* ranges = call.Take<ValueRange>(workers);
+  std::fill_n(ranges, workers, ValueRange());
+  ParallelFor(call.machine, ElementsOf(call), [&](int worker, int64_t begin, int64_t end) {
+    ranges[worker].Add(call.machine.grids->range(call.in(0) + begin, end - begin));
+  });
+  for (int i = 1; i < workers; ++i) ranges[0].Add(ranges[i]);
+  return ranges[0];
+}
 
 absl::Status SymmetricWeightCodes(absl::Span<const Call> calls) {
   const Call& call = calls[0];
