@@ -16,7 +16,7 @@
 #include "kernels/ir/passes/rounded_storage.h"
 #include "kernels/ir/passes/scatter_into_sums.h"
 #include "kernels/ir/passes/step_in_backward.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

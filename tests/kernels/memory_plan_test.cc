@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/ir/compiler.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
 

@@ -12,7 +12,7 @@
 #include "kernels/ir/memory_plan.h"
 #include "kernels/ir/passes/commute_pools.h"
 #include "kernels/ir/passes/fold_relu.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 

@@ -4,7 +4,7 @@
 // error, into the kRescale itself: one pass over memory less each. Used by the compiler between
 // drafting and memory planning. A pure function; any thread.
 
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 

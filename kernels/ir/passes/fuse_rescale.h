@@ -5,7 +5,7 @@
 // drafting and memory planning. A pure function; any thread.
 
 #include "kernels/ir/compiler.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 

@@ -4,7 +4,7 @@
 // of either operand's codes (arithmetic/code_grid.h).
 
 #include "kernels/ir/recipe.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 

@@ -2,7 +2,7 @@
 
 // A pass over a draft with gates, in front of the memory plan.
 
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 

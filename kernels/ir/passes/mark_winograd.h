@@ -7,7 +7,7 @@
 // the same bytes. Used by the compiler.
 
 #include "kernels/ir/recipe.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 #include "proto/base/model/model_spec.h"
 
 namespace runnel {

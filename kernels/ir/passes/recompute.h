@@ -2,7 +2,7 @@
 
 // Passes over a draft (CompileOptions::recomputes). They change no value.
 
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 

@@ -3,7 +3,7 @@
 // A pass over a draft (CompileOptions::stash).
 
 #include "kernels/ir/recipe.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 

@@ -2,7 +2,7 @@
 
 // A pass over a draft (CompileOptions::steps_in_backward).
 
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 

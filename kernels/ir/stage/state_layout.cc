@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "kernels/ir/memory_plan.h"
-#include "kernels/ir/stage_builder.h"
+#include "kernels/ir/stage/stage_builder.h"
 
 namespace runnel {
 namespace {

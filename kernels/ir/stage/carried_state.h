@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/ir/op_nodes.h"
 #include "kernels/ir/program.h"
+#include "kernels/ir/stage/op_nodes.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/ir/carried_state.h"
+#include "kernels/ir/stage/carried_state.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "kernels/ir/op_nodes.h"
+#include "kernels/ir/stage/op_nodes.h"
 
 #include <utility>
 
