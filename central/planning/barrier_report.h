@@ -78,6 +78,7 @@ struct BarrierReport {
   bool is_regular = true;  // the step is a multiple of the interval of barriers
   RunPace pace = {};
   const std::vector<TrainingChange>* changes = nullptr;  // decided before; null: none
+  int64_t run_steps = 0;                                 // of all epochs; 0: not known
 };
 
 }  // namespace runnel

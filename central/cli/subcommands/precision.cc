@@ -22,7 +22,9 @@ Examples:
   where a run with these losses, one a period, would have turned
     runnel-central precision --losses losses.txt
   with a looser threshold
-    runnel-central precision --losses losses.txt --precision pfq:4,8/8,8@0.1,,)";
+    runnel-central precision --losses losses.txt --precision pfq:4,8/8,8@0.1,,
+  with the last turn after 60 % of the periods at the latest
+    runnel-central precision --losses losses.txt --precision pfq:3,4,6,8/6,6,8,8@,,,0.6)";
 
 constexpr size_t kMostLossBytes = size_t{64} << 20;
 
@@ -68,7 +70,8 @@ absl::Status PrintTurns(const PrecisionArguments& arguments, const CommandContex
   LossIndicator indicator(*options);
   for (size_t i = 0; i < losses.size(); ++i) {
     const double eps = indicator.eps();
-    const bool turns = indicator.Observe(losses[i]);
+    const bool turns = indicator.Observe(
+        losses[i], static_cast<double>(i + 1) / static_cast<double>(losses.size()));
     const GridBits& bits = setting->levels[static_cast<size_t>(indicator.turns())];
     context.print(absl::StrFormat("period %d: loss %g, scale %.4f%s%s", i + 1, losses[i],
                                   indicator.scale(), MovedText(indicator, eps),

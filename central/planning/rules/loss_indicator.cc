@@ -33,10 +33,11 @@ absl::StatusOr<LossIndicatorOptions> ParseLossIndicator(absl::string_view text) 
   LossIndicatorOptions options;
   if (text.empty()) return options;
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
-  if (parts.size() != 3)
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not EPS,ALPHA,EVERY"));
+  if (parts.size() != 3 && parts.size() != 4)
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not EPS,ALPHA,EVERY[,LATEST]"));
   RUNNEL_RETURN_IF_ERROR(ParseShare("EPS", parts[0], 1000, options.eps));
   RUNNEL_RETURN_IF_ERROR(ParseShare("ALPHA", parts[1], 1, options.alpha));
+  if (parts.size() == 4) RUNNEL_RETURN_IF_ERROR(ParseShare("LATEST", parts[3], 1, options.latest));
   int64_t& every = options.every_steps;
   const bool is_count =
       absl::SimpleAtoi(parts[2], &every) && every >= 1 && every <= kMostEverySteps;
@@ -49,7 +50,7 @@ double LossIndicator::scale() const {
                              : scale_sum_ / static_cast<double>(scale_periods_);
 }
 
-bool LossIndicator::Observe(double loss) {
+bool LossIndicator::Observe(double loss, double run_share) {
   distance_.reset();
   if (!std::isfinite(loss)) return false;
   if (scale_periods_ < kScalePeriods) {
@@ -59,11 +60,17 @@ bool LossIndicator::Observe(double loss) {
   if (turns_ == options_.most_turns) return false;
   losses_.push_back(loss);
   if (losses_.size() > kPeriods) losses_.erase(losses_.begin());
-  if (losses_.size() < kPeriods) return false;
-  double largest = 0;
-  for (const double before : losses_) largest = std::max(largest, std::abs(before - loss));
-  distance_ = largest / scale();
-  if (!(*distance_ <= eps_)) return false;
+  if (losses_.size() == kPeriods) {
+    double largest = 0;
+    for (const double before : losses_) largest = std::max(largest, std::abs(before - loss));
+    distance_ = largest / scale();
+  }
+  const bool stands_still = distance_.has_value() && *distance_ <= eps_;
+  constexpr double kSlack = 1e-9;  // products of decimal shares
+  const double due = options_.latest * static_cast<double>(turns_ + 1) - kSlack;
+  const bool is_due =
+      options_.latest > 0 && run_share * static_cast<double>(options_.most_turns) >= due;
+  if (!stands_still && !is_due) return false;
   losses_.clear();
   if (++turns_ < options_.most_turns) eps_ *= options_.alpha;
   return true;

@@ -19,9 +19,13 @@ struct LossIndicatorOptions {
   double alpha = 0.3;       // factor of eps after each turn
   int64_t every_steps = 0;  // a period; 0: from one regular barrier to the next
   int64_t most_turns = 3;
+  // Share of the run by which the last turn has come, and those in front of it at even parts of it,
+  // whatever the loss does; 0: none has to.
+  double latest = 0;
 };
 
-// "EPS,ALPHA,EVERY", each of which may be empty: the default; "" as a whole, too. most_turns stays.
+// "EPS,ALPHA,EVERY[,LATEST]", each of which may be empty: the default; "" as a whole, too. most_turns
+// stays.
 // InvalidArgument names what does not fit.
 absl::StatusOr<LossIndicatorOptions> ParseLossIndicator(absl::string_view text);
 
@@ -34,9 +38,10 @@ class LossIndicator {
   explicit LossIndicator(const LossIndicatorOptions& options)
       : options_(options), eps_(options.eps) {}
 
-  // The mean loss of the next period. True: a turn, since none of the last 5 losses since the last
-  // turn is farther than eps times the scale from this one. Nothing turns after the last turn.
-  bool Observe(double loss);
+  // The mean loss of the next period, at whose end this share of the run is done (0: not known).
+  // True: a turn, since none of the last 5 losses since the last turn is farther than eps times the
+  // scale from this one, or since it is due. Nothing turns after the last turn.
+  bool Observe(double loss, double run_share = 0);
 
   int64_t turns() const { return turns_; }
   double eps() const { return eps_; }  // after what was observed

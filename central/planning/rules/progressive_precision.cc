@@ -22,14 +22,21 @@ std::optional<ChangeTraining> ProgressiveLevels::AtBarrier(const BarrierReport& 
   const auto mean = static_cast<float>(period_.loss / static_cast<double>(period_.samples));
   period_ = Sums();
   const double eps = indicator_.eps();
-  if (!indicator_.Observe(mean)) return std::nullopt;
+  const double share = report.run_steps == 0 ? 0
+                                             : static_cast<double>(report.step) /
+                                                   static_cast<double>(report.run_steps);
+  if (!indicator_.Observe(mean, share)) return std::nullopt;
   const int64_t level = indicator_.turns();
-  return ChangeTraining{
-      {report.step, std::string(dial_), absl::StrCat(level)},
-      absl::StrFormat("%s; the training loss moved by %.4f of its scale, at most %.4f, in %d "
-                      "periods",
-                      levels_[static_cast<size_t>(level)], indicator_.distance().value_or(0), eps,
-                      LossIndicator::kPeriods)};
+  const std::optional<double> moved = indicator_.distance();
+  const std::string why =
+      moved.has_value() && *moved <= eps
+          ? absl::StrFormat(
+                "the training loss moved by %.4f of its scale, at most %.4f, in %d "
+                "periods",
+                *moved, eps, LossIndicator::kPeriods)
+          : absl::StrFormat("%.0f %% of the run are done, the latest for it", 100 * share);
+  return ChangeTraining{{report.step, std::string(dial_), absl::StrCat(level)},
+                        absl::StrCat(levels_[static_cast<size_t>(level)], "; ", why)};
 }
 
 std::string ProgressiveLevels::State() const {

@@ -31,8 +31,8 @@ absl::Span<const TrainingRuleRow> TrainingRuleTable() {
       {"plateau", kGradientBitsDial, "[:BARRIERS]", MakePlateauBits},
       {kDecidedLossScale, kLossScaleDial, "", MakeSaturationScale},
       {kLossesRule, kBarrierEveryDial, "", MakeLossInterval},
-      {"pfq", kPrecisionDial, "[@EPS,ALPHA,EVERY]", MakeProgressivePrecision},
-      {"pfq_cost", kCostTargetDial, "[@EPS,ALPHA,EVERY]", MakeProgressiveCost},
+      {"pfq", kPrecisionDial, "[@EPS,ALPHA,EVERY[,LATEST]]", MakeProgressivePrecision},
+      {"pfq_cost", kCostTargetDial, "[@EPS,ALPHA,EVERY[,LATEST]]", MakeProgressiveCost},
   };
   return kRows;
 }

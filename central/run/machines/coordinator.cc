@@ -236,9 +236,16 @@ void Coordinator::CollectAtBarrier() {
 BarrierReport Coordinator::Report() const {
   RunPace pace = barrier_.pace();
   pace.barrier_every = BarrierRuleUpTo(options_.barriers.rule, options_.changes, step()).every;
-  return {step(),           active_.plan, active_.first_sequence,           active_.stages,
-          Facts(),          Times(),      step() % pace.barrier_every == 0, pace,
-          &options_.changes};
+  return {step(),
+          active_.plan,
+          active_.first_sequence,
+          active_.stages,
+          Facts(),
+          Times(),
+          step() % pace.barrier_every == 0,
+          pace,
+          &options_.changes,
+          options_.barriers.rule.epochs * options_.barriers.rule.steps_per_epoch};
 }
 
 std::vector<TrainingChange> Coordinator::ChangesAt(int64_t step) const {

@@ -206,19 +206,21 @@ constexpr TrainingField kFields[] = {
      .flag =
          {"precision", SettingGroup::kTraining,
           "bits of recipes with grids (dorefa, sbm), of weights and activations / of gradients. "
-          "recipe: those of its name; fixed:8/8; pfq:3,4,6,8/6,6,8,8[@EPS,ALPHA,EVERY]: the "
-          "next ones when the training loss moves less than EPS (0.05, each time times ALPHA, "
-          "0.3) in five times EVERY steps (--barrier-every); cpt:3,8/8: up and down in 32 "
+          "recipe: those of its name; fixed:8/8; pfq:3,4,6,8/6,6,8,8[@EPS,ALPHA,EVERY[,LATEST]]: "
+          "the next ones when the training loss moves less than EPS (0.05, each time times ALPHA, "
+          "0.3) in five times EVERY steps (--barrier-every), and the last ones after a share of "
+          "LATEST of the run (none); cpt:3,8/8: up and down in 32 "
           "cycles; at:0:3/6,10:8/8: from epochs on",
           "pfq:3,4,6,8/6,6,8,8"},
      .check = CheckPrecisionSetting},
     {.name = "cost_target",
      .member = &S::cost_target,
-     .flag = {"cost-target", SettingGroup::kTraining,
-              "cost of the blocks behind gates that learn, in % of FP32, which the sign of their "
-              "price keeps (FracTrain). Of several, TARGET,...[@EPS,ALPHA,EVERY], the next one "
-              "comes as the next bits of --precision pfq do; off: the price alone",
-              "1.5,2,2.5,3"},
+     .flag =
+         {"cost-target", SettingGroup::kTraining,
+          "cost of the blocks behind gates that learn, in % of FP32, which the sign of their "
+          "price keeps (FracTrain). Of several, TARGET,...[@EPS,ALPHA,EVERY[,LATEST]], the next "
+          "one comes as the next bits of --precision pfq do; off: the price alone",
+          "1.5,2,2.5,3"},
      .check = CheckCostTargetSetting},
 };
 

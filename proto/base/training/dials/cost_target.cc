@@ -23,7 +23,7 @@ absl::StatusOr<CostTargetSetting> ParseCostTarget(absl::string_view text) {
     if (!absl::SimpleAtod(one, &percent) || !(percent > 0 && percent <= 100)) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", one, "' is no percentage above 0 and up to 100; give off or TARGET,...",
-                       "[@EPS,ALPHA,EVERY], such as 1.5,2,2.5,3"));
+                       "[@EPS,ALPHA,EVERY[,LATEST]], such as 1.5,2,2.5,3"));
     }
     if (!setting.percents.empty() && percent <= setting.percents.back()) {
       return absl::InvalidArgumentError(absl::StrCat("targets do not rise from ",

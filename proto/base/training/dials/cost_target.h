@@ -1,10 +1,10 @@
 #pragma once
 
-// The dial of gates that learn (--cost-target 1.5,2,2.5,3[@EPS,ALPHA,EVERY], FracTrain): the level,
-// an index into the list of targets. A value of the dial is that index; a rule turns it from level
-// to level as it turns the precision (central/planning/rules). A target is a cost in % (GateCost):
-// the loss of a micro-batch gets r * price * cost, where r = 1 if the cost of its samples is above
-// the target, -1 if it is below.
+// The dial of gates that learn (--cost-target 1.5,2,2.5,3[@EPS,ALPHA,EVERY[,LATEST]], FracTrain): the
+// level, an index into the list of targets. A value of the dial is that index; a rule turns it from
+// level to level as it turns the precision (central/planning/rules). A target is a cost in %
+// (GateCost): the loss of a micro-batch gets r * price * cost, where r = 1 if the cost of its samples
+// is above the target, -1 if it is below.
 
 #include <cstdint>
 #include <string>

@@ -21,7 +21,7 @@ using TextPair = std::pair<absl::string_view, absl::string_view>;
 
 constexpr int kMostBits = 16;
 constexpr absl::string_view kForms =
-    "give recipe, fixed:FW/BW, pfq:FW,.../BW,...[@EPS,ALPHA,EVERY], cpt:LEAST,MOST/BW or "
+    "give recipe, fixed:FW/BW, pfq:FW,.../BW,...[@EPS,ALPHA,EVERY[,LATEST]], cpt:LEAST,MOST/BW or "
     "at:EPOCH:FW/BW,...";
 
 absl::StatusOr<int> ParseBits(absl::string_view text) {

@@ -68,10 +68,31 @@ TEST(LossIndicator, TurnsNoOftenerThanThereAreLevels) {
   EXPECT_TRUE(TurnsOf({1, 1, 1, 1, std::numeric_limits<double>::quiet_NaN()}).empty());
 }
 
+TEST(LossIndicator, TurnsAtTheLatestAtEvenPartsOfTheShare) {
+  const auto turns = [](const LossIndicatorOptions& options, bool is_known) {
+    LossIndicator indicator(options);
+    std::vector<int> at;
+    for (int period = 1; period <= 20; ++period) {
+      if (indicator.Observe(100.0 / period, is_known ? period / 20.0 : 0)) at.push_back(period);
+    }
+    return at;
+  };
+  const LossIndicatorOptions never = {.eps = 1e-9};
+  EXPECT_TRUE(turns(never, true).empty());
+  const LossIndicatorOptions latest = {.eps = 1e-9, .latest = 0.6};
+  EXPECT_EQ(turns(latest, true), (std::vector<int>{4, 8, 12}));
+  EXPECT_TRUE(turns(latest, false).empty());
+  // The first one by its loss, before it is due; nothing is due twice.
+  EXPECT_EQ(turns({.eps = 100, .alpha = 1e-9, .latest = 0.9}, true), (std::vector<int>{5, 12, 18}));
+}
+
 TEST(LossIndicator, ArgumentsThatDoNotFitAreNamed) {
+  EXPECT_EQ(ParseLossIndicator(",,,0.6")->latest, 0.6);
+  EXPECT_EQ(ParseLossIndicator("0.1,,200")->latest, 0);
   EXPECT_EQ(ParseLossIndicator("0.1,,200")->every_steps, 200);
   EXPECT_EQ(ParseLossIndicator("0.1,,200")->alpha, 0.3);
-  for (const char* text : {"0.1", "0,0.3,10", "0.1,1.5,10", "0.1,0.3,0", "x,0.3,10", "1,1,1,1"})
+  for (const char* text : {"0.1", "0,0.3,10", "0.1,1.5,10", "0.1,0.3,0", "x,0.3,10", "1,1,1,0",
+                           "1,1,1,1.1", "1,1,1,x", "1,1,1,1,1"})
     EXPECT_FALSE(ParseLossIndicator(text).ok()) << text;
 }
 
@@ -85,8 +106,10 @@ class TrainedRun {
     stages_[1].telemetry.loss_samples += 100;
     stages_[1].telemetry.loss_sum += 100 * loss;
     step_ += steps;
-    std::vector<ChangeTraining> changes = rules_.AtBarrier(
-        {step_, plan_, Sequence(0), stages_, {}, times_, /*is_regular=*/step_ % 50 == 0});
+    BarrierReport report = {step_, plan_, Sequence(0), stages_, {}, times_};
+    report.is_regular = step_ % 50 == 0;
+    report.run_steps = kRunSteps;
+    std::vector<ChangeTraining> changes = rules_.AtBarrier(report);
     if (changes.empty()) return std::nullopt;
     return changes.front();
   }
@@ -102,6 +125,8 @@ class TrainedRun {
   int64_t step() const { return step_; }
 
  private:
+  static constexpr int64_t kRunSteps = 1000;
+
   void Begin() {
     auto rule = MakeProgressivePrecision("0", arguments_);
     ASSERT_TRUE(rule.ok()) << rule.status();
@@ -138,6 +163,20 @@ TEST(ProgressivePrecision, BarriersInBetweenAddToThePeriodWithoutAnEvery) {
   }
   EXPECT_FALSE(run.Barrier(1, 30).has_value()) << "no regular barrier";
   EXPECT_EQ(run.Barrier(1, 20)->change, ChangeOfPrecision(250, 1));
+}
+
+TEST(ProgressivePrecision, TurnsWhereItIsDueAndSaysSo) {
+  TrainedRun run(absl::StrCat(kLevels, "@,,,0.6"));
+  std::vector<int64_t> turns;
+  for (double loss = 1e6; run.step() < 1000; loss /= 2) {
+    const auto change = run.Barrier(loss);
+    run.Resume();
+    if (!change.has_value()) continue;
+    turns.push_back(run.step());
+    EXPECT_THAT(change->why,
+                HasSubstr(absl::StrCat("bits; ", run.step() / 10, " % of the run are")));
+  }
+  EXPECT_EQ(turns, (std::vector<int64_t>{200, 400, 600}));
 }
 
 // The same indicator turns the target of cost.
