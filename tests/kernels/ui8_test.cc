@@ -75,6 +75,21 @@ TEST(Ui8, CodesAreThoseOfTheValues) {
   }
 }
 
+// A border of next to nothing in front of what counts, in planes of these widths.
+TEST(Ui8, TheSearchSeesAllColumnsAndRows) {
+  for (const int64_t width : {7, 8, 14, 28, 32}) {
+    const int64_t plane = width * width, planes = (int64_t{1} << 18) / plane / 16 * 16;
+    std::vector<float> g;
+    Tensor normal = Normal({planes * plane}, 1, static_cast<uint64_t>(width));
+    for (int64_t i = 0; i < planes * plane; ++i) {
+      const bool is_border = i % width == 0 || i % plane < width;
+      g.push_back(normal.data()[i] * (is_border ? 1e-3f : 1.0f));
+    }
+    const ClipChoice choice = ChooseClip(g.data(), static_cast<int64_t>(g.size()));
+    EXPECT_LT(SlowDeviation(g, choice.clip), 3e-4) << width;
+  }
+}
+
 // The draw nearest to 1 takes no code beyond the bound, whatever the quotient's rounding.
 TEST(Ui8, NoCodeLiesBeyondTheBound) {
   for (float clip = 1; clip < 2; clip += 0x1p-11f) {

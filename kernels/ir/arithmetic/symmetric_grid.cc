@@ -1,6 +1,7 @@
 #include "kernels/ir/arithmetic/symmetric_grid.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace runnel {
 namespace {
@@ -22,7 +23,11 @@ float LargestMagnitude(const float* x, int64_t count) {
   return largest;
 }
 
-int64_t SampleStride(int64_t count) { return (count + kSampled - 1) / kSampled; }
+int64_t SampleStride(int64_t count) {
+  int64_t stride = (count + kSampled - 1) / kSampled;
+  while (std::gcd(stride, count) != 1) ++stride;
+  return stride;
+}
 
 double DeviationOf(const float* g, int64_t count, float clip) {
   const int64_t stride = SampleStride(count);
