@@ -49,6 +49,20 @@ TEST(RejoinPolicy, WhoWaitedWithoutARunDialsForTheOneThatBegins) {
   }
 }
 
+// The central that waited may answer once more that it ends.
+TEST(RejoinPolicy, OnceWaitsForTheRunItWasSentTo) {
+  const absl::Status ends = absl::UnavailableError("central ends");
+  RejoinPolicy policy(/*once=*/true);
+  policy.After(absl::OkStatus(), false);
+  EXPECT_FALSE(policy.After(ends, false).ends);
+  EXPECT_FALSE(policy.After(ends, false).ends);
+  EXPECT_TRUE(policy.After(absl::PermissionDeniedError("another user's"), false).ends);
+  EXPECT_TRUE(policy.After(absl::UnavailableError("the run's central was lost"), true).ends);
+  policy.After(absl::OkStatus(), false);
+  for (int i = 0; i < 8; ++i) EXPECT_FALSE(policy.After(ends, false).ends) << i;
+  EXPECT_TRUE(policy.After(ends, false).ends) << "no central came";
+}
+
 TEST(CentralLives, AWorkerThatIsStartedAgainObeysNoEarlierLife) {
   const ScratchDir dir;
   {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kFirstPauseMs = 100;
 constexpr int64_t kLongestPauseMs = 2'000;
+constexpr int kMostTriesForARun = 8;  // some 9 s
 
 // Another dial meets it again.
 bool IsLasting(const absl::Status& status) {
@@ -31,9 +32,14 @@ RejoinPolicy::Next RejoinPolicy::After(const absl::Status& status, bool welcomed
   // A central that waits for a run sends everybody away when one begins.
   if (status.ok() && !welcomed) {
     tries_in_vain_ = 0;
+    is_sent_away_ = true;
     return {.pause_ms = kFirstPauseMs, .line = last_line_ = "a run begins; dialling again"};
   }
-  if (once_) {
+  if (welcomed) is_sent_away_ = false;
+  // The central that waited has not quite gone, or the run's is not there yet.
+  const bool has_to_come =
+      is_sent_away_ && absl::IsUnavailable(status) && tries_in_vain_ < kMostTriesForARun;
+  if (once_ && !has_to_come) {
     // No seat for this worker: nobody waits for another run.
     if (!absl::IsResourceExhausted(status)) return {.ends = true, .status = status};
     return {.ends = true, .status = absl::FailedPreconditionError(status.message())};

@@ -30,6 +30,7 @@ class RejoinPolicy {
   const bool once_;
   std::string last_line_;
   int tries_in_vain_ = 0;
+  bool is_sent_away_ = false;  // by a central that waits, for a run that begins elsewhere
 };
 
 }  // namespace runnel

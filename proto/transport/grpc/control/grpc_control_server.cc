@@ -166,10 +166,12 @@ absl::Status GrpcCentralControl::StartServer(Address address) {
 }
 
 GrpcCentralControl::~GrpcCentralControl() {
+  // Workers dial again at once. Until the port is free they are told that this central ends; behind
+  // that the file may be the next central's.
+  streams_->CloseAll();
   if (secret_port_ != 0)
     RemoveJoinSecret(streams_->options().security.secrets_folder, secret_port_);
   if (server_ == nullptr) return;
-  streams_->CloseAll();
   desk_->EndAll();
   // Cancels all calls that are left at the time-out.
   server_->Shutdown(std::chrono::system_clock::now() +

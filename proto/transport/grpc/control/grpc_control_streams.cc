@@ -22,6 +22,8 @@ absl::Status NoSuchStream(ConnectionId id) {
   return absl::NotFoundError(absl::StrCat("control stream ", id.value(), ": is not there"));
 }
 
+absl::Status CentralEnds() { return absl::UnavailableError("central ends"); }
+
 std::string MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
   const auto found = context.client_metadata().find(key);
   if (found == context.client_metadata().end()) return "";
@@ -51,6 +53,7 @@ void Streams::LogRefusal(absl::string_view why) {
 
 absl::Status Streams::CheckSecret(const grpc::CallbackServerContext& context) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (closing_) return CentralEnds();  // its secret is gone
   if (!secret_.has_value()) return absl::OkStatus();
   const auto shown = context.client_metadata().find(kJoinSecretKey);
   if (shown != context.client_metadata().end() && !secret_->empty() &&
@@ -86,7 +89,7 @@ absl::Status Streams::CheckOperator(const grpc::CallbackServerContext& context) 
     }
   }
   const absl::Status status = CheckSecret(context);
-  if (!status.ok()) LogRefusal(status.message());
+  if (absl::IsPermissionDenied(status)) LogRefusal(status.message());
   return status;
 }
 
@@ -127,7 +130,7 @@ absl::StatusOr<std::optional<CertificateInfo>> Streams::CheckPeer(
     const grpc::CallbackServerContext& context) {
   if (options_.security.encrypts()) return CheckRole(context, Role::kWorker);
   const absl::Status status = CheckSecret(context);
-  if (!status.ok()) LogRefusal(status.message());
+  if (absl::IsPermissionDenied(status)) LogRefusal(status.message());
   if (!status.ok()) return status;
   return std::nullopt;
 }
@@ -135,7 +138,7 @@ absl::StatusOr<std::optional<CertificateInfo>> Streams::CheckPeer(
 absl::StatusOr<std::shared_ptr<ServerStream>> Streams::AddStream(
     std::string session, std::optional<CertificateInfo> peer) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (closing_) return absl::UnavailableError("central ends");
+  if (closing_) return CentralEnds();
   if (streams_.size() >= static_cast<size_t>(options_.max_streams)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("central has ", streams_.size(), " control streams already"));
