@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "proto/crypto/authority.h"
 #include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_control_streams.h"
 #include "proto/transport/grpc/control/grpc_members.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/grpc/security/grpc_renew.h"
@@ -411,6 +412,16 @@ TEST_F(JoinSecret, LivesAsLongAsItsCentral) {
 }
 
 // Who listens on a port cannot have a worker show what is for another.
+// Its secret is gone before its port is free: whoever dials in between dials again.
+TEST(Streams, OnesThatEndRefuseNobodyForGood) {
+  Streams streams(GrpcControlOptions(), /*timers=*/nullptr, /*observer=*/nullptr);
+  streams.RequireSecret("secret");
+  const grpc::CallbackServerContext without;
+  EXPECT_TRUE(absl::IsPermissionDenied(streams.CheckOperator(without)));
+  streams.CloseAll();
+  EXPECT_TRUE(absl::IsUnavailable(streams.CheckOperator(without)));
+}
+
 TEST_F(JoinSecret, AFileThatIsNotOursIsNotRead) {
   const std::string folder = scratch_ / "links";
   ASSERT_TRUE(MakePrivateFolder(folder).ok());

@@ -1,8 +1,8 @@
 #pragma once
 
-// Rules "pfq" of the precision (--precision pfq:FW,.../BW,...[@EPS,ALPHA,EVERY[,LATEST]], FracTrain) and
-// "pfq_cost" of the target of cost (--cost-target TARGET,...[@EPS,ALPHA,EVERY[,LATEST]]): the next level
-// whenever the training loss has stopped moving, or where LATEST says so.
+// Rules "pfq" of the precision (--precision pfq:FW,.../BW,...[@EPS,ALPHA,EVERY[,LATEST]], FracTrain)
+// and "pfq_cost" of the target of cost (--cost-target TARGET,...[@EPS,ALPHA,EVERY[,LATEST]]): the next
+// level whenever the training loss has stopped moving, or where LATEST says so.
 
 #include <cstdint>
 #include <memory>

@@ -76,10 +76,10 @@ struct ClipChoice {
 // The bound in [0.05, 1] max|g| with the least deviation: the best of 20, then a golden-section
 // search between its neighbours.
 ClipChoice ChooseClip(const float* g, int64_t count);
-// The same of every SampleStride(count)-th element of g and the largest magnitude of all. Coprime with
-// count, so that all columns, rows and channels of images are among them: strides that a width
-// divides would take one column.
+// The search looks at every SampleStride(count)-th element. Coprime with count, so that all columns,
+// rows and channels of images are among them: a stride that the width divides would see one column.
 int64_t SampleStride(int64_t count);
+// Of these elements; `largest` is that of all.
 ClipChoice ChooseClip(const float* sampled, int64_t count, float largest);
 
 // max(e^(-20 d), 0.1).

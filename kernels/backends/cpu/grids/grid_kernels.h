@@ -3,6 +3,8 @@
 // The instructions of products of codes and of sums in chunks on backend cpu: one row an OpCode, byte
 // for byte what ref gives. Codes lie channels-last.
 
+#include <algorithm>
+
 #include "absl/types/span.h"
 #include "kernels/backends/cpu/call.h"
 #include "kernels/backends/cpu/grids/grid_loops.h"
@@ -25,6 +27,10 @@ void StoreGrid(const Call& codes, const AffineGrid& grid, const bool* nans, int6
 
 // symmetric_codes.cc
 ValueRange WholeRange(const Call& call);  // of all of the input
+// max|x|; of no value 0.
+inline float LargestOf(const ValueRange& range) {
+  return std::max(0.0f, std::max(-range.low, range.high));
+}
 absl::Status SymmetricWeightCodes(absl::Span<const Call> calls);
 absl::Status SymmetricActivationCodes(absl::Span<const Call> calls);
 absl::Status SymmetricActivationCodesEval(absl::Span<const Call> calls);

@@ -12,10 +12,6 @@
 namespace runnel::cpu {
 namespace {
 
-float LargestOf(const ValueRange& range) {
-  return std::max(0.0f, std::max(-range.low, range.high));
-}
-
 class LevelGroups {
  public:
   explicit LevelGroups(const Call& call)

@@ -10,11 +10,7 @@ namespace {
 
 int64_t ElementsOf(const Call& call) { return call.in_shape(0).elements(); }
 
-// max|x|; of no value 0.
-float LargestIn(const Call& call) {
-  const ValueRange range = WholeRange(call);
-  return std::max(0.0f, std::max(-range.low, range.high));
-}
+float LargestIn(const Call& call) { return LargestOf(WholeRange(call)); }
 
 // Where the codes of one call go.
 class SymmetricCoder {
