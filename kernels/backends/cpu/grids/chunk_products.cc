@@ -110,12 +110,26 @@ void SpreadRow(const float* row, int64_t width, int64_t first, int64_t step, int
     values[at * step - first] = row[at];
 }
 
-// What the taps of output positions read, 0 in the padding.
+// What the taps of output positions read, 0 in the padding. Of a product's operand one of (input
+// channel, tap) and (sample, output position) are the terms, the other the columns.
 struct Patches {
   const ChunkGeometry& g;
   const float* x;  // of the group's first channel
+  bool taps_are_terms;
 
-  // Of a tap and outputs beside one another, or of an output and taps beside one another.
+  void operator()(int64_t term, int64_t first, int64_t count, float* values) const {
+    const int64_t sizes[2][2] = {{g.window.kh, g.window.kw}, {g.y.h, g.y.w}};
+    const auto& [term_h, term_w] = sizes[taps_are_terms ? 0 : 1];
+    const auto& [height, width] = sizes[taps_are_terms ? 1 : 0];
+    const PlanePosition fixed(term, term_h, term_w);
+    PlanePosition(first, height, width)
+        .ForParts(height, width, count, [&](const PlanePosition& at, int64_t size, int64_t done) {
+          taps_are_terms ? Fill(at, fixed, g.window.sw, size, values + done)
+                         : Fill(fixed, at, g.window.dw, size, values + done);
+        });
+  }
+
+  // step: between the inputs that values beside one another read.
   void Fill(const PlanePosition& out, const PlanePosition& tap, int64_t step, int64_t count,
             float* values) const {
     const int64_t h = out.h * g.window.sh + tap.h * g.window.dh - g.window.ph;
@@ -123,35 +137,6 @@ struct Patches {
     const int64_t w = out.w * g.window.sw + tap.w * g.window.dw - g.window.pw;
     const float* row = x + ((out.plane * g.x.c + tap.plane) * g.x.h + h) * g.x.w;
     CopyRow(row, g.x.w, w, step, count, values);
-  }
-};
-
-// Terms are (input channel, tap), columns are (sample, output position).
-struct ForwardPatches {
-  Patches patches;
-
-  void operator()(int64_t term, int64_t first, int64_t count, float* values) const {
-    const ChunkGeometry& g = patches.g;
-    const PlanePosition tap(term, g.window.kh, g.window.kw);
-    PlanePosition(first, g.y.h, g.y.w)
-        .ForParts(g.y.h, g.y.w, count, [&](const PlanePosition& out, int64_t size, int64_t at) {
-          patches.Fill(out, tap, g.window.sw, size, values + at);
-        });
-  }
-};
-
-// The reverse.
-struct WeightPatches {
-  Patches patches;
-
-  void operator()(int64_t term, int64_t first, int64_t count, float* values) const {
-    const ChunkGeometry& g = patches.g;
-    const PlanePosition out(term, g.y.h, g.y.w);
-    PlanePosition(first, g.window.kh, g.window.kw)
-        .ForParts(g.window.kh, g.window.kw, count,
-                  [&](const PlanePosition& tap, int64_t size, int64_t at) {
-                    patches.Fill(out, tap, g.window.dw, size, values + at);
-                  });
   }
 };
 
@@ -199,7 +184,8 @@ absl::Status ChunkedForward(absl::Span<const Call> calls) {
   for (int64_t group = 0; group < g.groups; ++group) {
     const int64_t first = group * g.group_out();
     const float* weight = call.in(1) + first * terms;
-    const ForwardPatches patches{{g, call.in(0) + group * g.group_in() * g.x.positions()}};
+    const Patches patches{g, call.in(0) + group * g.group_in() * g.x.positions(),
+                          /*taps_are_terms=*/true};
     RunChunkedProduct(
         call, {g.group_out(), g.y.n * positions, terms},
         [&](int64_t row, int64_t k) { return weight[row * terms + k]; }, patches,
@@ -240,7 +226,8 @@ absl::Status ChunkedWeightGradient(absl::Span<const Call> calls) {
   const bool adds = call.context->accumulate && !call.instruction->overwrites;
   const int64_t positions = g.y.positions(), filter = g.group_in() * g.taps();
   for (int64_t group = 0; group < g.groups; ++group) {
-    const WeightPatches patches{{g, call.in(1) + group * g.group_in() * g.x.positions()}};
+    const Patches patches{g, call.in(1) + group * g.group_in() * g.x.positions(),
+                          /*taps_are_terms=*/false};
     const float* dy = call.in(0) + group * g.group_out() * positions;
     float* dweight = call.out(0) + group * g.group_out() * filter;
     RunChunkedProduct(
