@@ -32,7 +32,7 @@ struct NominalRates {
 };
 
 // What a processor takes for an instruction, for devices without a sensor
-// (worker/stage/work_energy.h).
+// (worker/stage/counts/work_energy.h).
 struct ProcessorEnergy {
   double share = 1;  // of what the model counts
   // Of a multiply-add with all that belongs to it, as somebody measured it, in place of the model;

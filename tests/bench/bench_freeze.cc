@@ -2,7 +2,7 @@
 // frozen front alone, the step of the rest alone, the step of the whole model unfrozen, and the
 // forward of the same front unfrozen.
 // Processor time of one thread, medians in turns, random values; energy by the model of
-// worker/stage/work_energy.h.
+// worker/stage/counts/work_energy.h.
 //
 // bench_freeze [--model vgg11] [--layers 6] [--recipe fp32] [--backend cpu] [--batch 64] [--runs 9]
 

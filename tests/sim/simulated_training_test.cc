@@ -12,7 +12,7 @@
 #include "tests/base/codecs.h"
 #include "tests/sim/simulated_pipeline.h"
 #include "tests/worker/seeded_links.h"
-#include "tests/worker/stage/staleness_replay.h"
+#include "tests/worker/stage/state/staleness_replay.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel::simulated_training_test {

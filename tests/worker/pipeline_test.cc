@@ -15,7 +15,7 @@
 #include "tests/support/in_process/loopback.h"
 #include "tests/support/in_process/loopback_control.h"
 #include "tests/worker/cluster.h"
-#include "tests/worker/stage/staleness_replay.h"
+#include "tests/worker/stage/state/staleness_replay.h"
 
 namespace runnel::pipeline_test {
 namespace {

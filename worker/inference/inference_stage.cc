@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "worker/inference/graph_convert.h"
-#include "worker/stage/class_counter.h"
+#include "worker/stage/counts/class_counter.h"
 
 namespace runnel {
 namespace {

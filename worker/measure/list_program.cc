@@ -12,7 +12,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/model/side_values.h"
 #include "proto/base/status_macros.h"
-#include "worker/stage/work_energy.h"
+#include "worker/stage/counts/work_energy.h"
 
 namespace runnel {
 namespace {

@@ -11,8 +11,8 @@
 #include "proto/base/training/batching.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/weight_average.h"
+#include "worker/stage/counts/work_energy.h"
 #include "worker/stage/stage_executor.h"
-#include "worker/stage/work_energy.h"
 
 namespace runnel {
 

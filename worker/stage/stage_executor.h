@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,20 +16,18 @@
 #include "absl/status/statusor.h"
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
-#include "kernels/ir/range_tally.h"
 #include "proto/base/clock.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/training/dials/precision.h"
-#include "proto/base/training/optimizer.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 #include "worker/stage/compiled_stage.h"
-#include "worker/stage/effective_macs.h"
-#include "worker/stage/gate_costs.h"
-#include "worker/stage/mapped_state.h"
+#include "worker/stage/counts/gate_costs.h"
+#include "worker/stage/counts/stage_tally.h"
 #include "worker/stage/stage_engine.h"
-#include "worker/stage/stash.h"
+#include "worker/stage/state/stage_memory.h"
+#include "worker/stage/state/stage_state.h"
+#include "worker/stage/step_contexts.h"
 
 namespace runnel {
 
@@ -86,77 +83,65 @@ class StageExecutor final : public StageEngine {
   absl::Status ChangeState(absl::FunctionRef<void(int layer, TensorData&)> change);
   absl::StatusOr<ModelState> ExportState() const override;
   void ChangeTraining(const TrainingChange& change) override {
-    AddTrainingChange(change, options_.changes);
+    AddTrainingChange(change, options_->changes);
   }
 
-  const Recipe& recipe() const { return *options_.recipe; }
+  const Recipe& recipe() const { return *options_->recipe; }
   std::string numerics_class() const override { return programs_.numerics_class(); }
   const NumberFormat& numbers() const override { return numbers_; }
   // What was allocated of the backend's memory: weight versions, optimizer, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
-  int64_t memory_bytes() const override { return *memory_bytes_; }
+  int64_t memory_bytes() const override { return memory_.bytes(); }
   int64_t stash_bytes() const override { return stashed_bytes_.load(std::memory_order_relaxed); }
   int64_t TakeUpdateBegin() override { return std::exchange(update_began_ns_, 0); }
   void FillRange(Telemetry& telemetry) const override;
   bool is_emulated() const override { return programs_.is_emulated(); }
   double ModelJoules(int64_t samples) const override {
-    return programs_.ModelJoules(samples, options_.training.micro_batches);
+    return programs_.ModelJoules(samples, options_->training.micro_batches);
   }
   Shape input_shape(int64_t samples) const override { return programs_.input_shape(samples); }
   Shape output_shape(int64_t samples) const override { return programs_.output_shape(samples); }
-  const Stash& stash() const { return *stash_; }
+  const Stash& stash() const { return state_->stash(); }
   // What --batch-split auto found, for people; empty where nothing was measured.
   const std::string& slices_found() const { return programs_.slices_found(); }
 
  private:
-  StageExecutor(StageExecutorOptions options, OptimizerChoice optimizer, CompiledStage programs,
-                BufferPool* pool);
-  absl::Status AllocateState(Backend* backend);
-  // Counts anew what executables keep, which runs of evaluations and the first forward change.
-  void CountKept();
+  StageExecutor(std::unique_ptr<StageExecutorOptions> options, StepContexts steps,
+                CompiledStage programs, Backend* backend, BufferPool* pool);
   // Where the forward looks ahead, weights of its own; else the newest.
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
   // Checks what came from a neighbour. InvalidArgument names tensor and micro-batch.
   absl::Status CheckReceived(Direction direction, const MicroBatch& place, const Shape& shape,
                              const Payload& tensor) const;
-  absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
-  absl::Status AggregateVersions(const MicroBatch& place);
   absl::Status Step(const MicroBatch& place, const StepContext& context);
   // Behind the step of `place`.
   absl::Status AverageWeights(const MicroBatch& place);
-  // For an evaluation: the average, where there is one, else the newest weights.
-  absl::StatusOr<Memory*> EvaluatedWeights();
   StepContext ContextOf(const MicroBatch& place) const;
-  // Where it evaluates.
-  GridBits EvaluatedGridBits() const;
-  void CountGradients(const Program& program, Part part);
-  // Of a micro-batch that is trained.
-  void CountMacs(const Program& program, const GridBits& bits);
-  // Who counts what the program's kernels compute; null: nobody.
-  WorkTally* WorkOf(const Program& program);
+  void EndMicroBatch();
   // Scratch that no micro-batch holds: the same piece until it is taken. Errors as
   // Backend::Allocate.
   absl::StatusOr<Memory*> FreeScratch();
-  Bindings StateBindings(const Memory& weights, const Memory& scratch) const;
-  absl::StatusOr<MappedState> MapState(MapAccess access) const;
   // Before the state changes.
   void NameWeights();
+  Stash& stash() { return state_->stash(); }
 
-  // What a dry run puts back at its end.
+  // What a dry run puts back at its end, and what counts in place of the stage's.
   struct DryRun {
+    explicit DryRun(const NumberFormat& numbers) : tally({.range = numbers.scales_loss()}) {}
     std::vector<std::byte> statistics;
     std::optional<GridBits> trained_grid_bits;
     // Where backwards take the step: those of training.
     std::optional<CompiledStage> programs;
     std::unique_ptr<Memory> gradients;
     std::vector<std::unique_ptr<Memory>> free_scratch;
-    RangeTally range;  // counts in place of the stage's
+    StageTally tally;
   };
+  StageTally& tally() { return dry_run_ != nullptr ? dry_run_->tally : tally_; }
+  const StageTally& tally() const { return dry_run_ != nullptr ? dry_run_->tally : tally_; }
 
-  StageExecutorOptions options_;
+  std::unique_ptr<StageExecutorOptions> options_;
   NumberFormat numbers_;  // of the recipe and the settings
-  OptimizerChoice optimizer_;
-  PrecisionSetting precision_;
+  StepContexts steps_;
   CompiledStage programs_;
   BufferPool* pool_;
   bool forward_only_;  // all layers lie in ModelSpec::frozen_front
@@ -164,32 +149,16 @@ class StageExecutor final : public StageEngine {
   // StepContext::weights of evaluations; 0 once the stage has trained, so that backends keep nothing
   // of its weights in memory that training needs.
   int64_t evaluated_weights_ = 0;
-  int64_t kept_bytes_ = 0;  // of memory_bytes_: what executables keep from run to run
-  std::unique_ptr<Stash> stash_;
   std::atomic<int64_t> stashed_bytes_ = 0;  // as the lane left it after a forward or a backward
   int64_t update_began_ns_ = 0;
-  // The backend's memory.
-  Backend* backend_ = nullptr;
-  Stash::AllocateFn allocate_;
-  std::unique_ptr<Memory> slots_;  // of the optimizer, and the average
-  // What EvaluatedWeights makes; stale when a step was taken or a state came.
-  std::unique_ptr<Memory> averages_;
-  bool are_averages_stale_ = true;
-  std::unique_ptr<Memory> gradients_;
-  std::unique_ptr<Memory> statistics_;
-  std::shared_ptr<std::atomic<int64_t>> memory_bytes_;
-  // Of recipes with grids, by program.
-  std::map<const Program*, ProgramMacs> macs_;
-  std::atomic<double> effective_macs_ = 0;
-  std::atomic<int64_t> clipped_steps_ = 0;
-  const std::unique_ptr<StageWork> work_;  // null: the model has no gates
-  std::unique_ptr<GateCosts> gates_;       // likewise
-  // Of the last micro-batch that was trained, or else what LastPrecision says: for evaluations.
-  std::optional<GridBits> trained_grid_bits_;
-  const std::unique_ptr<RangeTally> range_;   // null: gradients are no f16
-  std::atomic<int64_t> gradient_values_ = 0;  // values that range_ was asked about
+  StageMemory memory_;
+  std::unique_ptr<StageState> state_;
   // One, and one more for each weight-gradient that is deferred.
   std::vector<std::unique_ptr<Memory>> free_scratch_;
+  StageTally tally_;
+  std::unique_ptr<GateCosts> gates_;  // null: the model has no gates
+  // Of the last micro-batch that was trained, for evaluations.
+  std::optional<GridBits> trained_grid_bits_;
   std::unique_ptr<DryRun> dry_run_;  // null: the stage trains
 };
 

@@ -39,8 +39,8 @@ struct NumberType {
   NumberKind kind;
   double largest;  // the largest value of an element
   // Energy of one multiplication with its addition, and of an addition alone, in picojoules
-  // (worker/stage/work_energy.h). Products of i8 are added up in 32 bits, those of 16-bit floats in
-  // FP32.
+  // (worker/stage/counts/work_energy.h). Products of i8 are added up in 32 bits, those of 16-bit
+  // floats in FP32.
   double mac_picojoules;
   double add_picojoules;
   // `exponent` is 0 for kFloat.

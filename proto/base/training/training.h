@@ -68,7 +68,7 @@ struct TrainingSettings {
   std::vector<int64_t>
       milestones;  // epochs at whose start the rate is multiplied by milestone_factor
   double milestone_factor = 0.1;
-  // Against staleness, FP32 and asynchronous schedules only (worker/stage/staleness.h).
+  // Against staleness, FP32 and asynchronous schedules only (worker/stage/state/staleness.h).
   // look_ahead = a: the forward uses w - a * (steps until its own update) * rate * v, v the
   // momentum. raised_look_ahead is for stages with raised caps (raised_cap.h), look_ahead for
   // others.

@@ -1,6 +1,6 @@
 // What the rows of recipes say of their products' bits is what programs compute with.
 
-#include "worker/stage/effective_macs.h"
+#include "worker/stage/counts/effective_macs.h"
 
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"

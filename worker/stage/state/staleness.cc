@@ -1,4 +1,4 @@
-#include "worker/stage/staleness.h"
+#include "worker/stage/state/staleness.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "worker/stage/gate_costs.h"
+#include "worker/stage/counts/gate_costs.h"
 
 #include <cstring>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "worker/stage/mapped_state.h"
+#include "worker/stage/state/mapped_state.h"
 
 #include <cstring>
 #include <string>

@@ -1,7 +1,7 @@
 // Gates with a target of cost on one stage and on two: the cost so far crosses the cut beside the
 // activations, the sign of the price comes back beside the gradients.
 
-#include "worker/stage/gate_costs.h"
+#include "worker/stage/counts/gate_costs.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "worker/stage/weight_average.h"
+#include "worker/stage/state/weight_average.h"
 
 namespace runnel {
 

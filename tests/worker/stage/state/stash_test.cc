@@ -1,4 +1,4 @@
-#include "worker/stage/stash.h"
+#include "worker/stage/state/stash.h"
 
 #include "gtest/gtest.h"
 #include "kernels/backends/host/host_memory.h"

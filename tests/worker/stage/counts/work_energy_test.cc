@@ -1,6 +1,6 @@
 // What a program's work costs by the model.
 
-#include "worker/stage/work_energy.h"
+#include "worker/stage/counts/work_energy.h"
 
 #include "gtest/gtest.h"
 #include "kernels/ir/compiler.h"

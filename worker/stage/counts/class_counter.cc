@@ -1,4 +1,4 @@
-#include "worker/stage/class_counter.h"
+#include "worker/stage/counts/class_counter.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "tests/worker/stage/staleness_replay.h"
+#include "tests/worker/stage/state/staleness_replay.h"
 
 #include <algorithm>
 #include <cstring>

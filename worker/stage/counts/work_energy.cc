@@ -1,4 +1,4 @@
-#include "worker/stage/work_energy.h"
+#include "worker/stage/counts/work_energy.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/stage/effective_macs.h"
+#include "worker/stage/counts/effective_macs.h"
 
 #include <map>
 #include <utility>
