@@ -33,6 +33,7 @@ Progress::Progress(const ProgressOptions& options) : options_(options) {}
 
 void Progress::Observe(int64_t now_ns, const ProgressState& state) {
   now_ns_ = now_ns;
+  if (!first_step_.has_value()) first_step_ = state.step;
   // Steps go back when a run recovers from a loss.
   if (!points_.empty() &&
       (state.step < points_.back().step || state.samples < points_.back().samples)) {
@@ -185,9 +186,11 @@ std::string Progress::MakeWay() const { return options_.terminal && started_ ? k
 
 std::string Progress::Finish(int64_t now_ns, const ProgressState& state) {
   if (!started_ && state.step == 0) return "";
+  const std::string clear = MakeWay();
+  started_ = false;
+  if (first_step_ == state.step) return clear;
   Observe(now_ns, state);
   last_ = state;
-  started_ = false;
   return options_.terminal ? absl::StrCat(Redraw(state), "\n") : Plain(StatusText(state));
 }
 

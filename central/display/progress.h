@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,7 @@ class Progress {
   std::string Line(int64_t now_ns, absl::string_view line);
   // Before a line that somebody else writes: clears the redrawn line, which the next update draws.
   std::string MakeWay() const;
-  // Ends the redrawn line. Empty of a run that ends before it has begun: there was no progress.
+  // Ends the redrawn line. Of a run that trained nothing no line stays: there was no progress.
   std::string Finish(int64_t now_ns, const ProgressState& state);
 
  private:
@@ -86,6 +87,7 @@ class Progress {
   std::string Plain(absl::string_view text);
 
   ProgressOptions options_;
+  std::optional<int64_t> first_step_;  // that was observed
   std::deque<Point> points_;  // at the start and wherever steps were done, of the last while
   Task transfer_;
   Task evaluation_;

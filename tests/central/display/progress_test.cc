@@ -153,12 +153,14 @@ TEST(Progress, TerminalMakesRoomForLines) {
   EXPECT_EQ(progress.Line(4 * kSecond, "bye"), std::string(kClear) + "bye\n");
 }
 
-TEST(Progress, NothingIsSaidOfARunThatNeverBegan) {
+TEST(Progress, NothingIsSaidOfARunThatTrainedNothing) {
   for (const bool terminal : {false, true}) {
     Progress progress({.terminal = terminal, .width = 80});
     EXPECT_EQ(progress.Finish(kSecond, At(0)), "");
-    progress.Update(2 * kSecond, At(1));
-    EXPECT_THAT(progress.Finish(3 * kSecond, At(1)), HasSubstr("epoch 1/3"));
+    progress.Update(2 * kSecond, At(7));
+    EXPECT_EQ(progress.Finish(3 * kSecond, At(7)), terminal ? kClear : "");
+    progress.Update(4 * kSecond, At(8));
+    EXPECT_THAT(progress.Finish(5 * kSecond, At(8)), HasSubstr("epoch 1/3"));
   }
 }
 
@@ -168,7 +170,7 @@ TEST(Progress, TerminalMakesWayForOthers) {
   EXPECT_EQ(progress.MakeWay(), "");
   progress.Update(0, At(3));
   EXPECT_EQ(progress.MakeWay(), kClear);
-  progress.Finish(kSecond, At(3));
+  progress.Finish(kSecond, At(4));
   EXPECT_EQ(progress.MakeWay(), "");
   Progress plain({.terminal = false});
   plain.Update(0, At(3));
