@@ -12,7 +12,6 @@
 namespace runnel::host {
 namespace {
 
-constexpr int64_t kMostChunks = 16;
 constexpr double kKept = 0.1;  // of the running statistics
 
 // (N, C, ...) seen as one list of elements a channel, sample by sample, in chunks.
@@ -23,9 +22,7 @@ struct ChannelLists {
       : batch(shape[0]), channels(shape[1]), inner(shape.elements() / (shape[0] * shape[1])) {}
 
   int64_t count() const { return batch * inner; }
-  int64_t chunks() const { return std::clamp<int64_t>(count() / 2, 1, kMostChunks); }
-  double chunk_size() const { return static_cast<double>(count()) / static_cast<double>(chunks()); }
-  int64_t ChunkBegin(int64_t chunk) const { return count() * chunk / chunks(); }
+  RangeChunks chunks() const { return {count()}; }
   // body(position) of elements begin..end-1 of a channel's list, in turn.
   template <typename Body>
   void Over(int64_t channel, int64_t begin, int64_t end, const Body& body) const {
@@ -42,11 +39,8 @@ struct ChannelLists {
 };
 
 std::vector<float> OnGrid(const float* x, int64_t count, int bits) {
-  ValueRange range;
-  for (int64_t i = 0; i < count; ++i) range.Add(x[i]);
-  const AffineGrid grid = AffineGridOf(range.Normal(), bits);
   std::vector<float> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) values[i] = AffineValue(x[i], grid);
+  PutOnRange(x, count, bits, values.data());
   return values;
 }
 
@@ -57,7 +51,8 @@ struct Extremes {
 Extremes ExtremesOf(const ChannelLists& lists, const std::vector<float>& x, int64_t channel,
                     int64_t chunk) {
   Extremes found = {-1, -1};
-  lists.Over(channel, lists.ChunkBegin(chunk), lists.ChunkBegin(chunk + 1), [&](int64_t at) {
+  const RangeChunks chunks = lists.chunks();
+  lists.Over(channel, chunks.Begin(chunk), chunks.Begin(chunk + 1), [&](int64_t at) {
     if (found.least < 0 || x[at] < x[found.least]) found.least = at;
     if (found.largest < 0 || x[at] > x[found.largest]) found.largest = at;
   });
@@ -94,6 +89,37 @@ std::vector<float> NoisyGrid(const Instruction& instruction, const StepContext& 
 
 }  // namespace
 
+int64_t RangeChunks::chunks() const { return std::clamp<int64_t>(count / 2, 1, kMostRangeChunks); }
+
+double RangeChunks::factor() const {
+  const auto number = static_cast<double>(chunks());
+  return RangeFactor(static_cast<double>(count) / number) / number;
+}
+
+void PutOnRange(const float* x, int64_t count, int bits, float* y) {
+  ValueRange range;
+  for (int64_t i = 0; i < count; ++i) range.Add(x[i]);
+  const AffineGrid grid = AffineGridOf(range.Normal(), bits);
+  for (int64_t i = 0; i < count; ++i) y[i] = AffineValue(x[i], grid);
+}
+
+float RangeInverse(const Instruction& instruction, float running_var) {
+  const double sigma = std::sqrt(std::max(0.0, static_cast<double>(running_var)));
+  return static_cast<float>(1 / (sigma + instruction.attributes.epsilon));
+}
+
+void FinishRangeStatistics(const Instruction& instruction, const RangeChunks& chunks, double sum,
+                           double ranges, int64_t channel, const RangeStatistics& statistics,
+                           float* inverse) {
+  const double mean = sum / static_cast<double>(chunks.count), sigma = chunks.factor() * ranges;
+  statistics.stats[channel] = static_cast<float>(mean);
+  *inverse = static_cast<float>(1 / (sigma + instruction.attributes.epsilon));
+  float& running_mean = statistics.running_mean[channel];
+  float& running_var = statistics.running_var[channel];
+  running_mean = static_cast<float>(kKept * running_mean + (1 - kKept) * mean);
+  running_var = static_cast<float>(kKept * running_var + (1 - kKept) * sigma * sigma);
+}
+
 double RangeFactor(double size) {
   const double shape = 1 + std::sqrt(std::numbers::pi * std::log(4.0));
   return 0.5 * 0.35 * shape / std::sqrt(2 * std::log(std::max(size, 2.0)));
@@ -105,22 +131,16 @@ void RangeNormForward(const Instruction& instruction, const Shape& shape, const 
   const ChannelLists lists(shape);
   const int bits = instruction.grid.bits;
   const std::vector<float> values = OnGrid(x, shape.elements(), bits);
-  const double factor = RangeFactor(lists.chunk_size()) / static_cast<double>(lists.chunks());
+  const RangeChunks chunks = lists.chunks();
   std::vector<float> inverses(static_cast<size_t>(lists.channels));
   for (int64_t c = 0; c < lists.channels; ++c) {
     double sum = 0, ranges = 0;
     lists.Over(c, [&](int64_t at) { sum += values[at]; });
-    for (int64_t chunk = 0; chunk < lists.chunks(); ++chunk) {
+    for (int64_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
       const Extremes found = ExtremesOf(lists, values, c, chunk);
       ranges += static_cast<double>(values[found.largest]) - values[found.least];
     }
-    const double mean = sum / static_cast<double>(lists.count()), sigma = factor * ranges;
-    statistics.stats[c] = static_cast<float>(mean);
-    inverses[c] = static_cast<float>(1 / (sigma + instruction.attributes.epsilon));
-    float& running_mean = statistics.running_mean[c];
-    float& running_var = statistics.running_var[c];
-    running_mean = static_cast<float>(kKept * running_mean + (1 - kKept) * mean);
-    running_var = static_cast<float>(kKept * running_var + (1 - kKept) * sigma * sigma);
+    FinishRangeStatistics(instruction, chunks, sum, ranges, c, statistics, &inverses[c]);
   }
   inverses = OnGrid(inverses.data(), lists.channels, bits);
   std::copy(inverses.begin(), inverses.end(), statistics.stats + lists.channels);
@@ -134,10 +154,8 @@ void RangeNormEval(const Instruction& instruction, const Shape& shape, const flo
   const ChannelLists lists(shape);
   const int bits = instruction.grid.bits;
   std::vector<float> inverses(static_cast<size_t>(lists.channels));
-  for (int64_t c = 0; c < lists.channels; ++c) {
-    const double sigma = std::sqrt(std::max(0.0, static_cast<double>(running_var[c])));
-    inverses[c] = static_cast<float>(1 / (sigma + instruction.attributes.epsilon));
-  }
+  for (int64_t c = 0; c < lists.channels; ++c)
+    inverses[c] = RangeInverse(instruction, running_var[c]);
   Normalise(lists, OnGrid(x, shape.elements(), bits), running_mean,
             OnGrid(inverses.data(), lists.channels, bits), OnGrid(scale, lists.channels, bits),
             OnGrid(shift, lists.channels, bits), y);
@@ -154,7 +172,7 @@ void RangeNormInputGradient(const Instruction& instruction, const StepContext& c
   const std::vector<float> values = OnGrid(x, shape.elements(), bits);
   const std::vector<float> errors = NoisyGrid(instruction, context, dy, shape.elements());
   const std::vector<float> factors = OnGrid(scale, lists.channels, bits);
-  const double factor = RangeFactor(lists.chunk_size()) / static_cast<double>(lists.chunks());
+  const double factor = lists.chunks().factor();
   for (int64_t c = 0; c < lists.channels; ++c) {
     const double mean = stats[c], inverse = stats[lists.channels + c];
     double sum = 0, product = 0;
@@ -169,7 +187,7 @@ void RangeNormInputGradient(const Instruction& instruction, const StepContext& c
       dx[at] = static_cast<float>(inverse * factors[c] * (errors[at] - mean_error));
     });
     const double at_ends = -factor * inverse * inverse * factors[c] * product;
-    for (int64_t chunk = 0; chunk < lists.chunks(); ++chunk) {
+    for (int64_t chunk = 0; chunk < lists.chunks().chunks(); ++chunk) {
       const Extremes found = ExtremesOf(lists, values, c, chunk);
       dx[found.largest] += static_cast<float>(at_ends);
       dx[found.least] -= static_cast<float>(at_ends);

@@ -2,7 +2,6 @@
 
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/host/grid_kernels.h"
-#include "kernels/backends/host/range_norm.h"
 
 namespace runnel::fp32 {
 
@@ -68,27 +67,6 @@ absl::Status RoundedUpdate(Calls calls) {
                        static_cast<int>(k) + 1);
   }
   return status;
-}
-
-absl::Status RangeNormForward(Calls calls) {
-  const Call& call = calls[0];
-  host::RangeNormForward(*call.instruction, call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                         {call.out(1), call.out(2), call.out(3)}, call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status RangeNormEval(Calls calls) {
-  const Call& call = calls[0];
-  host::RangeNormEval(*call.instruction, call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                      call.in(3), call.in(4), call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status RangeNormInputGradient(Calls calls) {
-  const Call& call = calls[0];
-  host::RangeNormInputGradient(*call.instruction, *call.context, call.in_shape(0), call.in(0),
-                               call.in(1), call.in(2), call.in(3), call.out(0), call.out(1));
-  return absl::OkStatus();
 }
 
 }  // namespace runnel::fp32

@@ -25,8 +25,13 @@ void KeepRange(const Call& codes, const ValueRange& range);
 // Of a tensor on one grid; nans: whether there is one, by part.
 void StoreGrid(const Call& codes, const AffineGrid& grid, const bool* nans, int64_t count);
 
+// range_norm.cc
+absl::Status RangeNormForward(absl::Span<const Call> calls);
+absl::Status RangeNormEval(absl::Span<const Call> calls);
+absl::Status RangeNormInputGradient(absl::Span<const Call> calls);
+
 // symmetric_codes.cc
-ValueRange WholeRange(const Call& call);  // of all of the input
+ValueRange WholeRange(const Call& call, size_t input = 0);  // of all of it
 // max|x|; of no value 0.
 inline float LargestOf(const ValueRange& range) {
   return std::max(0.0f, std::max(-range.low, range.high));

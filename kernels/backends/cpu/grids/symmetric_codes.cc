@@ -108,12 +108,13 @@ class LogicalOrder {
 
 }  // namespace
 
-ValueRange WholeRange(const Call& call) {
+ValueRange WholeRange(const Call& call, size_t input) {
   const int workers = call.machine.workers();
   auto* ranges = call.Take<ValueRange>(workers);
   std::fill_n(ranges, workers, ValueRange());
-  ParallelFor(call.machine, ElementsOf(call), [&](int worker, int64_t begin, int64_t end) {
-    ranges[worker].Add(call.machine.grids->range(call.in(0) + begin, end - begin));
+  const int64_t count = call.in_shape(input).elements();
+  ParallelFor(call.machine, count, [&](int worker, int64_t begin, int64_t end) {
+    ranges[worker].Add(call.machine.grids->range(call.in(input) + begin, end - begin));
   });
   for (int i = 1; i < workers; ++i) ranges[0].Add(ranges[i]);
   return ranges[0];
