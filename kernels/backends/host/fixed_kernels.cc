@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/backends/host/draws.h"
@@ -24,29 +25,13 @@ WidthState LoadWidths(const float* from) {
   return IsValid(state) ? state : WidthState();
 }
 
-// 0: nothing can be scaled by it.
-double PowerOf(const float* x, int64_t count) {
-  const float largest = LargestMagnitude(x, count);
-  return largest > 0 && std::isfinite(largest) ? NearestPower(largest) : 0;
-}
-
 void Stay(const float* x, int64_t count, float* y) {
   if (x != y) std::copy(x, x + count, y);
 }
 
-// R * Q(x / R, bits), clipped: R is a power of two, so multiplying with it is exact.
-struct ShiftGrid {
-  double up, down, top;
-
-  ShiftGrid(double power, int bits)
-      : up(std::ldexp(1 / power, bits - 1)),
-        down(std::ldexp(power, 1 - bits)),
-        top(std::ldexp(1.0, bits - 1) - 1) {}
-  float ValueOf(float x) const {
-    const double code = NearestInteger(x * up);
-    return static_cast<float>((code > top ? top : (code < -top ? -top : code)) * down);
-  }
-};
+void PutOnSteps(const StepGrid& grid, const float* x, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] = grid.ValueOf(x[i]);
+}
 
 // The learning rate as the step has it.
 double FixedRate(double rate) {
@@ -56,21 +41,34 @@ double FixedRate(double rate) {
 
 }  // namespace
 
-void AdaptWidth(const float* x, int64_t count, const float* read, float* kept, float* y) {
+double PowerOf(float largest) {
+  return largest > 0 && std::isfinite(largest) ? NearestPower(largest) : 0;
+}
+
+StepGrid StepsOf(const GridRule& grid) {
+  StepGrid steps = StepsOfPower(1, grid.bits);
+  if (grid.is_open) steps.top = std::numeric_limits<double>::infinity();
+  return steps;
+}
+
+std::optional<StepGrid> AdaptedSteps(const float* x, int64_t count, const float* read,
+                                     float* kept) {
   WidthState state;
   if (read != nullptr) state = LoadWidths(read);
   if (kept != nullptr) {
     state = NextWidths(LoadWidths(kept), x, count);
     std::memcpy(kept, &state, sizeof(state));
   }
-  int bits = static_cast<int>(state.bits), exponent = static_cast<int>(state.exponent);
-  if (bits == 0) {
-    const float largest = LargestMagnitude(x, count);
-    if (!std::isfinite(largest)) return Stay(x, count, y);
-    bits = kWidthOfFirst;
-    exponent = WidthExponent(largest, bits);
-  }
-  PutOnWidth(x, count, bits, exponent, y);
+  if (state.bits != 0)
+    return StepsOfWidth(static_cast<int>(state.bits), static_cast<int>(state.exponent));
+  const float largest = LargestMagnitude(x, count);
+  if (!std::isfinite(largest)) return std::nullopt;
+  return StepsOfWidth(kWidthOfFirst, WidthExponent(largest, kWidthOfFirst));
+}
+
+void AdaptWidth(const float* x, int64_t count, const float* read, float* kept, float* y) {
+  const std::optional<StepGrid> steps = AdaptedSteps(x, count, read, kept);
+  steps.has_value() ? PutOnSteps(*steps, x, count, y) : Stay(x, count, y);
 }
 
 void Compensate(const Compensation& behind, const float* x, int64_t count, float* y) {
@@ -98,31 +96,25 @@ void CompensationGradient(const Compensation& behind, const StepContext& context
 }
 
 void FixedPoint(const GridRule& grid, const float* x, int64_t count, float* y) {
-  if (grid.is_open) {
-    for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(FixedValue(x[i], grid.bits));
-    return;
-  }
-  const ShiftGrid clipped(1, grid.bits);
-  for (int64_t i = 0; i < count; ++i) y[i] = clipped.ValueOf(x[i]);
+  PutOnSteps(StepsOf(grid), x, count, y);
 }
 
 void ShiftError(int bits, const float* dy, int64_t count, float* quantized) {
-  const double power = PowerOf(dy, count);
-  if (power == 0) return Stay(dy, count, quantized);
-  const ShiftGrid grid(power, bits);
-  for (int64_t i = 0; i < count; ++i) quantized[i] = grid.ValueOf(dy[i]);
+  const double power = PowerOf(LargestMagnitude(dy, count));
+  power == 0 ? Stay(dy, count, quantized)
+             : PutOnSteps(StepsOfPower(power, bits), dy, count, quantized);
 }
 
 void FlagError(int bits, const float* dy, int64_t count, float* quantized) {
-  const double power = PowerOf(dy, count);
+  const double power = PowerOf(LargestMagnitude(dy, count));
   if (power == 0) return Stay(dy, count, quantized);
   for (int64_t i = 0; i < count; ++i)
     quantized[i] = static_cast<float>(FlaggedValue(dy[i], power, bits));
 }
 
 void ShiftedReluGradient(int bits, const float* dy, const float* y, int64_t count, float* dx) {
-  const double power = PowerOf(dy, count);
-  const ShiftGrid grid(power == 0 ? 1 : power, bits);
+  const double power = PowerOf(LargestMagnitude(dy, count));
+  const StepGrid grid = StepsOfPower(power == 0 ? 1 : power, bits);
   for (int64_t i = 0; i < count; ++i) {
     const float value = power == 0 ? dy[i] : grid.ValueOf(dy[i]);
     dx[i] = y[i] > 0 ? value : 0;
@@ -140,7 +132,7 @@ void FixedUpdate(const Instruction& instruction, const StepContext& context, con
   StepContext fixed = context;
   fixed.learning_rate = FixedRate(context.learning_rate);
   std::vector<float> constant;
-  const double power = grid.draws > 0 ? PowerOf(gradients, count) : 0;
+  const double power = grid.draws > 0 ? PowerOf(LargestMagnitude(gradients, count)) : 0;
   if (power != 0) {
     Draws draws(instruction, context.run_seed, RandomPurpose::kRounding, grid.draws, context.step);
     constant.reserve(static_cast<size_t>(count));

@@ -4,10 +4,20 @@
 // fixed_point.h), and compensations. All values row-major; x and y may be the same memory. Any
 // thread.
 
+#include <optional>
+
+#include "kernels/ir/arithmetic/fixed_point.h"
 #include "kernels/ir/program.h"
 #include "kernels/ir/step_context.h"
 
 namespace runnel::host {
+
+// The grid of an adapted width, as AdaptWidth says; none: values stay as they are.
+std::optional<StepGrid> AdaptedSteps(const float* x, int64_t count, const float* read, float* kept);
+// R of a tensor with this largest magnitude; 0: nothing can be scaled by it, values stay.
+double PowerOf(float largest);
+// Of kFixedPoint.
+StepGrid StepsOf(const GridRule& grid);
 
 // read: a WidthState that stays; kept: one that moves; either or both may be null.
 void AdaptWidth(const float* x, int64_t count, const float* read, float* kept, float* y);

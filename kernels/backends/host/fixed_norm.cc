@@ -21,11 +21,7 @@ void OverChannel(const Shape& shape, int64_t channel, const Body& body) {
   }
 }
 
-struct Moments {
-  double mean = 0, variance = 0;
-};
-
-Moments MomentsOf(const Shape& shape, int64_t channel, const float* x) {
+FixedMoments MomentsOf(const Shape& shape, int64_t channel, const float* x) {
   const double count = static_cast<double>(shape.elements() / shape[1]);
   double sum = 0, squares = 0;
   OverChannel(shape, channel, [&](int64_t i) { sum += x[i]; });
@@ -39,34 +35,54 @@ double InverseOf(double variance) {
   return 1 / (FixedValue(std::sqrt(std::max(variance, 0.0)), kStatisticBits) + kEpsilon);
 }
 
-void Normalise(int bits, const Shape& shape, int64_t channel, const float* x, const Moments& stats,
-               double scale, double shift, float* y) {
-  const double factor = FixedValue(scale, kAffineBits), added = FixedValue(shift, kAffineBits);
+void Normalise(int bits, const Shape& shape, int64_t channel, const float* x,
+               const FixedChannel& by, float* y) {
   OverChannel(shape, channel, [&](int64_t i) {
-    const double u = FixedValue((x[i] - stats.mean) * stats.variance, bits);
-    y[i] = static_cast<float>(factor * u + added);
+    const double u = FixedValue((x[i] - by.mean) * by.inverse, bits);
+    y[i] = static_cast<float>(by.factor * u + by.added);
   });
 }
 
 }  // namespace
 
+FixedChannel FixedChannelOf(double mean, double inverse, float scale, float shift) {
+  return {mean, inverse, FixedValue(scale, kAffineBits), FixedValue(shift, kAffineBits)};
+}
+
+FixedChannel FixedChannelOfRunning(float running_mean, float running_var, float scale,
+                                   float shift) {
+  return FixedChannelOf(FixedValue(running_mean, kStatisticBits),
+                        static_cast<float>(InverseOf(running_var)), scale, shift);
+}
+
+void FinishFixedStatistics(const Instruction& instruction, int64_t count, int64_t channels,
+                           int64_t channel, const FixedMoments& moments,
+                           const RangeStatistics& statistics) {
+  const auto number = static_cast<double>(count);
+  const double unbiased = count > 1 ? moments.variance * number / (number - 1) : moments.variance;
+  const double rate = instruction.attributes.momentum;
+  statistics.stats[channel] = static_cast<float>(FixedValue(moments.mean, kStatisticBits));
+  statistics.stats[channels + channel] = static_cast<float>(InverseOf(moments.variance));
+  float& running_mean = statistics.running_mean[channel];
+  float& running_var = statistics.running_var[channel];
+  running_mean = static_cast<float>((1 - rate) * running_mean + rate * moments.mean);
+  running_var = static_cast<float>((1 - rate) * running_var + rate * unbiased);
+}
+
+void PutFixedGradients(double sum, double fixed_product, float& dscale, float& dshift) {
+  dscale = static_cast<float>(FixedValue(fixed_product, kGradientBits));
+  dshift = static_cast<float>(FixedValue(sum, kGradientBits));
+}
+
 void FixedNormForward(const Instruction& instruction, const Shape& shape, const float* x,
                       const float* scale, const float* shift, const RangeStatistics& statistics,
                       float* y) {
-  const double count = static_cast<double>(shape.elements() / shape[1]);
-  const double rate = instruction.attributes.momentum;
+  const float* stats = statistics.stats;
   for (int64_t c = 0; c < shape[1]; ++c) {
-    const Moments moments = MomentsOf(shape, c, x);
-    const double unbiased = count > 1 ? moments.variance * count / (count - 1) : moments.variance;
-    float& mean = statistics.stats[c];
-    float& inverse = statistics.stats[shape[1] + c];
-    mean = static_cast<float>(FixedValue(moments.mean, kStatisticBits));
-    inverse = static_cast<float>(InverseOf(moments.variance));
-    float& running_mean = statistics.running_mean[c];
-    float& running_var = statistics.running_var[c];
-    running_mean = static_cast<float>((1 - rate) * running_mean + rate * moments.mean);
-    running_var = static_cast<float>((1 - rate) * running_var + rate * unbiased);
-    Normalise(instruction.grid.bits, shape, c, x, {mean, inverse}, scale[c], shift[c], y);
+    FinishFixedStatistics(instruction, shape.elements() / shape[1], shape[1], c,
+                          MomentsOf(shape, c, x), statistics);
+    Normalise(instruction.grid.bits, shape, c, x,
+              FixedChannelOf(stats[c], stats[shape[1] + c], scale[c], shift[c]), y);
   }
 }
 
@@ -74,9 +90,8 @@ void FixedNormEval(const Instruction& instruction, const Shape& shape, const flo
                    const float* scale, const float* shift, const float* running_mean,
                    const float* running_var, float* y) {
   for (int64_t c = 0; c < shape[1]; ++c) {
-    const Moments stats = {FixedValue(running_mean[c], kStatisticBits),
-                           static_cast<float>(InverseOf(running_var[c]))};
-    Normalise(instruction.grid.bits, shape, c, x, stats, scale[c], shift[c], y);
+    Normalise(instruction.grid.bits, shape, c, x,
+              FixedChannelOfRunning(running_mean[c], running_var[c], scale[c], shift[c]), y);
   }
 }
 
@@ -100,8 +115,7 @@ void FixedNormInputGradient(const Instruction& instruction, const Shape& shape, 
       const double u = (x[i] - mean) * inverse;
       dx[i] = static_cast<float>(factor * (dy[i] - sum / count - u * (product / count)));
     });
-    dscale_dshift[c] = static_cast<float>(FixedValue(fixed_product, kGradientBits));
-    dscale_dshift[shape[1] + c] = static_cast<float>(FixedValue(sum, kGradientBits));
+    PutFixedGradients(sum, fixed_product, dscale_dshift[c], dscale_dshift[shape[1] + c]);
   }
 }
 

@@ -26,6 +26,23 @@ inline double FixedValue(double x, int bits) {
   return NearestInteger(x * DoublePowerOfTwo(bits - 1)) * DoublePowerOfTwo(1 - bits);
 }
 
+// x to code * down: code is the nearest integer to x * up, halves to even, within +-top. up and down
+// are powers of two. NaN stays NaN.
+struct StepGrid {
+  double up = 1, down = 1, top = 0;
+
+  double CodeOf(float x) const {
+    const double code = NearestInteger(x * up);
+    return code > top ? top : (code < -top ? -top : code);
+  }
+  float ValueOf(float x) const { return static_cast<float>(CodeOf(x) * down); }
+};
+// R * Q(x / R, bits), clipped; R = `power` is a power of two.
+inline StepGrid StepsOfPower(double power, int bits) {
+  return {std::ldexp(1 / power, bits - 1), std::ldexp(power, 1 - bits),
+          std::ldexp(1.0, bits - 1) - 1};
+}
+
 // 2^round(log2 largest) for a finite `largest` > 0.
 inline double NearestPower(float largest) {
   int exponent = 0;

@@ -15,14 +15,6 @@ constexpr float kMostCount = 1 << 24;  // floats count no further
 
 double TopOf(int bits) { return std::ldexp(1.0, bits - 1) - 1; }
 
-// Adding it rounds doubles far below it to integers.
-constexpr double kRounder = 0x1.8p52;
-
-double CodeOf(float x, double inverse, double top) {
-  const double code = (x * inverse + kRounder) - kRounder;
-  return code > top ? top : (code < -top ? -top : code);
-}
-
 // Whether more than one value in a thousand does not fit.
 bool Saturates(const float* x, int64_t count, int bits, int exponent) {
   const double inverse = std::ldexp(1.0, -exponent), top = TopOf(bits);
@@ -42,10 +34,8 @@ int WidthExponent(float largest, int bits) {
   return exponent;
 }
 
-void PutOnWidth(const float* x, int64_t count, int bits, int exponent, float* y) {
-  const double inverse = std::ldexp(1.0, -exponent), step = std::ldexp(1.0, exponent);
-  const double top = TopOf(bits);
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(CodeOf(x[i], inverse, top) * step);
+StepGrid StepsOfWidth(int bits, int exponent) {
+  return {std::ldexp(1.0, -exponent), std::ldexp(1.0, exponent), TopOf(bits)};
 }
 
 double LogOfOnePlus(double x) {
@@ -60,14 +50,13 @@ double LogOfOnePlus(double x) {
 }
 
 double WidthError(const float* x, int64_t count, int bits, int exponent) {
-  const double inverse = std::ldexp(1.0, -exponent), step = std::ldexp(1.0, exponent);
-  const double top = TopOf(bits);
+  const StepGrid grid = StepsOfWidth(bits, exponent);
   double sum = 0, grid_sum = 0;
   for (int64_t i = 0; i < count; ++i) {
     sum += std::abs(static_cast<double>(x[i]));
-    grid_sum += std::abs(CodeOf(x[i], inverse, top));
+    grid_sum += std::abs(grid.CodeOf(x[i]));
   }
-  return sum == 0 ? 0 : LogOfOnePlus(std::abs(sum - grid_sum * step) / sum);
+  return sum == 0 ? 0 : LogOfOnePlus(std::abs(sum - grid_sum * grid.down) / sum);
 }
 
 WidthState NextWidths(const WidthState& state, const float* x, int64_t count) {

@@ -16,14 +16,14 @@
 
 #include <cstdint>
 
+#include "kernels/ir/arithmetic/fixed_point.h"
 #include "proto/base/model/width_state.h"
 
 namespace runnel {
 
 // The least s with which `largest` > 0 is within (2^(bits-1) - 1) * 2^s; -12 for 0.
 int WidthExponent(float largest, int bits);
-// NaN stays NaN.
-void PutOnWidth(const float* x, int64_t count, int bits, int exponent, float* y);
+StepGrid StepsOfWidth(int bits, int exponent);
 // log2(1 + |mean|x| - mean|value|| / mean|x|); 0 for zeros.
 double WidthError(const float* x, int64_t count, int bits, int exponent);
 // log2(1 + x) for x >= 0, the same bytes everywhere.

@@ -1,8 +1,7 @@
-// The kernels of kernels/backends/host/fixed_kernels.h and fixed_norm.h.
+// Compensations and updates of kernels/backends/host/fixed_kernels.h.
 
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/host/fixed_kernels.h"
-#include "kernels/backends/host/fixed_norm.h"
 
 namespace runnel::fp32 {
 namespace {
@@ -12,14 +11,6 @@ host::Compensation CompensationOf(const Call& call) {
 }
 
 }  // namespace
-
-absl::Status AdaptWidth(Calls calls) {
-  const Call& call = calls[0];
-  const float* read = call.inputs.size() > 1 ? call.in(1) : nullptr;
-  float* kept = call.outputs.size() > 1 ? call.out(1) : nullptr;
-  host::AdaptWidth(call.in(0), call.in_shape(0).elements(), read, kept, call.out(0));
-  return absl::OkStatus();
-}
 
 absl::Status Compensate(Calls calls) {
   const Call& call = calls[0];
@@ -33,54 +24,6 @@ absl::Status CompensationGradient(Calls calls) {
                              call.in_shape(0).elements(),
                              call.context->accumulate && !call.instruction->overwrites,
                              {call.out(0), call.out(1), call.out(2)});
-  return absl::OkStatus();
-}
-
-absl::Status FixedPoint(Calls calls) {
-  const Call& call = calls[0];
-  host::FixedPoint(call.instruction->grid, call.in(0), call.in_shape(0).elements(), call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status ShiftError(Calls calls) {
-  const Call& call = calls[0];
-  host::ShiftError(call.instruction->grid.bits, call.in(0), call.in_shape(0).elements(),
-                   call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status FlagError(Calls calls) {
-  const Call& call = calls[0];
-  host::FlagError(call.instruction->grid.bits, call.in(0), call.in_shape(0).elements(),
-                  call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status ShiftedReluInputGradient(Calls calls) {
-  const Call& call = calls[0];
-  host::ShiftedReluGradient(call.instruction->grid.bits, call.in(0), call.in(1),
-                            call.in_shape(0).elements(), call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status FixedNormForward(Calls calls) {
-  const Call& call = calls[0];
-  host::FixedNormForward(*call.instruction, call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                         {call.out(1), call.out(2), call.out(3)}, call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status FixedNormEval(Calls calls) {
-  const Call& call = calls[0];
-  host::FixedNormEval(*call.instruction, call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                      call.in(3), call.in(4), call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status FixedNormInputGradient(Calls calls) {
-  const Call& call = calls[0];
-  host::FixedNormInputGradient(*call.instruction, call.in_shape(0), call.in(0), call.in(1),
-                               call.in(2), call.in(3), call.out(0), call.out(1));
   return absl::OkStatus();
 }
 

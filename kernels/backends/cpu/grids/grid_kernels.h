@@ -25,7 +25,15 @@ void KeepRange(const Call& codes, const ValueRange& range);
 // Of a tensor on one grid; nans: whether there is one, by part.
 void StoreGrid(const Call& codes, const AffineGrid& grid, const bool* nans, int64_t count);
 
-// range_norm.cc
+// fixed_points.cc, fixed_norm.cc and range_norm.cc, of floats
+absl::Status AdaptWidth(absl::Span<const Call> calls);
+absl::Status FixedPoint(absl::Span<const Call> calls);
+absl::Status ShiftError(absl::Span<const Call> calls);
+absl::Status FlagError(absl::Span<const Call> calls);
+absl::Status ShiftedReluInputGradient(absl::Span<const Call> calls);
+absl::Status FixedNormForward(absl::Span<const Call> calls);
+absl::Status FixedNormEval(absl::Span<const Call> calls);
+absl::Status FixedNormInputGradient(absl::Span<const Call> calls);
 absl::Status RangeNormForward(absl::Span<const Call> calls);
 absl::Status RangeNormEval(absl::Span<const Call> calls);
 absl::Status RangeNormInputGradient(absl::Span<const Call> calls);

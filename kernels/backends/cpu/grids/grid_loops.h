@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/backends/cpu/grids/float_loops.h"
 #include "kernels/ir/arithmetic/code_grid.h"
 #include "kernels/ir/arithmetic/float_grid.h"
 #include "kernels/ir/arithmetic/symmetric_grid.h"
@@ -63,35 +64,6 @@ struct ChunkColumns {
 };
 inline constexpr int64_t kChunkLanes = 16;
 
-// Rows of up to kNormChannels neighbouring channels of a norm by ranges.
-struct NormRows {
-  const float* x = nullptr;  // of a row to the next: `step` elements
-  int64_t rows = 0, step = 0, channels = 0;
-};
-inline constexpr int64_t kNormChannels = 16;
-// What is found in them, by channel. sums go on from what is there; in the order of the rows.
-struct NormSums {
-  double* sums = nullptr;
-  // The first least and largest value of these rows, and where: rows from the first one.
-  float* low = nullptr;
-  float* high = nullptr;
-  int32_t* least = nullptr;
-  int32_t* largest = nullptr;
-  // Of the backward: sums of e (x - mean), where `sums` are of errors e, which lie as x does, and x
-  // is put on its grid. Null: of the forward, `sums` are of x.
-  double* products = nullptr;
-  const float* errors = nullptr;
-  const double* means = nullptr;
-  AffineGrid grid;
-};
-// By channel. Forward: y = (x - mean) * inverse * scale + shift.
-struct NormFactors {
-  const float* means = nullptr;
-  const float* inverses = nullptr;
-  const float* scales = nullptr;
-  const float* shifts = nullptr;
-};
-
 // Of a group on levels (kernels/ir/arithmetic/multi_level.h).
 struct LevelBounds {
   int32_t least_exponent = 0, mantissa_bits = 0;
@@ -125,18 +97,9 @@ struct GridLoops {
   // where those are null. y may be x.
   void (*levels)(const float* x, const uint32_t* draws, int64_t count, const LevelBounds& bounds,
                  float* y);
-  // AffineValue of each element, or NoisyAffineValue where there are draws. y may be x.
-  void (*affine_values)(const float* x, const uint32_t* draws, int64_t count,
-                        const AffineGrid& grid, float* y);
-  void (*norm_sums)(const NormRows& rows, const NormSums& sums);
-  // Dense rows of all channels. y may be x.
-  void (*normalise)(const float* x, int64_t rows, int64_t channels, const NormFactors& factors,
-                    float* y);
-  // y = factor * (y - mean) by channel, in double.
-  void (*centre)(int64_t rows, int64_t step, int64_t channels, const double* factors,
-                 const double* means, float* y);
   // Adds the chunk's sums to the totals, as ChunkSum does.
   void (*add_chunk)(const ChunkColumns& chunk, float* totals);
+  FloatLoops floats;
 };
 
 // The best row that this machine can run and that needs no more than `isa`.

@@ -8,36 +8,12 @@
 
 #include "kernels/backends/cpu/fp32/error_draws.h"
 #include "kernels/backends/cpu/grids/grid_kernels.h"
+#include "kernels/backends/cpu/grids/norm_image.h"
 
 namespace runnel::cpu {
 namespace {
 
-// (rows, channels) of a tensor that lies channels-last.
-struct NormImage {
-  int64_t rows, channels;
-
-  explicit NormImage(const Shape& shape) : rows(shape.elements() / shape[1]), channels(shape[1]) {}
-  host::RangeChunks chunks() const { return {rows}; }
-};
-
-// body(first row, rows) of parts of all rows.
-template <typename Body>
-void OverRows(const Call& call, const NormImage& image, const Body& body) {
-  ParallelFor(call.machine, image.rows,
-              [&](int, int64_t begin, int64_t end) { body(begin, end - begin); });
-}
-
-// body(first channel, channels) of all channels, kNormChannels at a time.
-template <typename Body>
-void OverChannels(const Call& call, const NormImage& image, const Body& body) {
-  const int64_t blocks = (image.channels + kNormChannels - 1) / kNormChannels;
-  ParallelFor(call.machine, blocks, [&](int, int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t first = block * kNormChannels;
-      body(first, std::min(kNormChannels, image.channels - first));
-    }
-  });
-}
+host::RangeChunks ChunksOf(const NormImage& image) { return {image.rows}; }
 
 AffineGrid GridOf(const Call& call, size_t input) {
   return AffineGridOf(WholeRange(call, input).Normal(), call.instruction->grid.bits);
@@ -57,7 +33,7 @@ void Normalise(const Call& call, const float* means, const float* inverses) {
                                OnRange(call, call.in(2), image.channels)};
   OverRows(call, image, [&](int64_t row, int64_t rows) {
     float* y = call.out(0) + row * image.channels;
-    call.machine.grids->normalise(y, rows, image.channels, factors, y);
+    call.machine.grids->floats.normalise(y, rows, image.channels, factors, y);
   });
 }
 
@@ -66,8 +42,8 @@ void PutOnGrid(const Call& call) {
   const AffineGrid grid = GridOf(call, 0);
   OverRows(call, image, [&](int64_t row, int64_t rows) {
     const int64_t at = row * image.channels;
-    call.machine.grids->affine_values(call.in(0) + at, nullptr, rows * image.channels, grid,
-                                      call.out(0) + at);
+    call.machine.grids->floats.affine_values(call.in(0) + at, nullptr, rows * image.channels, grid,
+                                             call.out(0) + at);
   });
 }
 
@@ -80,7 +56,7 @@ class ChannelGradients {
 
   void Run(int64_t first, int64_t channels) {
     FindSums(first, channels);
-    const double factor = image_.chunks().factor();
+    const double factor = ChunksOf(image_).factor();
     double factors[kNormChannels], at_ends[kNormChannels], mean_errors[kNormChannels];
     for (int64_t c = 0; c < channels; ++c) {
       const double inverse = call_.in(3)[image_.channels + first + c];
@@ -91,10 +67,11 @@ class ChannelGradients {
       at_ends[c] = -factor * inverse * inverse * scales_[first + c] * products_[c];
     }
     float* dx = call_.out(0) + first;
-    call_.machine.grids->centre(image_.rows, image_.channels, channels, factors, mean_errors, dx);
+    call_.machine.grids->floats.centre(image_.rows, image_.channels, channels, factors, mean_errors,
+                                       dx);
     for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t chunk = 0; chunk < image_.chunks().chunks(); ++chunk) {
-        const int64_t begin = image_.chunks().Begin(chunk);
+      for (int64_t chunk = 0; chunk < ChunksOf(image_).chunks(); ++chunk) {
+        const int64_t begin = ChunksOf(image_).Begin(chunk);
         dx[(begin + largest_[chunk][c]) * image_.channels + c] += static_cast<float>(at_ends[c]);
         dx[(begin + least_[chunk][c]) * image_.channels + c] -= static_cast<float>(at_ends[c]);
       }
@@ -109,22 +86,22 @@ class ChannelGradients {
       means[c] = call_.in(3)[first + c];
       sums_[c] = products_[c] = 0;
     }
-    const host::RangeChunks chunks = image_.chunks();
+    const host::RangeChunks chunks = ChunksOf(image_);
     for (int64_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
       const int64_t begin = chunks.Begin(chunk), at = begin * image_.channels + first;
-      call_.machine.grids->norm_sums({.x = call_.in(1) + at,
-                                      .rows = chunks.Begin(chunk + 1) - begin,
-                                      .step = image_.channels,
-                                      .channels = channels},
-                                     {.sums = sums_,
-                                      .low = low,
-                                      .high = high,
-                                      .least = least_[chunk],
-                                      .largest = largest_[chunk],
-                                      .products = products_,
-                                      .errors = call_.out(0) + at,
-                                      .means = means,
-                                      .grid = grid_});
+      call_.machine.grids->floats.range_sums({.x = call_.in(1) + at,
+                                              .rows = chunks.Begin(chunk + 1) - begin,
+                                              .step = image_.channels,
+                                              .channels = channels},
+                                             {.sums = sums_,
+                                              .low = low,
+                                              .high = high,
+                                              .least = least_[chunk],
+                                              .largest = largest_[chunk],
+                                              .products = products_,
+                                              .errors = call_.out(0) + at,
+                                              .means = means,
+                                              .grid = grid_});
     }
   }
 
@@ -143,7 +120,7 @@ class ChannelGradients {
 absl::Status RangeNormForward(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   const NormImage image(call.in_shape(0));
-  const host::RangeChunks chunks = image.chunks();
+  const host::RangeChunks chunks = ChunksOf(image);
   const host::RangeStatistics statistics = {call.out(1), call.out(2), call.out(3)};
   auto* inverses = call.Take<float>(image.channels);
   PutOnGrid(call);
@@ -153,7 +130,7 @@ absl::Status RangeNormForward(absl::Span<const Call> calls) {
     int32_t least[kNormChannels], largest[kNormChannels];
     for (int64_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
       const int64_t begin = chunks.Begin(chunk);
-      call.machine.grids->norm_sums(
+      call.machine.grids->floats.range_sums(
           {.x = call.out(0) + begin * image.channels + first,
            .rows = chunks.Begin(chunk + 1) - begin,
            .step = image.channels,
@@ -188,7 +165,8 @@ absl::Status RangeNormInputGradient(absl::Span<const Call> calls) {
   const NormImage image(call.in_shape(0));
   const AffineGrid error_grid = GridOf(call, 0), grid = GridOf(call, 1);
   fp32::OverSampleDraws(call, [&](int, int64_t at, int64_t size, const uint32_t* draws) {
-    call.machine.grids->affine_values(call.in(0) + at, draws, size, error_grid, call.out(0) + at);
+    call.machine.grids->floats.affine_values(call.in(0) + at, draws, size, error_grid,
+                                             call.out(0) + at);
   });
   const float* scales = OnRange(call, call.in(2), image.channels);
   OverChannels(call, image, [&](int64_t first, int64_t channels) {

@@ -3,6 +3,7 @@
 
 namespace runnel::cpu {
 namespace {
+#include "kernels/backends/cpu/grids/rows/float_body.inc"
 #include "kernels/backends/cpu/grids/rows/loops_body.inc"
 }  // namespace
 
