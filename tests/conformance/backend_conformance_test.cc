@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -265,19 +266,15 @@ TEST_P(ConformanceTest, InPlaceGivesTheSameBytes) {
 }
 
 // Sums of 64 bits are ref's. Odd channels, padding and groups are among the shapes.
-TEST(ProductsOfCodes, AreTheSameBytesOnEveryInstructionSet) {
+void ExpectBytesOfRefOnEveryInstructionSet(std::initializer_list<OpCode> codes) {
   auto oracle = MakeBackend("ref", 1);
   ASSERT_TRUE(oracle.ok());
   for (const std::string& set : CpuInstructionSets()) {
     auto backend = MakeCappedCpuBackend(set, 2);
     ASSERT_TRUE(backend.ok()) << backend.status();
-    for (const OpCode code :
-         {OpCode::kAffineWeightCodes, OpCode::kAffineActivationCodes, OpCode::kAffineErrorCodes,
-          OpCode::kSymmetricWeightCodes, OpCode::kSymmetricActivationCodes,
-          OpCode::kSymmetricErrorCodes, OpCode::kClippedErrorCodes, OpCode::kCodesForward,
-          OpCode::kCodesInputGradient, OpCode::kCodesWeightGradient}) {
-      const bool is_product = TraitsOf(code).is_product();
-      for (uint64_t seed = 1; seed <= CaseCount(is_product ? 200 : 20); ++seed) {
+    for (const OpCode code : codes) {
+      const bool is_of_codes = IsOfCodes(code) && TraitsOf(code).is_product();
+      for (uint64_t seed = 1; seed <= CaseCount(is_of_codes ? 200 : 20); ++seed) {
         const Case c = *MakeCase(code, seed);
         SCOPED_TRACE(absl::StrCat(set, ", seed ", seed, ": ", c.ToString()));
         Bench ours(c), ref(c);
@@ -287,6 +284,37 @@ TEST(ProductsOfCodes, AreTheSameBytesOnEveryInstructionSet) {
       }
     }
   }
+}
+
+TEST(ProductsOfCodes, AreTheSameBytesOnEveryInstructionSet) {
+  ExpectBytesOfRefOnEveryInstructionSet(
+      {OpCode::kAffineWeightCodes, OpCode::kAffineActivationCodes, OpCode::kAffineErrorCodes,
+       OpCode::kSymmetricWeightCodes, OpCode::kSymmetricActivationCodes,
+       OpCode::kSymmetricErrorCodes, OpCode::kClippedErrorCodes, OpCode::kCodesForward,
+       OpCode::kCodesInputGradient, OpCode::kCodesWeightGradient});
+}
+
+TEST(FloatsOnGrids, AreTheSameBytesOnEveryInstructionSet) {
+  ExpectBytesOfRefOnEveryInstructionSet({OpCode::kMultiLevelWeight,
+                                         OpCode::kMultiLevelActivation,
+                                         OpCode::kMultiLevelError,
+                                         OpCode::kChunkedConvForward,
+                                         OpCode::kChunkedConvInputGradient,
+                                         OpCode::kChunkedConvWeightGradient,
+                                         OpCode::kChunkedLinearForward,
+                                         OpCode::kChunkedLinearInputGradient,
+                                         OpCode::kChunkedLinearWeightGradient,
+                                         OpCode::kRangeNormForward,
+                                         OpCode::kRangeNormEval,
+                                         OpCode::kRangeNormInputGradient,
+                                         OpCode::kAdaptWidth,
+                                         OpCode::kFixedPoint,
+                                         OpCode::kShiftError,
+                                         OpCode::kFlagError,
+                                         OpCode::kShiftedReluInputGradient,
+                                         OpCode::kFixedNormForward,
+                                         OpCode::kFixedNormEval,
+                                         OpCode::kFixedNormInputGradient});
 }
 
 TEST_P(ConformanceTest, RefusesALabelThatIsNoClass) {
