@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
                          {"--backend", "cpu"},
                          {"--runs", "5"}};
   if (!runnel::ReadFlags(argc, argv, flags)) {
-    std::cerr << "usage: bench_halves [--models M,...] [--recipes R,...] [--batch N] [--backend "
+    std::cerr << "usage: bench_halves [--models M,...] [--recipes R;...] [--batch N] [--backend "
                  "B] [--runs N]\n";
     return 2;
   }
