@@ -35,6 +35,7 @@ class KeptValues {
 
   int64_t Bytes() {
     for (size_t op = 0; op < layer_.ops.size(); ++op) Keep(op);
+    if (layer_.recompute) return BytesBesideMadeAgain();
     for (size_t value = 0; value < is_kept_.size(); ++value) {
       if (IsMadeAgain(value)) continue;
       const Shape& shape = ShapeOfKept(value);
@@ -78,6 +79,39 @@ class KeptValues {
     return ShapeOf(value);
   }
 
+  // What enters the layer, as codes where nothing that is made again needs the values themselves, a
+  // bit of what a ReLU at its end gives, and what norms note.
+  int64_t BytesBesideMadeAgain() const {
+    const size_t last = is_kept_.size() - 1;
+    bool needs_values = false;
+    for (size_t value = 0; value < is_kept_.size(); ++value) {
+      const bool is_needed = is_kept_[value] || (is_masked_[value] && value != last);
+      needs_values = needs_values || (is_needed && NeedsInput(value));
+    }
+    int64_t bytes = 0;
+    for (size_t op = 0; op < layer_.ops.size(); ++op) {
+      const OpSpec& spec = layer_.ops[op];
+      const bool is_needed = spec.kind == OpKind::kMaxPool || (IsOfCodes(op) && spec.inputs[0] > 0);
+      needs_values = needs_values || (is_needed && NeedsInput(op + 1));
+      if (spec.kind == OpKind::kBatchNorm)
+        bytes += Aligned(DType::kFloat32, {2 * info_.op_outputs[op][1]});
+    }
+    if (is_masked_[last])
+      bytes += Aligned(DType::kUInt8, {(ShapeOf(last).elements() + kBits - 1) / kBits});
+    return bytes + (needs_values ? Aligned(kept_type_, info_.input)
+                                 : Aligned(DType::kInt8, info_.input) + kAlignment);
+  }
+
+  // Whether making the value again reads what enters the layer, and not its codes.
+  bool NeedsInput(size_t value) const {
+    if (value == 0) return true;
+    const OpSpec& op = *MakerOf(value);
+    if (IsOfCodes(value - 1))
+      return op.inputs[0] > 0 && NeedsInput(static_cast<size_t>(op.inputs[0]));
+    return std::any_of(op.inputs.begin(), op.inputs.end(),
+                       [this](int32_t input) { return NeedsInput(static_cast<size_t>(input)); });
+  }
+
   void KeepInputs(const OpSpec& op) {
     for (const int32_t value : op.inputs) is_kept_[static_cast<size_t>(value)] = true;
   }
@@ -95,16 +129,23 @@ class KeptValues {
                         HasWeights);
   }
 
+  // The recipe leaves the model's first and last operator with weights as they are.
+  bool IsLeftEnd(size_t op) const {
+    return codes_.kept == KeptCodes::kInner &&
+           ((codes_.is_first && IsFirst(op)) || (codes_.is_last && IsLast(op)));
+  }
+  // Whether the operator multiplies codes.
+  bool IsOfCodes(size_t op) const {
+    return HasWeights(layer_.ops[op]) && !LeadsToGate(layer_, op) && !IsLeftEnd(op);
+  }
+
   void KeepOperand(size_t op) {
     if (layer_.freezes(op)) return;
     const OpSpec& spec = layer_.ops[op];
-    if (LeadsToGate(layer_, op)) return KeepInputs(spec);
-    const bool leaves_ends = codes_.kept == KeptCodes::kInner;
-    if (leaves_ends && codes_.is_first && IsFirst(op)) {
-      const bool reads_samples = codes_.reads_samples && spec.inputs[0] == 0;
-      return reads_samples ? void() : KeepInputs(spec);
-    }
-    if (leaves_ends && codes_.is_last && IsLast(op)) return KeepInputs(spec);
+    const bool is_kept_apart = codes_.reads_samples && spec.inputs[0] == 0 && IsLeftEnd(op) &&
+                               codes_.is_first && IsFirst(op);
+    if (is_kept_apart) return;
+    if (!IsOfCodes(op)) return KeepInputs(spec);
     const Shape& x = ShapeOf(static_cast<size_t>(spec.inputs[0]));
     bytes_ += Aligned(DType::kInt8, x) + kAlignment;
     // Samples by choice have a grid of their own each.

@@ -24,6 +24,7 @@ struct CodesOfLayer {
 // alone would read, and what pools and norms note. What a batch norm or the ReLU behind it gives is
 // made again from the norm's input, but for kAllBesideNorms. Of a gate that learns, what the options
 // that it explores give.
+// LayerSpec::recompute: what enters the layer, or its codes, in place of all that is inside.
 int64_t KeptBytesWithCodes(const LayerSpec& layer, const LayerInfo& info, DType kept,
                            const CodesOfLayer& codes);
 

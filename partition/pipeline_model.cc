@@ -143,11 +143,16 @@ SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first
   return seconds;
 }
 
+bool PassesGradient(const PipelineModel& model, int first_layer) {
+  return first_layer > model.frozen_front;
+}
+
 StageHold HoldOf(const PipelineModel& model, const StageEnds& ends) {
   StageHold hold;
   for (int layer = ends.first_layer; layer <= ends.last_layer; ++layer) {
     hold.layers += model.memory[layer];
   }
+  if (!PassesGradient(model, ends.first_layer)) hold.layers.between_bytes = 0;
   const int above = ends.first_layer - 1;
   hold.input_bytes = above < 0 ? model.input_bytes : model.raw_bytes[above];
   const auto add_frames = [&](int codec, int layer) {
@@ -177,6 +182,7 @@ int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, cons
   const int64_t stashes = kept + std::min(order.deferred_weight_gradients, kept);
   const bool has_neighbour = hold.frame_bytes > 0;
   return hold.layers.state_bytes + hold.layers.working_bytes +
+         (1 + order.deferred_weight_gradients) * hold.layers.between_bytes +
          (has_neighbour ? hold.layers.copy_bytes : 0) + versions * hold.layers.version_bytes +
          stashes * hold.layers.stash_bytes + kept * hold.input_bytes +
          order.cap * hold.frame_bytes + hold.kept_bytes;

@@ -115,6 +115,8 @@ struct LayerMemory {
   int64_t copy_bytes = 0;     // kept of barriers, where the stage has a neighbour (replication)
   // While its backward runs; layers take turns, so that a stage takes the most of them.
   int64_t working_bytes = 0;
+  // Kept from its input-gradients to its weight-gradients, where the stage passes a gradient on.
+  int64_t between_bytes = 0;
 
   LayerMemory& operator+=(const LayerMemory& other) {
     state_bytes += other.state_bytes;
@@ -122,6 +124,7 @@ struct LayerMemory {
     stash_bytes += other.stash_bytes;
     copy_bytes += other.copy_bytes;
     working_bytes = std::max(working_bytes, other.working_bytes);
+    between_bytes += other.between_bytes;
     return *this;
   }
 };
@@ -218,6 +221,9 @@ struct SplitSeconds {
 };
 SplitSeconds StageSplitSeconds(const PipelineModel& model, int device, int first_layer,
                                int last_layer);
+
+// Whether a stage that begins here gives a gradient to the one before.
+bool PassesGradient(const PipelineModel& model, int first_layer);
 
 // A stage, described by the data that it holds; codecs are positions in PipelineModel::codecs, -1
 // where there is no link.

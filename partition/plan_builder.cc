@@ -99,8 +99,8 @@ bool EvaluatesAverages(const NumberFormat& format) {
   return std::find(format.slots.begin(), format.slots.end(), kAverageSlot) != format.slots.end();
 }
 
-// Beside kept codes, a backward has a few values of a layer in FP32: the gradient that comes, the one
-// that it makes, and what is made again.
+// Beside kept codes, values on grids, or what of a layer is made again, a backward has a few values in
+// FP32: the gradient that comes, the one that it makes, and one more.
 constexpr int64_t kFloatsAtOnce = 3;
 
 int64_t LargestValue(const LayerInfo& info, const NumberFormat& format) {
@@ -120,6 +120,33 @@ int64_t CodesBesideFloats(const LayerSpec& layer, int64_t float_bytes) {
     return levels > 1;
   });
   return has_levels ? float_bytes / static_cast<int64_t>(sizeof(float)) : 0;
+}
+
+CodesOfLayer CodesOf(const PlanRequest& request, const LayerSpec& layer) {
+  const std::vector<LayerSpec>& layers = request.model->layers;
+  return {.kept = request.recipe_memory.kept_codes,
+          .is_first = std::none_of(layers.data(), &layer, HasProducts),
+          .is_last = std::none_of(&layer + 1, layers.data() + layers.size(), HasProducts),
+          .reads_samples = &layer == &layers.front()};
+}
+
+// Of the results of operators with weights, and about as much of what they read.
+int64_t BytesBehindWeights(const LayerSpec& layer, const LayerInfo& info,
+                           const NumberFormat& format) {
+  int64_t bytes = 0;
+  for (size_t op = 0; op < layer.ops.size(); ++op) {
+    const OpKind kind = layer.ops[op].kind;
+    if (kind == OpKind::kConv || kind == OpKind::kLinear)
+      bytes += ValueBytes(format.activation, info.op_outputs[op]);
+  }
+  return bytes;
+}
+
+int64_t WeightsOf(const LayerInfo& info) {
+  int64_t elements = 0;
+  for (const StateTensorSpec& tensor : info.state)
+    elements += tensor.role == TensorRole::kWeight ? tensor.shape.elements() : 0;
+  return elements;
 }
 
 // forward_only: no gradient passes the layer, so that nothing is kept for one. LayerSpec::recompute:
@@ -150,25 +177,31 @@ LayerMemory MemoryOf(const PlanRequest& request, const LayerSpec& layer, const L
   }
   const bool narrows = SizeOf(layer.stash) < SizeOf(format.activation);
   const DType kept = narrows ? layer.stash : format.activation;
-  if (narrows) memory.working_bytes = LargestValue(info, format);
-  if (request.kept_codes != KeptCodes::kNone && !layer.recompute) {
-    const std::vector<LayerSpec>& layers = request.model->layers;
-    const CodesOfLayer codes = {
-        .kept = request.kept_codes,
-        .is_first = std::none_of(layers.data(), &layer, HasProducts),
-        .is_last = std::none_of(&layer + 1, layers.data() + layers.size(), HasProducts),
-        .reads_samples = &layer == &layers.front()};
-    memory.stash_bytes = KeptBytesWithCodes(layer, info, kept, codes);
-    const int64_t largest = LargestValue(info, format);
-    memory.working_bytes = kFloatsAtOnce * largest + CodesBesideFloats(layer, largest);
-    return memory;
+  const RecipeMemory& recipe = request.recipe_memory;
+  const int64_t largest = LargestValue(info, format);
+  if (recipe.kept_codes != KeptCodes::kNone) {
+    memory.stash_bytes = KeptBytesWithCodes(layer, info, kept, CodesOf(request, layer));
+    memory.working_bytes = CodesBesideFloats(layer, largest);
+  } else if (layer.recompute) {
+    memory.stash_bytes = ValueBytes(kept, info.output);
+  } else {
+    for (const Shape& output : info.op_outputs) memory.stash_bytes += ValueBytes(kept, output);
   }
-  for (const Shape& output : info.op_outputs) memory.stash_bytes += ValueBytes(kept, output);
-  if (!layer.recompute) return memory;
-  memory.stash_bytes = ValueBytes(kept, info.output);
-  memory.working_bytes = 0;
-  for (const Shape& output : info.op_outputs)
-    memory.working_bytes += ValueBytes(format.activation, output);
+  const bool has_floats_beside =
+      recipe.kept_codes != KeptCodes::kNone || recipe.copies_values || layer.recompute;
+  if (has_floats_beside) {
+    memory.working_bytes += kFloatsAtOnce * largest;
+  } else if (narrows) {
+    memory.working_bytes += largest;
+  }
+  if (layer.recompute) {
+    for (const Shape& output : info.op_outputs)
+      memory.working_bytes += ValueBytes(format.activation, output);
+  }
+  memory.working_bytes += recipe.weight_bytes * WeightsOf(info);
+  if (layer.recompute) memory.between_bytes = BytesBehindWeights(layer, info, format);
+  if (recipe.keeps_copies && !layer.recompute)
+    memory.stash_bytes += BytesBehindWeights(layer, info, format);
   return memory;
 }
 

@@ -46,10 +46,10 @@ struct PlanRequest {
   const ModelSpec* model = nullptr;
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
-  std::vector<DeviceId> devices;            // in pipeline order, no device twice
-  NumberFormat format = {};                 // number format of the recipe: decides memory
-  KeptCodes kept_codes = KeptCodes::kNone;  // kept_values.h
-  int64_t micro_batches = 1;                // M, micro-batches a step
+  std::vector<DeviceId> devices;  // in pipeline order, no device twice
+  NumberFormat format = {};       // number format of the recipe: decides memory
+  RecipeMemory recipe_memory;
+  int64_t micro_batches = 1;     // M, micro-batches a step
   int64_t micro_batch_size = 1;  // samples of the largest micro-batch: what links are costed for
   int64_t short_step = 0;        // M of an epoch's last step where it has fewer; else 0
   int64_t dataset_samples = 0;   // of which links' ends keep something (CodecChoice::kept)
@@ -90,7 +90,7 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
 // Cost model of the request's pipeline, for `runnel` and the simulator. Memory of a layer:
 // parameters, gradients, the optimizer's slots, the average's weights where they are averaged,
 // statistics, and its operators' outputs, each in the recipe's format or as LayerSpec::stash and
-// recompute say, or what KeptBytesWithCodes counts.
+// recompute say, or what KeptBytesWithCodes counts, and what RecipeMemory adds.
 // InvalidArgument as MakeLinkSeconds, and where the numbers of costs, links and devices disagree.
 absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request);
 

@@ -227,7 +227,7 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.policy = inputs_.policy;
   request.schedule = inputs_.schedule;
   request.format = inputs_.format;
-  request.kept_codes = inputs_.kept_codes;
+  request.recipe_memory = inputs_.recipe_memory;
   for (int device : devices) request.devices.push_back(DeviceId(device));
   request.micro_batches = inputs_.micro_batches;
   request.micro_batch_size = inputs_.micro_batch_size;

@@ -65,7 +65,7 @@ struct PlanningInputs {
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   NumberFormat format = {};                 // number format of the recipe
-  KeptCodes kept_codes = KeptCodes::kNone;  // PlanRequest
+  RecipeMemory recipe_memory;  // PlanRequest
   std::vector<int64_t> caps = {};           // by stage; empty: the schedule's
   int64_t dataset_samples = 0;              // of the data set
   int64_t batch_size = 1;                   // samples of an optimizer step

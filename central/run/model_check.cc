@@ -112,7 +112,7 @@ absl::StatusOr<std::string> TrainingReport(const ModelSpec& model,
   PlanRequest request;
   request.model = &model;
   RUNNEL_ASSIGN_OR_RETURN(request.format, FormatOf(settings));
-  request.kept_codes = recipe.family->kept_codes;
+  request.recipe_memory = recipe.family->memory;
   RUNNEL_ASSIGN_OR_RETURN(request.policy, FindPolicy("dp"));
   RUNNEL_ASSIGN_OR_RETURN(
       request.schedule,

@@ -79,12 +79,12 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   const bool narrows = is_float && HasNarrowStash(commuted, recipe.numbers.activation);
   if (options.recomputes && is_float && !options.defers_weight_gradients)
     MoveWeightGradients(draft);
-  RecomputeLayers(commuted, draft);
+  const bool masks = options.masks_stash && !narrows && options.stash == DType::kFloat32 &&
+                     recipe.numbers.activation == DType::kFloat32;
+  RecomputeLayers(commuted, masks, draft);
   // With a narrow stash on every backend, since it changes what the backward reads.
   if ((options.recomputes && is_float) || narrows) RecomputeNorms(commuted, draft);
-  const bool is_whole =
-      recipe.numbers.activation == DType::kFloat32 && !narrows && options.stash == DType::kFloat32;
-  if (options.masks_stash && is_whole) MaskStash(draft);
+  if (masks) MaskStash(draft);
   if (narrows) NarrowStash(commuted, draft);
   if (options.steps_in_backward) StepInBackward(draft);
   if (HasGates(model)) KeepByOption(draft);

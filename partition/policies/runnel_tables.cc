@@ -112,9 +112,14 @@ StageHold SearchTables::Hold(int first, int last, const Link* above, const Link*
   StageHold hold;
   const LayerMemory& before = memory_[first];
   const LayerMemory& with = memory_[last + 1];
-  hold.layers = {with.state_bytes - before.state_bytes, with.version_bytes - before.version_bytes,
-                 with.stash_bytes - before.stash_bytes, with.copy_bytes - before.copy_bytes,
-                 working_.Between(first, last)};
+  hold.layers = {with.state_bytes - before.state_bytes,
+                 with.version_bytes - before.version_bytes,
+                 with.stash_bytes - before.stash_bytes,
+                 with.copy_bytes - before.copy_bytes,
+                 working_.Between(first, last),
+                 PassesGradient(model_, first == 0 ? 0 : ends_[first - 1] + 1)
+                     ? with.between_bytes - before.between_bytes
+                     : 0};
   hold.input_bytes = first == 0 ? model_.input_bytes : model_.raw_bytes[ends_[first - 1]];
   hold.frame_bytes =
       (above != nullptr ? above->frame_bytes : 0) + (below != nullptr ? below->frame_bytes : 0);

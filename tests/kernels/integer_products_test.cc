@@ -151,7 +151,7 @@ int64_t PlannedStash(const ModelSpec& model, const char* recipe, int first, int 
   request.model = &model;
   request.devices = {DeviceId(0)};
   request.format = name.family->format;
-  request.kept_codes = name.family->kept_codes;
+  request.recipe_memory = name.family->memory;
   request.micro_batch_size = samples;
   request.codecs.encoded_forward = request.codecs.encoded_backward = [](const Shape& shape) {
     return Bytes(4 * shape.elements());
@@ -208,7 +208,7 @@ TEST(IntegerProducts, PlansCountWhatProgramsStashBesideGates) {
 TEST(IntegerProducts, PlansCountNoCodesOfOtherRecipes) {
   // Octo rounds inputs anew in the backward, and keeps them as they are.
   for (const char* other : {"fp32", "dorefa:8,8,8", "octo"})
-    EXPECT_EQ(ParseRecipeName(other)->family->kept_codes, KeptCodes::kNone) << other;
+    EXPECT_EQ(ParseRecipeName(other)->family->memory.kept_codes, KeptCodes::kNone) << other;
 }
 
 TEST(IntegerProducts, CutsAndUpdatesInTheBackwardChangeNoByte) {

@@ -1,5 +1,5 @@
-// Masks of ReLUs in the stash: the same bytes as with whole values, in less memory, whatever the cut and
-// the recipe.
+// What the stash keeps in place of values: bits of ReLUs, codes of what enters layers that are made
+// again.
 
 #include "kernels/ir/passes/mask_stash.h"
 
@@ -97,8 +97,12 @@ TEST(MaskStash, RandomModelsTrainToTheSameBytes) {
   }
 }
 
-int64_t StashOf(const char* name, const char* recipe, bool masks) {
-  const ModelSpec model = *MakeModel(name);
+ModelSpec MadeAgain(ModelSpec model) {
+  for (LayerSpec& layer : model.layers) layer.recompute = true;
+  return model;
+}
+
+int64_t StashOf(const ModelSpec& model, const char* recipe, bool masks) {
   const auto program = CompileStage(
       model, 0, model.layer_count() - 1, 64, **FindRecipe(recipe),
       {.max_batch = 64, .recomputes = true, .integer_products = true, .masks_stash = masks});
@@ -107,7 +111,45 @@ int64_t StashOf(const char* name, const char* recipe, bool masks) {
 }
 
 TEST(MaskStash, CodesAndBitsTakeLessThanHalfOfWholeValues) {
-  EXPECT_LT(StashOf("vgg11", "sbm:8,8,8", true) * 2, StashOf("vgg11", "sbm:8,8,8", false));
+  const ModelSpec model = *MakeModel("vgg11");
+  EXPECT_LT(StashOf(model, "sbm:8,8,8", true) * 2, StashOf(model, "sbm:8,8,8", false));
+}
+
+// Of layers that are made again the codes of what enters are kept, where nothing needs the values.
+TEST(RecomputeLayers, CodesStandForWhatEnters) {
+  for (const char* name : {"vgg11_bn", "resnet38"}) {
+    const ModelSpec model = *MakeModel(name);
+    const int64_t whole = StashOf(model, "fp32", true);
+    for (const char* recipe : {"sbm:4,4,8", "sbm:8,8,8", "ui8"})
+      EXPECT_LE(StashOf(MadeAgain(model), recipe, true) * 8, whole) << name << ", " << recipe;
+    // Its backward rounds what enters anew.
+    EXPECT_GT(StashOf(MadeAgain(model), "octo", true) * 4, whole) << name;
+  }
+}
+
+TEST(RecomputeLayers, TheBytesAreThoseOfKeptValues) {
+  const auto backend = Cpu(kCap, 2, true), apart = Cpu(kCap, 1, false);
+  for (const auto& [name, recipe] :
+       {std::pair("lenet", "sbm:8,8,8"), std::pair("resnet8", "sbm:8,8,8"),
+        std::pair("resnet8", "sbm_range:8,8,8"), std::pair("resnet8", "ui8"),
+        std::pair("lenet", "octo"), std::pair("mobilenet_v2", "sbm:8,8,8")}) {
+    SCOPED_TRACE(absl::StrCat(name, ", ", recipe));
+    const ModelSpec model = Small(name), again = MadeAgain(model);
+    const Result kept = Train(model, {}, backend.get(), recipe);
+    EXPECT_TRUE(AreSame(Train(again, {}, backend.get(), recipe), kept));
+    EXPECT_TRUE(AreSame(Train(again, {}, apart.get(), recipe), kept));
+    EXPECT_TRUE(AreSame(Train(again, {1, 2}, backend.get(), recipe), kept));
+  }
+}
+
+TEST(RecomputeLayers, RandomModelsTrainToTheSameBytes) {
+  const auto backend = Cpu(kCap, 1, true);
+  for (uint64_t seed = 21; seed <= 35; ++seed) {
+    const ModelSpec model = RandomModel(seed);
+    const std::vector<int> cut(model.layer_count() > 1 ? 1 : 0, model.layer_count() / 2);
+    const Result again = Train(MadeAgain(model), cut, backend.get(), "sbm:8,8,8");
+    EXPECT_TRUE(AreSame(again, Train(model, {}, backend.get(), "sbm:8,8,8"))) << seed;
+  }
 }
 
 // What is zero, not a number, infinite or at the bound of 6.

@@ -133,20 +133,20 @@ absl::Status StageExecutor::CheckReceived(Direction direction, const MicroBatch&
 absl::StatusOr<Stash::Entry*> StageExecutor::BeginForward(const MicroBatch& place) {
   StepContext context = ContextOf(place);
   const int64_t steps_between =
-      stash().in_flight() == 0 ? 0 : place.step - stash().Oldest().place.step;
+      state_->stash().in_flight() == 0 ? 0 : place.step - state_->stash().Oldest().place.step;
   const double distance = steps_.LookAhead(steps_between, context.learning_rate);
-  if (distance == 0) return stash().Push(place);
-  RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * entry, stash().PushWithOwnWeights(place));
+  if (distance == 0) return state_->stash().Push(place);
+  RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * entry, state_->stash().PushWithOwnWeights(place));
   // That of the last step that was taken, which left the slots.
   context.step -= steps_between + 1;
-  RUNNEL_RETURN_IF_ERROR(
-      state_->LookAhead(StepOf(steps_.optimizer()), context, distance, stash().weights(*entry)));
+  RUNNEL_RETURN_IF_ERROR(state_->LookAhead(StepOf(steps_.optimizer()), context, distance,
+                                           state_->stash().weights(*entry)));
   return entry;
 }
 
 void StageExecutor::EndMicroBatch() {
-  stash().Pop();
-  stashed_bytes_.store(stash().in_use_bytes(), std::memory_order_relaxed);
+  state_->stash().Pop();
+  stashed_bytes_.store(state_->stash().in_use_bytes(), std::memory_order_relaxed);
 }
 
 absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& place, Payload input,
@@ -161,18 +161,18 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
 
   const bool drops_kept = std::exchange(evaluated_weights_, 0) != 0;
   has_trained_ = true;
-  if (options_->one_in_flight && stash().in_flight() > 0) {
+  if (options_->one_in_flight && state_->stash().in_flight() > 0) {
     return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
                                             " while another one is in flight"));
   }
   RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * begun, BeginForward(place));
-  stashed_bytes_.store(stash().in_use_bytes(), std::memory_order_relaxed);
+  stashed_bytes_.store(state_->stash().in_use_bytes(), std::memory_order_relaxed);
   Stash::Entry& entry = *begun;
   entry.input = std::move(input);
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
-  Bindings bindings = state_->Bind(stash().weights(entry), *scratch);
+  Bindings bindings = state_->Bind(state_->stash().weights(entry), *scratch);
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(output);
   bindings[Storage::kLabels] = Base(labels);
@@ -211,7 +211,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
     RUNNEL_RETURN_IF_ERROR(
         CheckReceived(Direction::kBackward, place, program.output, output_gradient));
   }
-  Stash::Entry* found = stash().Find(place.sequence);
+  Stash::Entry* found = state_->stash().Find(place.sequence);
   if (found == nullptr) {
     return absl::InternalError(
         absl::StrCat("backward of micro-batch ", place.sequence.value(), " without its forward"));
@@ -226,7 +226,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
     result.tensor = pool_->Allocate(static_cast<size_t>(program.input_gradient_bytes));
     PrepareBoundary(numbers_, Direction::kBackward, program.input, result.tensor.mutable_bytes());
   }
-  Bindings bindings = state_->Bind(stash().weights(entry), *entry.scratch);
+  Bindings bindings = state_->Bind(state_->stash().weights(entry), *entry.scratch);
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(entry.output);
   bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
@@ -248,15 +248,16 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   if (forward_only_) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const CompiledStage::Sized* compiled,
                           programs_.ForSamples(place.samples));
-  if (stash().in_flight() == 0 || stash().Oldest().place.sequence != place.sequence ||
-      stash().Oldest().scratch == nullptr) {
+  if (state_->stash().in_flight() == 0 ||
+      state_->stash().Oldest().place.sequence != place.sequence ||
+      state_->stash().Oldest().scratch == nullptr) {
     return absl::InternalError(
         absl::StrCat("weight-gradient of micro-batch ", place.sequence.value(), " out of order"));
   }
-  Stash::Entry& entry = stash().Oldest();
+  Stash::Entry& entry = state_->stash().Oldest();
   StepContext context = ContextOf(place);
   context.work = tally().WorkOf(compiled->program);
-  Bindings bindings = state_->Bind(stash().weights(entry), *entry.scratch);
+  Bindings bindings = state_->Bind(state_->stash().weights(entry), *entry.scratch);
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(entry.output);
   bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
@@ -290,11 +291,11 @@ absl::Status StageExecutor::Step(const MicroBatch& place, const StepContext& con
   RUNNEL_ASSIGN_OR_RETURN(const CompiledStage::Sized* compiled,
                           programs_.ForSamples(place.samples));
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
-  Bindings update = state_->Bind(stash().newest(), *scratch);
-  RUNNEL_ASSIGN_OR_RETURN(const Memory* next, stash().NextVersion());
+  Bindings update = state_->Bind(state_->stash().newest(), *scratch);
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* next, state_->stash().NextVersion());
   update[Storage::kNewParameters] = next->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
-  stash().Publish();
+  state_->stash().Publish();
   const int64_t versions = steps_.VersionsToAverage(place.step);
   if (versions > 0) RUNNEL_RETURN_IF_ERROR(state_->AverageVersions(versions));
   return AverageWeights(place);
@@ -323,7 +324,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   context.grid_bits = steps_.EvaluatedBits(trained_grid_bits_);
   context.weights = evaluated_weights_;
   RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
-  const Memory* weights = &stash().newest();
+  const Memory* weights = &state_->stash().newest();
   if (AveragesWeights(options_->training)) {
     RUNNEL_ASSIGN_OR_RETURN(weights, state_->Averages());
   }

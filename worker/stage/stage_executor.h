@@ -123,7 +123,6 @@ class StageExecutor final : public StageEngine {
   absl::StatusOr<Memory*> FreeScratch();
   // Before the state changes.
   void NameWeights();
-  Stash& stash() { return state_->stash(); }
 
   // What a dry run puts back at its end, and what counts in place of the stage's.
   struct DryRun {

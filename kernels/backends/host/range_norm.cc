@@ -12,8 +12,6 @@
 namespace runnel::host {
 namespace {
 
-constexpr double kKept = 0.1;  // of the running statistics
-
 // (N, C, ...) seen as one list of elements a channel, sample by sample, in chunks.
 struct ChannelLists {
   int64_t batch, channels, inner;
@@ -116,8 +114,9 @@ void FinishRangeStatistics(const Instruction& instruction, const RangeChunks& ch
   *inverse = static_cast<float>(1 / (sigma + instruction.attributes.epsilon));
   float& running_mean = statistics.running_mean[channel];
   float& running_var = statistics.running_var[channel];
-  running_mean = static_cast<float>(kKept * running_mean + (1 - kKept) * mean);
-  running_var = static_cast<float>(kKept * running_var + (1 - kKept) * sigma * sigma);
+  const double rate = instruction.attributes.momentum;
+  running_mean = static_cast<float>((1 - rate) * running_mean + rate * mean);
+  running_var = static_cast<float>((1 - rate) * running_var + rate * sigma * sigma);
 }
 
 double RangeFactor(double size) {

@@ -1,6 +1,7 @@
 #include "kernels/ir/passes/recompute_layers.h"
 
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -9,16 +10,24 @@ namespace {
 
 class LayerRecomputer {
  public:
-  LayerRecomputer(const ModelSpec& model, StageDraft& draft)
-      : model_(model), draft_(draft), program_(draft.program) {}
+  LayerRecomputer(const ModelSpec& model, bool masks_follow, StageDraft& draft)
+      : model_(model), masks_follow_(masks_follow), draft_(draft), program_(draft.program) {}
 
   void Run() {
     for (const Instruction& instruction : program_.part(Part::kForward)) NoteMaker(instruction);
     for (const Instruction& instruction : program_.part(Part::kForward)) DropOutputs(instruction);
-    for (Part part : {Part::kInputGradient, Part::kWeightGradient}) MakeAgain(part);
+    KeepCodes();
+    for (Part part : kBackward) MakeAgain(part);
   }
 
  private:
+  static constexpr Part kBackward[] = {Part::kInputGradient, Part::kWeightGradient};
+
+  static bool MakesCodes(const Instruction& instruction) {
+    return instruction.code == OpCode::kAffineActivationCodes ||
+           instruction.code == OpCode::kSymmetricActivationCodes;
+  }
+
   bool IsLoss(const Instruction& instruction) const {
     for (BufferIndex input : instruction.inputs) {
       if (program_.buffers[input].storage == Storage::kLabels) return true;
@@ -47,6 +56,47 @@ class LayerRecomputer {
     }
   }
 
+  // What a copy inside of the layer is of.
+  BufferIndex SourceOf(BufferIndex value) const {
+    for (auto maker = makers_.find(value);
+         maker != makers_.end() && maker->second.code == OpCode::kCopy; maker = makers_.find(value))
+      value = maker->second.inputs[0];
+    return value;
+  }
+
+  // Codes of a value that enters the layer are kept in its place, unless the backward reads the value
+  // itself, too.
+  void KeepCodes() {
+    std::map<BufferIndex, Instruction> of_outside;  // by codes
+    for (const auto& [output, maker] : makers_) {
+      if (!MakesCodes(maker)) continue;
+      const BufferIndex source = SourceOf(maker.inputs[0]);
+      if (makers_.count(source) == 0 && !draft_.placed[source]) of_outside.emplace(output, maker);
+    }
+    for (const auto& [output, maker] : of_outside) makers_.erase(output);
+    std::set<BufferIndex> read;
+    for (const Part part : kBackward)
+      for (const Instruction& instruction : program_.part(part)) FindRead(instruction, read);
+    for (const auto& [output, maker] : of_outside) {
+      if (read.count(SourceOf(maker.inputs[0])) > 0) makers_.emplace(output, maker);
+    }
+  }
+
+  void FindRead(const Instruction& instruction, std::set<BufferIndex>& read) const {
+    const bool is_relu = instruction.code == OpCode::kReluInputGradient ||
+                         instruction.code == OpCode::kRelu6InputGradient;
+    for (size_t i = 0; i < instruction.inputs.size(); ++i) {
+      // Of a result that is kept, a mask will do.
+      if (is_relu && i == 1 && masks_follow_ && makers_.count(instruction.inputs[i]) == 0) continue;
+      FindRead(instruction.inputs[i], read);
+    }
+  }
+  void FindRead(BufferIndex value, std::set<BufferIndex>& read) const {
+    if (!read.insert(value).second) return;
+    if (const auto maker = makers_.find(value); maker != makers_.end())
+      for (const BufferIndex input : maker->second.inputs) FindRead(input, read);
+  }
+
   void MakeAgain(Part part) {
     std::map<BufferIndex, BufferIndex> made;
     std::vector<Instruction> result;
@@ -71,9 +121,7 @@ class LayerRecomputer {
     // The range has been kept.
     if (again.code == OpCode::kAffineActivation || again.code == OpCode::kSymmetricActivation)
       again.outputs.resize(1);
-    if (again.code == OpCode::kAffineActivationCodes ||
-        again.code == OpCode::kSymmetricActivationCodes)
-      again.outputs.resize(2);
+    if (MakesCodes(again)) again.outputs.resize(2);
     for (BufferIndex& input : again.inputs) input = Again(input, made, part);
     for (BufferIndex& output : again.outputs) {
       const Buffer like = program_.buffers[output];
@@ -86,6 +134,7 @@ class LayerRecomputer {
   }
 
   const ModelSpec& model_;
+  const bool masks_follow_;
   StageDraft& draft_;
   Program& program_;
   std::map<BufferIndex, Instruction> makers_;  // of the values inside of such layers
@@ -93,8 +142,8 @@ class LayerRecomputer {
 
 }  // namespace
 
-void RecomputeLayers(const ModelSpec& model, StageDraft& draft) {
-  LayerRecomputer(model, draft).Run();
+void RecomputeLayers(const ModelSpec& model, bool masks_follow, StageDraft& draft) {
+  LayerRecomputer(model, masks_follow, draft).Run();
 }
 
 }  // namespace runnel

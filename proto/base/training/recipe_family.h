@@ -51,6 +51,16 @@ enum class KeptCodes : uint8_t {
   kAllBesideNorms,  // of all; what normalisations give is not made again, but kept, too
 };
 
+// What a stage's memory has because of the recipe, as plans count it.
+struct RecipeMemory {
+  KeptCodes kept_codes = KeptCodes::kNone;
+  // Of the layer under way: bytes beside each weight, for its codes or its value on a grid and for a
+  // gradient that is corrected; and whether values on grids lie beside those that they are made of.
+  int weight_bytes = 0;
+  bool copies_values = false;
+  bool keeps_copies = false;  // likewise of what operators with weights read, for the backward
+};
+
 struct RecipeFamily {
   absl::string_view name;
   absl::string_view parameters;  // the pattern; empty: none
@@ -59,7 +69,7 @@ struct RecipeFamily {
   absl::Span<const OperatorLimit> limits;
   GridLimits grids;          // of families whose parameters are bits W,A,G
   bool is_emulated = false;  // products are those of rounded floats, not of the codes
-  KeptCodes kept_codes = KeptCodes::kNone;
+  RecipeMemory memory;
   OperandBitsOf* operands = nullptr;  // null: FP32, or not known before a run
 };
 

@@ -30,18 +30,21 @@ struct Case {
   int first_layer = 0;
   std::string optimizer = "sgd";
   std::string recipe = "fp32";
+  bool recompute = false;
 };
 
 std::string NameOf(const Case& c) {
   return absl::StrCat(c.recipe, ", ", c.model, " from layer ", c.first_layer, ", cap ", c.cap, ", ",
                       c.optimizer, c.clip_norm > 0 ? ", clipped" : "",
-                      c.ema > 0 ? ", averaged" : "", c.gates.empty() ? "" : ", gates ", c.gates);
+                      c.ema > 0 ? ", averaged" : "", c.gates.empty() ? "" : ", gates ", c.gates,
+                      c.recompute ? ", made again" : "");
 }
 
 StageExecutorOptions OptionsOf(const Case& c) {
   StageExecutorOptions options;
   options.model = MakeModel(c.model).value();
   if (!c.gates.empty()) options.model = AddGates(options.model, c.gates).value();
+  for (LayerSpec& layer : options.model.layers) layer.recompute = c.recompute;
   options.first_layer = c.first_layer;
   options.last_layer = options.model.layer_count() - 1;
   options.training.micro_batches = c.cap;
@@ -65,7 +68,7 @@ int64_t ClaimedBytes(const StageExecutorOptions& options) {
   request.devices = {DeviceId(0)};
   const RecipeFamily& family = *options.recipe->family;
   request.format = FormatOf(family, options.training, options.model);
-  request.kept_codes = family.kept_codes;
+  request.recipe_memory = family.memory;
   request.micro_batches = options.training.micro_batches;
   request.micro_batch_size = kSamples;
   const auto none = [](const Shape&) { return Bytes(0); };
@@ -151,6 +154,32 @@ TEST(ClaimedMemory, CoversGatesOfCodes) {
         {.model = "resnet20", .gates = gates, .clip_norm = 1, .ema = 0.9, .recipe = "sbm:8,8,8"});
   }
   ExpectCovered({.model = "resnet8", .recipe = "sbm:8,8,8"});
+}
+
+// Codes stand for what enters a layer that is made again.
+TEST(ClaimedMemory, CoversLayersThatAreMadeAgain) {
+  for (const char* recipe : {"fp32", "sbm:8,8,8", "ui8", "octo"}) {
+    for (const char* model : {"lenet", "resnet8", "resnet20"}) {
+      ExpectCovered({.model = model, .recipe = recipe, .recompute = true});
+    }
+  }
+  ExpectCovered({.model = "mobilenet_v2", .recompute = true});
+}
+
+// Values on grids beside those that they are made of, copies of weights, gradients that are corrected.
+TEST(ClaimedMemory, CoversEveryRecipe) {
+  for (const RecipeFamily& family : RecipeFamilies()) {
+    if (IsScaled(family.format.activation)) continue;  // of integers alone
+    const std::string bits = family.operands == nullptr || family.parameters.empty() ? ""
+                             : family.name == "mls"                                  ? ":2,4"
+                             : family.parameters[0] == '|'                           ? ""
+                                                                                     : ":8,8,8";
+    const std::string name = absl::StrCat(family.name, bits);
+    for (const char* model : {"lenet", "resnet8"}) {
+      if (family.name == "wageubn" && model == std::string("lenet")) continue;  // batch norm
+      ExpectCovered({.model = model, .recipe = name});
+    }
+  }
 }
 
 // An evaluation before training packs weights once and keeps them until they change.
