@@ -99,8 +99,8 @@ bool EvaluatesAverages(const NumberFormat& format) {
   return std::find(format.slots.begin(), format.slots.end(), kAverageSlot) != format.slots.end();
 }
 
-// Beside kept codes, values on grids, or what of a layer is made again, a backward has a few values in
-// FP32: the gradient that comes, the one that it makes, and one more.
+// Beside kept codes or values on grids a backward has a few values of a layer in FP32: the gradient
+// that comes, the one that it makes, and what is made again.
 constexpr int64_t kFloatsAtOnce = 3;
 
 int64_t LargestValue(const LayerInfo& info, const NumberFormat& format) {
@@ -187,8 +187,7 @@ LayerMemory MemoryOf(const PlanRequest& request, const LayerSpec& layer, const L
   } else {
     for (const Shape& output : info.op_outputs) memory.stash_bytes += ValueBytes(kept, output);
   }
-  const bool has_floats_beside =
-      recipe.kept_codes != KeptCodes::kNone || recipe.copies_values || layer.recompute;
+  const bool has_floats_beside = recipe.kept_codes != KeptCodes::kNone || recipe.copies_values;
   if (has_floats_beside) {
     memory.working_bytes += kFloatsAtOnce * largest;
   } else if (narrows) {

@@ -373,6 +373,7 @@ TEST(PlanMaker, AStageThatDoesNotFitMakesItsLayersAgain) {
 TEST(PlanMaker, AStageMakesItsLayersAgainForRoomForCopies) {
   PlanningInputs inputs = OfDeepLayers("uniform");
   inputs.recomputes = true;
+  inputs.micro_batch_size = 64;  // what a stage keeps is much beside copies of states
   MeasuredCluster cluster;
   cluster.times = Layers(inputs, 3 * kLayerSeconds, kLayerSeconds);
   // Not enough for the first stage as it is, but for the stage that makes its layers again and its
@@ -385,7 +386,12 @@ TEST(PlanMaker, AStageMakesItsLayersAgainForRoomForCopies) {
     EXPECT_TRUE(plan.stages[0].recompute);
     return plan.stages[1].recompute;
   };
+  const auto fits = [&](int64_t second) {
+    cluster.memory = {{"pi-1", first}, {"pi-2", second}};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).ok();
+  };
   int64_t just_fits = 80'000'000;
+  while (!fits(just_fits)) just_fits += 1'000'000;
   while (remakes(just_fits, false)) just_fits += 100'000;
   EXPECT_TRUE(remakes(just_fits, true));
   EXPECT_FALSE(remakes(1'000'000'000, true)) << "there is room";
