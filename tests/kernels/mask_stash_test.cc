@@ -122,8 +122,10 @@ TEST(RecomputeLayers, CodesStandForWhatEnters) {
     const int64_t whole = StashOf(model, "fp32", true);
     for (const char* recipe : {"sbm:4,4,8", "sbm:8,8,8", "ui8"})
       EXPECT_LE(StashOf(MadeAgain(model), recipe, true) * 8, whole) << name << ", " << recipe;
-    // Its backward rounds what enters anew.
-    EXPECT_GT(StashOf(MadeAgain(model), "octo", true) * 4, whole) << name;
+    // Its backward rounds what enters anew: codes beside it would be a quarter more.
+    EXPECT_LE(StashOf(MadeAgain(model), "octo", true) * 20,
+              StashOf(MadeAgain(model), "fp32", true) * 21)
+        << name;
   }
 }
 
