@@ -25,14 +25,6 @@ WidthState LoadWidths(const float* from) {
   return IsValid(state) ? state : WidthState();
 }
 
-void Stay(const float* x, int64_t count, float* y) {
-  if (x != y) std::copy(x, x + count, y);
-}
-
-void PutOnSteps(const StepGrid& grid, const float* x, int64_t count, float* y) {
-  for (int64_t i = 0; i < count; ++i) y[i] = grid.ValueOf(x[i]);
-}
-
 // The learning rate as the step has it.
 double FixedRate(double rate) {
   if (rate <= 0) return rate;
@@ -66,11 +58,6 @@ std::optional<StepGrid> AdaptedSteps(const float* x, int64_t count, const float*
   return StepsOfWidth(kWidthOfFirst, WidthExponent(largest, kWidthOfFirst));
 }
 
-void AdaptWidth(const float* x, int64_t count, const float* read, float* kept, float* y) {
-  const std::optional<StepGrid> steps = AdaptedSteps(x, count, read, kept);
-  steps.has_value() ? PutOnSteps(*steps, x, count, y) : Stay(x, count, y);
-}
-
 void Compensate(const Compensation& behind, const float* x, int64_t count, float* y) {
   for (int64_t at = 0; at < count; at += behind.size) {
     for (int64_t i = 0; i < behind.size; ++i)
@@ -95,32 +82,6 @@ void CompensationGradient(const Compensation& behind, const StepContext& context
   }
 }
 
-void FixedPoint(const GridRule& grid, const float* x, int64_t count, float* y) {
-  PutOnSteps(StepsOf(grid), x, count, y);
-}
-
-void ShiftError(int bits, const float* dy, int64_t count, float* quantized) {
-  const double power = PowerOf(LargestMagnitude(dy, count));
-  power == 0 ? Stay(dy, count, quantized)
-             : PutOnSteps(StepsOfPower(power, bits), dy, count, quantized);
-}
-
-void FlagError(int bits, const float* dy, int64_t count, float* quantized) {
-  const double power = PowerOf(LargestMagnitude(dy, count));
-  if (power == 0) return Stay(dy, count, quantized);
-  for (int64_t i = 0; i < count; ++i)
-    quantized[i] = static_cast<float>(FlaggedValue(dy[i], power, bits));
-}
-
-void ShiftedReluGradient(int bits, const float* dy, const float* y, int64_t count, float* dx) {
-  const double power = PowerOf(LargestMagnitude(dy, count));
-  const StepGrid grid = StepsOfPower(power == 0 ? 1 : power, bits);
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = power == 0 ? dy[i] : grid.ValueOf(dy[i]);
-    dx[i] = y[i] > 0 ? value : 0;
-  }
-}
-
 void FixedUpdate(const Instruction& instruction, const StepContext& context, const float* weights,
                  const float* gradients, float* const* slots, int64_t count, float* updated) {
   const GridRule& grid = instruction.grid;
@@ -142,7 +103,8 @@ void FixedUpdate(const Instruction& instruction, const StepContext& context, con
     fixed.loss_scale = fixed.gradient_factor = 1;
   }
   step.update(step.scalars(fixed), weights, gradients, slots, count, updated);
-  FixedPoint(grid, updated, count, updated);
+  const StepGrid steps = StepsOf(grid);
+  for (int64_t i = 0; i < count; ++i) updated[i] = steps.ValueOf(updated[i]);
   for (size_t k = 0; k < step.optimizer->slots().size(); ++k) {
     for (int64_t i = 0; i < count; ++i)
       slots[k][i] = static_cast<float>(FixedValue(slots[k][i], kSlotBits));

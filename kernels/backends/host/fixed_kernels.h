@@ -12,15 +12,13 @@
 
 namespace runnel::host {
 
-// The grid of an adapted width, as AdaptWidth says; none: values stay as they are.
+// The grid of an adapted width; none: values stay as they are. read: a WidthState that stays; kept:
+// one that moves; either or both may be null.
 std::optional<StepGrid> AdaptedSteps(const float* x, int64_t count, const float* read, float* kept);
 // R of a tensor with this largest magnitude; 0: nothing can be scaled by it, values stay.
 double PowerOf(float largest);
 // Of kFixedPoint.
 StepGrid StepsOf(const GridRule& grid);
-
-// read: a WidthState that stays; kept: one that moves; either or both may be null.
-void AdaptWidth(const float* x, int64_t count, const float* read, float* kept, float* y);
 
 // What is behind an operator, each of `size` elements.
 struct Compensation {
@@ -38,12 +36,6 @@ struct CompensationGradients {
 // `adds`: to what is there.
 void CompensationGradient(const Compensation& behind, const StepContext& context, const float* dy,
                           int64_t count, bool adds, const CompensationGradients& gradients);
-
-void FixedPoint(const GridRule& grid, const float* x, int64_t count, float* y);
-// A tensor of zeros, or with a value that is not finite, stays as it is.
-void ShiftError(int bits, const float* dy, int64_t count, float* quantized);
-void FlagError(int bits, const float* dy, int64_t count, float* quantized);
-void ShiftedReluGradient(int bits, const float* dy, const float* y, int64_t count, float* dx);
 
 // slots: as many as the optimizer has, and one more of an average.
 void FixedUpdate(const Instruction& instruction, const StepContext& context, const float* weights,

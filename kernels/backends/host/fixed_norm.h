@@ -1,7 +1,7 @@
 #pragma once
 
-// Batch norm on fixed points (the kFixedNorm codes of kernels/ir/op_traits.inc) in plain loops. All
-// values row-major. Any thread.
+// What backends of the host share of batch norm on fixed points (the kFixedNorm codes of
+// kernels/ir/op_traits.inc). Any thread.
 
 #include "kernels/backends/host/range_norm.h"
 #include "kernels/ir/program.h"
@@ -23,17 +23,5 @@ void FinishFixedStatistics(const Instruction& instruction, int64_t count, int64_
                            const RangeStatistics& statistics);
 // From the sums of dy and of dy * Q(u).
 void PutFixedGradients(double sum, double fixed_product, float& dscale, float& dshift);
-
-// statistics: as range batch norm has them, stats are means, then 1 / s.
-void FixedNormForward(const Instruction& instruction, const Shape& shape, const float* x,
-                      const float* scale, const float* shift, const RangeStatistics& statistics,
-                      float* y);
-void FixedNormEval(const Instruction& instruction, const Shape& shape, const float* x,
-                   const float* scale, const float* shift, const float* running_mean,
-                   const float* running_var, float* y);
-// dx may not be x.
-void FixedNormInputGradient(const Instruction& instruction, const Shape& shape, const float* dy,
-                            const float* x, const float* scale, const float* stats, float* dx,
-                            float* dscale_dshift);
 
 }  // namespace runnel::host

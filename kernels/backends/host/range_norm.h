@@ -1,9 +1,8 @@
 #pragma once
 
-// Range batch norm (the kRangeNorm codes of kernels/ir/op_traits.inc) in plain loops. All values
-// row-major. Any thread.
+// What backends of the host share of range batch norm (the kRangeNorm codes of
+// kernels/ir/op_traits.inc): a channel's statistics. Any thread.
 
-#include "kernels/backends/backend.h"
 #include "kernels/ir/program.h"
 
 namespace runnel::host {
@@ -37,15 +36,5 @@ void FinishRangeStatistics(const Instruction& instruction, const RangeChunks& ch
 float RangeInverse(const Instruction& instruction, float running_var);
 // A few values on the grid of their range. y may be x.
 void PutOnRange(const float* x, int64_t count, int bits, float* y);
-
-void RangeNormForward(const Instruction& instruction, const Shape& shape, const float* x,
-                      const float* scale, const float* shift, const RangeStatistics& statistics,
-                      float* y);
-void RangeNormEval(const Instruction& instruction, const Shape& shape, const float* x,
-                   const float* scale, const float* shift, const float* running_mean,
-                   const float* running_var, float* y);
-void RangeNormInputGradient(const Instruction& instruction, const StepContext& context,
-                            const Shape& shape, const float* dy, const float* x, const float* scale,
-                            const float* stats, float* dx, float* dscale_dshift);
 
 }  // namespace runnel::host

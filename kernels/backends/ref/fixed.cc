@@ -1,8 +1,11 @@
-// The kernels of kernels/backends/host/fixed_kernels.h and fixed_norm.h.
+// Fixed points of whole tensors (kernels/ir/arithmetic/fixed_width.h, fixed_point.h) in plain loops.
+
+#include <optional>
 
 #include "kernels/backends/host/fixed_kernels.h"
-#include "kernels/backends/host/fixed_norm.h"
 #include "kernels/backends/ref/ref_kernels.h"
+#include "kernels/ir/arithmetic/fixed_point.h"
+#include "kernels/ir/arithmetic/symmetric_grid.h"
 
 namespace runnel::ref {
 namespace {
@@ -11,12 +14,28 @@ host::Compensation CompensationOf(const Call& call) {
   return {call.in(1), call.in(2), call.in(3), call.in_shape(1).elements()};
 }
 
+double PowerOf(const Call& call) {
+  return host::PowerOf(LargestMagnitude(call.in(0), call.in_shape(0).elements()));
+}
+
+// A tensor of zeros, or with a value that is not finite, stays as it is.
+std::optional<StepGrid> ErrorSteps(const Call& call) {
+  const double power = PowerOf(call);
+  return power == 0 ? std::nullopt : std::optional(StepsOfPower(power, call.grid().bits));
+}
+
+void PutOnSteps(const Call& call, const std::optional<StepGrid>& steps) {
+  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i)
+    call.out(0)[i] = steps.has_value() ? steps->ValueOf(call.in(0)[i]) : call.in(0)[i];
+}
+
 }  // namespace
 
 absl::Status AdaptWidth(const Call& call) {
   const float* read = call.has_input(1) ? call.in(1) : nullptr;
   float* kept = call.has_output(1) ? call.out(1) : nullptr;
-  host::AdaptWidth(call.in(0), call.in_shape(0).elements(), read, kept, call.out(0));
+  const int64_t count = call.in_shape(0).elements();
+  PutOnSteps(call, host::AdaptedSteps(call.in(0), count, read, kept));
   return absl::OkStatus();
 }
 
@@ -33,41 +52,31 @@ absl::Status CompensationGradient(const Call& call) {
 }
 
 absl::Status FixedPoint(const Call& call) {
-  host::FixedPoint(call.grid(), call.in(0), call.in_shape(0).elements(), call.out(0));
+  PutOnSteps(call, host::StepsOf(call.grid()));
   return absl::OkStatus();
 }
 
 absl::Status ShiftError(const Call& call) {
-  host::ShiftError(call.grid().bits, call.in(0), call.in_shape(0).elements(), call.out(0));
+  PutOnSteps(call, ErrorSteps(call));
   return absl::OkStatus();
 }
 
 absl::Status FlagError(const Call& call) {
-  host::FlagError(call.grid().bits, call.in(0), call.in_shape(0).elements(), call.out(0));
+  const double power = PowerOf(call);
+  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) {
+    const float dy = call.in(0)[i];
+    call.out(0)[i] =
+        power == 0 ? dy : static_cast<float>(FlaggedValue(dy, power, call.grid().bits));
+  }
   return absl::OkStatus();
 }
 
 absl::Status ShiftedReluInputGradient(const Call& call) {
-  host::ShiftedReluGradient(call.grid().bits, call.in(0), call.in(1), call.in_shape(0).elements(),
-                            call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status FixedNormForward(const Call& call) {
-  host::FixedNormForward(call.instruction(), call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                         {call.out(1), call.out(2), call.out(3)}, call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status FixedNormEval(const Call& call) {
-  host::FixedNormEval(call.instruction(), call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                      call.in(3), call.in(4), call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status FixedNormInputGradient(const Call& call) {
-  host::FixedNormInputGradient(call.instruction(), call.in_shape(0), call.in(0), call.in(1),
-                               call.in(2), call.in(3), call.out(0), call.out(1));
+  const std::optional<StepGrid> steps = ErrorSteps(call);
+  for (int64_t i = 0; i < call.in_shape(0).elements(); ++i) {
+    const float dy = call.in(0)[i], value = steps.has_value() ? steps->ValueOf(dy) : dy;
+    call.out(0)[i] = call.in(1)[i] > 0 ? value : 0;
+  }
   return absl::OkStatus();
 }
 

@@ -2,7 +2,6 @@
 
 #include "kernels/backends/host/grid_kernels.h"
 #include "kernels/backends/host/optimizer_update.h"
-#include "kernels/backends/host/range_norm.h"
 #include "kernels/backends/ref/ref_kernels.h"
 
 namespace runnel::ref {
@@ -66,24 +65,6 @@ absl::Status RoundedUpdate(const Call& call) {
                        static_cast<int>(k) + 1);
   }
   return status;
-}
-
-absl::Status RangeNormForward(const Call& call) {
-  host::RangeNormForward(call.instruction(), call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                         {call.out(1), call.out(2), call.out(3)}, call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status RangeNormEval(const Call& call) {
-  host::RangeNormEval(call.instruction(), call.in_shape(0), call.in(0), call.in(1), call.in(2),
-                      call.in(3), call.in(4), call.out(0));
-  return absl::OkStatus();
-}
-
-absl::Status RangeNormInputGradient(const Call& call) {
-  host::RangeNormInputGradient(call.instruction(), call.context, call.in_shape(0), call.in(0),
-                               call.in(1), call.in(2), call.in(3), call.out(0), call.out(1));
-  return absl::OkStatus();
 }
 
 absl::Status MultiLevelWeight(const Call& call) { return PutOnLevels(call); }

@@ -1,4 +1,4 @@
-// Batch norm on fixed points, byte for byte as kernels/backends/host/fixed_norm.h has it. Channels
+// Batch norm on fixed points, byte for byte as kernels/backends/ref/fixed_norm.cc has it. Channels
 // lie beside one another: each lane of a vector adds up its own channel's list in the order of a
 // plain loop.
 

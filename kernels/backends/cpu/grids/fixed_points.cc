@@ -1,4 +1,4 @@
-// Tensors on fixed points, byte for byte as kernels/backends/host/fixed_kernels.h has them.
+// Tensors on fixed points, byte for byte as kernels/backends/ref/fixed.cc has them.
 
 #include <algorithm>
 #include <optional>

@@ -1,6 +1,6 @@
-// Batch norm by ranges (kernels/ir/op_traits.inc), byte for byte as host::RangeNormForward and its
-// neighbours have it. Channels lie beside one another: each lane of a vector adds up its own
-// channel's list in the order of a plain loop.
+// Batch norm by ranges, byte for byte as kernels/backends/ref/range_norm.cc has it. Channels lie
+// beside one another: each lane of a vector adds up its own channel's list in the order of a plain
+// loop.
 
 #include "kernels/backends/host/range_norm.h"
 
