@@ -17,8 +17,8 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/ids.h"
 #include "proto/base/tensor/encoded_bytes.h"
-#include "proto/base/training/bit_switches.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/bit_switches.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 namespace runnel {
 

@@ -22,7 +22,7 @@
 #include "proto/base/model/number_format.h"
 #include "proto/base/random.h"
 #include "proto/base/tensor/tensor_view.h"
-#include "proto/base/training/codec_id.h"
+#include "proto/base/training/codecs/codec_id.h"
 
 namespace runnel {
 

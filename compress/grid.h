@@ -5,7 +5,7 @@
 //   grid:K   2^K levels from the tensor's least value to its largest, K = 1..16. Activations go to
 //            the nearest level, gradients at random to one of the two next ones.
 //   recipe   The grid with the bits of the micro-batch's level: each end of a link takes grid:K in
-//            its place (proto/base/training/link_levels.h). On its own it is the grid of 8 bits.
+//            its place (proto/base/training/codecs/link_levels.h). On its own it is the grid of 8 bits.
 //
 // An activation whose values are all codes 0..2^K-1 times 1 / (2^K - 1), as those of recipe dorefa
 // behind a ReLU, comes back as it was, to the bit (-0, which no grid gives, as 0). Any other one has its least and largest value

@@ -12,8 +12,8 @@
 #include "absl/types/span.h"
 #include "compress/bit_schedule.h"
 #include "proto/base/ids.h"
-#include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/tensor_error.h"
+#include "proto/base/training/codecs/codec_schedule.h"
+#include "proto/base/training/codecs/tensor_error.h"
 
 namespace runnel {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "proto/base/model/number_format.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 namespace {

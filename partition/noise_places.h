@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/training/tensor_error.h"
+#include "proto/base/training/codecs/tensor_error.h"
 
 namespace runnel {
 

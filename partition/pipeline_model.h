@@ -14,7 +14,7 @@
 #include "partition/schedule.h"
 #include "partition/simulator.h"
 #include "proto/base/plan/link_rate.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 namespace runnel {
 

@@ -9,7 +9,7 @@
 #include "partition/kept_values.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 namespace {

@@ -20,8 +20,8 @@
 #include "proto/base/model/number_format.h"
 #include "proto/base/plan/plan.h"
 #include "proto/base/tensor/encoded_bytes.h"
+#include "proto/base/training/codecs/tensor_error.h"
 #include "proto/base/training/recipe_family.h"
-#include "proto/base/training/tensor_error.h"
 
 namespace runnel {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The codecs at a stage's two boundaries: encoders for what it sends, decoders for what it
-// receives. A plan may name other codecs from epochs on (proto/base/training/codec_schedule.h): a
+// receives. A plan may name other codecs from epochs on (proto/base/training/codecs/codec_schedule.h): a
 // micro-batch's epoch decides, and where the codec changes the encoder is a new one.
 //
 // Tensors are boundary tensors in memory (BoundaryBytes of number_format.h). A lossless codec sends
@@ -10,7 +10,7 @@
 // boundary's type again (NumberType::from_float), on all machines alike. Values that stand behind a
 // tensor (SidePlaces) follow the codec's bytes in its payload; each is checked on both ends.
 //
-// Codec `recipe` sends a micro-batch's bits (proto/base/training/link_levels.h): the sender by the
+// Codec `recipe` sends a micro-batch's bits (proto/base/training/codecs/link_levels.h): the sender by the
 // level of the micro-batch's step, the receiver by the payload's size and, of the levels that have it,
 // by the bits that the payload says, since a frame may come before the grant that brings the level's
 // change.
@@ -30,8 +30,8 @@
 #include "proto/base/plan/plan.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/codec_schedule.h"
+#include "proto/base/training/codecs/link_levels.h"
 
 namespace runnel {
 

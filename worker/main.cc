@@ -20,7 +20,7 @@
 #include "compress/codec.h"
 #include "kernels/backends/backend.h"
 #include "kernels/ir/recipe.h"
-#include "proto/base/host_processors.h"
+#include "proto/base/host/host_processors.h"
 #include "proto/base/refusal_log.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"

@@ -2,7 +2,7 @@
 
 // --bits bandwidth: each direction of each link has as many bits as its bandwidth leaves time for,
 // and no fewer than accuracy allows (compress/link_bits.h). The bits that accuracy allows rise
-// during training, so a plan names codecs by epoch (proto/base/training/codec_schedule.h); journal,
+// during training, so a plan names codecs by epoch (proto/base/training/codecs/codec_schedule.h); journal,
 // replay and check-points keep that schedule as it is. Pure functions.
 
 #include <cstdint>

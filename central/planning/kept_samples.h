@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/plan/plan.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 namespace runnel {
 

@@ -13,7 +13,7 @@
 #include "partition/noise_places.h"
 #include "partition/noise_ratios.h"
 #include "proto/base/plan/plan.h"
-#include "proto/base/training/gradient_noise.h"
+#include "proto/base/training/codecs/gradient_noise.h"
 
 namespace runnel {
 

@@ -15,7 +15,7 @@
 #include "partition/schedule.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/link_levels.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {
@@ -64,15 +64,15 @@ struct PlanningInputs {
   ModelSpec model;
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
-  NumberFormat format = {};                 // number format of the recipe
-  RecipeMemory recipe_memory;  // PlanRequest
-  std::vector<int64_t> caps = {};           // by stage; empty: the schedule's
-  int64_t dataset_samples = 0;              // of the data set
-  int64_t batch_size = 1;                   // samples of an optimizer step
-  int64_t micro_batches = 1;                // micro-batches of an optimizer step
-  int64_t micro_batch_size = 1;             // samples of the largest
-  int64_t short_step = 0;                   // PlanRequest
-  int64_t barrier_every = 0;  // optimizer steps from one barrier to the next; 0: there is none
+  NumberFormat format = {};        // number format of the recipe
+  RecipeMemory recipe_memory;      // PlanRequest
+  std::vector<int64_t> caps = {};  // by stage; empty: the schedule's
+  int64_t dataset_samples = 0;     // of the data set
+  int64_t batch_size = 1;          // samples of an optimizer step
+  int64_t micro_batches = 1;       // micro-batches of an optimizer step
+  int64_t micro_batch_size = 1;    // samples of the largest
+  int64_t short_step = 0;          // PlanRequest
+  int64_t barrier_every = 0;       // optimizer steps from one barrier to the next; 0: there is none
   bool recomputes = false;   // stages that would not fit make their layers again (--recompute auto)
   bool replicates = false;   // whether stages keep copies of barriers for one another
   bool looks_ahead = false;  // PipelineModel

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/precision_cost.h"
 
 namespace runnel {
 

@@ -162,7 +162,7 @@ struct WayNoise {
 };
 
 // "gradient_noise": what codecs added to the noise of gradients, measured in a dry run at a barrier
-// (proto/base/training/gradient_noise.h): by all codecs of the plan at once, or by those of `way`.
+// (proto/base/training/codecs/gradient_noise.h): by all codecs of the plan at once, or by those of `way`.
 // Either way the record has all that is known: what was measured at once, and `ways`.
 struct NoiseMeasured {
   int64_t step = 0;

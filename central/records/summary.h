@@ -13,7 +13,7 @@
 #include "proto/base/figures/figure_fields.h"
 #include "proto/base/plan/link_rate.h"
 #include "proto/base/plan/plan.h"
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/precision_cost.h"
 
 namespace runnel {
 

@@ -9,7 +9,7 @@
 #include "central/run/workers/local_workers.h"
 #include "central/settings/codec_settings.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/link_levels.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {

@@ -9,7 +9,7 @@
 #include "central/planning/rules/gate_counts.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/cost_target.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "central/records/gate_summary.h"
 #include "central/run/run_setup.h"
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/precision_cost.h"
 
 namespace runnel {
 

@@ -6,12 +6,12 @@
 #include "central/planning/rules/training_rules.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/code_families.h"
 #include "proto/base/training/dials/barrier_every.h"
 #include "proto/base/training/dials/cost_target.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/dials/precision.h"
-#include "proto/base/training/gate_cost.h"
+#include "proto/base/training/precision/code_families.h"
+#include "proto/base/training/precision/gate_cost.h"
 
 namespace runnel {
 namespace {

@@ -13,7 +13,7 @@
 #include "central/settings/gradient_bits_setting.h"
 #include "compress/link_bits.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/host_processors.h"
+#include "proto/base/host/host_processors.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/dials/barrier_every.h"

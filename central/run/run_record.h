@@ -21,7 +21,7 @@
 #include "central/run/training_clock.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/link_levels.h"
 
 namespace runnel {
 

@@ -18,7 +18,7 @@
 #include "central/run/waiting.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/loss_scale.h"
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/precision_cost.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"

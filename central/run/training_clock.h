@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "proto/base/clock.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 
 namespace runnel {
 

@@ -8,8 +8,8 @@
 #include "compress/codec.h"
 #include "compress/link_bits.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/codec_schedule.h"
+#include "proto/base/training/codecs/link_levels.h"
 
 namespace runnel {
 namespace {

@@ -9,8 +9,8 @@
 #include "central/settings/run_settings.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
-#include "proto/base/training/bit_switches.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/bit_switches.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 namespace runnel {
 

@@ -14,7 +14,7 @@
 #include "compress/link_bits.h"
 #include "proto/base/backend_options.h"
 #include "proto/base/model/number_format.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 #include "proto/base/training/training_defaults.h"
 #include "proto/base/training/training_fields.h"
 

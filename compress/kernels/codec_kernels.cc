@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "proto/base/kernel_rows.h"
+#include "proto/base/host/kernel_rows.h"
 
 namespace runnel {
 namespace {

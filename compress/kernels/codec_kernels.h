@@ -20,7 +20,7 @@
 #include "absl/types/span.h"
 #include "compress/kernels/int8_kernels.h"
 #include "compress/kernels/tile_kernels.h"
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 #include "proto/base/random.h"
 
 namespace runnel {

@@ -1,6 +1,6 @@
 #include "kernels/ir/gate_options.h"
 
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 

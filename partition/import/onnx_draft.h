@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "onnx/onnx_pb.h"
 #include "partition/import/known_shapes.h"
-#include "partition/import/onnx_channels.h"
+#include "partition/import/nodes/onnx_channels.h"
 #include "partition/import/onnx_facts.h"
 #include "partition/import/onnx_windows.h"
 

@@ -6,14 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "partition/import/onnx_attention.h"
-#include "partition/import/onnx_cross_attention.h"
+#include "partition/import/nodes/onnx_layouts.h"
+#include "partition/import/nodes/onnx_operators.h"
 #include "partition/import/onnx_draft.h"
 #include "partition/import/onnx_folding.h"
-#include "partition/import/onnx_gelu.h"
-#include "partition/import/onnx_layouts.h"
-#include "partition/import/onnx_norms.h"
-#include "partition/import/onnx_operators.h"
+#include "partition/import/patterns/onnx_attention.h"
+#include "partition/import/patterns/onnx_cross_attention.h"
+#include "partition/import/patterns/onnx_gelu.h"
+#include "partition/import/patterns/onnx_norms.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::import {

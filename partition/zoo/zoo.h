@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/training/bit_switches.h"
+#include "proto/base/training/codecs/bit_switches.h"
 #include "proto/base/training/training_defaults.h"
 
 namespace runnel {

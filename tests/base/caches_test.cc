@@ -1,6 +1,6 @@
 // What Linux says of caches, from folders like its own.
 
-#include "proto/base/caches.h"
+#include "proto/base/host/caches.h"
 
 #include <filesystem>
 #include <fstream>

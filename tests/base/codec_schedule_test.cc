@@ -1,4 +1,4 @@
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -3,7 +3,7 @@
 // Codec schedules that a test writes down.
 
 #include "absl/strings/string_view.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 namespace runnel {
 

@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/training/gate_cost.h"
+#include "proto/base/training/precision/gate_cost.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel::cost_target_test {

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/precision_cost.h"
 
 namespace runnel::precision_test {
 namespace {

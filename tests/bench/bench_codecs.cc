@@ -19,7 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "compress/codec.h"
 #include "compress/kernels/codec_kernels.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/base/random.h"
 
 namespace runnel {

@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "tests/bench/bench_tools.h"
 #include "tests/kernels/random_model.h"

@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 #include "tests/bench/bench_kernels.h"
 
 namespace runnel::bench {
@@ -11,12 +11,12 @@ namespace {
 
 // 14 independent sums (registers 0 to 13) hide the latency; 14 and 15 hold the factors. Assembly,
 // so that no compiler moves a sum to memory or leaves a product out.
-#define RUNNEL_ALL_SUMS(ONE)                                                                   \
-  ONE("0")                                                                                     \
-  ONE("1")                                                                                     \
-  ONE("2")                                                                                     \
-  ONE("3") ONE("4") ONE("5") ONE("6") ONE("7") ONE("8") ONE("9") ONE("10") ONE("11") ONE("12") \
-      ONE("13")
+#define RUNNEL_ALL_SUMS(ONE) \
+  ONE("0")                   \
+  ONE("1")                   \
+  ONE("2")                   \
+  ONE("3")                   \
+  ONE("4") ONE("5") ONE("6") ONE("7") ONE("8") ONE("9") ONE("10") ONE("11") ONE("12") ONE("13")
 #define RUNNEL_TOUCHED                                                                     \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
       "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"

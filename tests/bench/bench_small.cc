@@ -18,7 +18,7 @@
 #include "kernels/backends/small/primitives/layers.h"
 #include "kernels/backends/small/views.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"

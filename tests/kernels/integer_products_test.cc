@@ -13,7 +13,7 @@
 #include "partition/plan_builder.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/training/code_families.h"
+#include "proto/base/training/precision/code_families.h"
 #include "tests/kernels/grid_training.h"
 
 namespace runnel::integer_products_test {

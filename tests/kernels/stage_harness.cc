@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/ir/compiler.h"
 #include "kernels/ir/recipe.h"
-#include "proto/base/huge_pages.h"
+#include "proto/base/host/huge_pages.h"
 #include "proto/base/model/side_values.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"

@@ -19,7 +19,7 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/torch_oracle.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "proto/base/random.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 

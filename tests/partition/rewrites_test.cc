@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel::rewrites_test {

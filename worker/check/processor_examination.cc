@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "proto/base/host_processors.h"
+#include "proto/base/host/host_processors.h"
 #include "worker/measure/device_description.h"
 
 namespace runnel {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "proto/base/energy_source.h"
+#include "proto/base/host/energy_source.h"
 
 namespace runnel {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/transport/control/control.h"
 #include "worker/energy/energy_counter.h"
 

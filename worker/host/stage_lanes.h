@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/transport/link/event_loop.h"
 #include "worker/host/span_log.h"
 #include "worker/lane.h"

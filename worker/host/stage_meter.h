@@ -7,7 +7,7 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/figures/span.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/transport/control/control.h"
 #include "worker/energy/training_use.h"
 

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/models/quantize/quantizer.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/base/model/initial_state.h"
-#include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

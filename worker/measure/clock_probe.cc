@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 
 namespace runnel {
 namespace {

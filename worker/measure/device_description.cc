@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/host_processors.h"
+#include "proto/base/host/host_processors.h"
 
 namespace runnel {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "proto/base/caches.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/caches.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "worker/measure/clock_probe.h"
 #include "worker/measure/random_tensors.h"

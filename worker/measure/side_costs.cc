@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "compress/codec.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/tensor_view.h"

@@ -8,7 +8,7 @@
 #include "compress/codec.h"
 #include "proto/base/plan/next_action.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 namespace runnel {
 namespace {

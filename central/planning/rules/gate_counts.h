@@ -16,7 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "central/planning/rules/training_rule.h"
 #include "proto/base/training/dials/cost_target.h"
-#include "proto/base/training/gate_cost.h"
+#include "proto/base/training/precision/gate_cost.h"
 
 namespace runnel {
 

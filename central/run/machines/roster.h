@@ -20,7 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "central/run/machines/run_effects.h"
 #include "proto/base/plan/plan.h"
-#include "proto/base/training/codec_id.h"
+#include "proto/base/training/codecs/codec_id.h"
 
 namespace runnel {
 

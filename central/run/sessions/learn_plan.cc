@@ -10,7 +10,7 @@
 #include "central/run/sessions/latent_layer.h"
 #include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/codec_id.h"
+#include "proto/base/training/codecs/codec_id.h"
 #include "proto/json/json_fields.h"
 #include "proto/process/atomic_file.h"
 #include "proto/process/host_memory.h"

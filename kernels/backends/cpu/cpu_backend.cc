@@ -21,7 +21,7 @@
 #include "kernels/backends/cpu/layout_plan.h"
 #include "kernels/backends/cpu/lone_kernels.h"
 #include "kernels/backends/host/live_samples.h"
-#include "proto/base/kernel_rows.h"
+#include "proto/base/host/kernel_rows.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

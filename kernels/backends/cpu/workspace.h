@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "proto/base/huge_pages.h"
+#include "proto/base/host/huge_pages.h"
 
 namespace runnel::cpu {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/huge_pages.h"
+#include "proto/base/host/huge_pages.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/measure/lone_instruction.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 
 namespace runnel::small {
 namespace {

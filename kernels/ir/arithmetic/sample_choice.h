@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 

@@ -8,7 +8,7 @@
 
 #include "kernels/ir/arithmetic/code_grid.h"
 #include "kernels/ir/gate_options.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 namespace {

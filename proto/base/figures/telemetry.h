@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/base/energy_source.h"
 #include "proto/base/figures/gate_choices.h"
 #include "proto/base/figures/histogram.h"
+#include "proto/base/host/energy_source.h"
 #include "proto/base/ids.h"
 
 namespace runnel {

@@ -15,7 +15,7 @@
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/plan/next_action.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 namespace runnel {
 

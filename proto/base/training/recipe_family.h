@@ -23,7 +23,7 @@
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/number_format.h"
 #include "proto/base/training/grid_bits.h"
-#include "proto/base/training/operand_bits.h"
+#include "proto/base/training/precision/operand_bits.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {

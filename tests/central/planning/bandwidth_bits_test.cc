@@ -19,7 +19,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
 #include "proto/base/random.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 #include "tests/base/codecs.h"
 
 namespace runnel::bandwidth_bits_test {

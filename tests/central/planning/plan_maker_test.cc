@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/link_levels.h"
 
 namespace runnel::plan_maker_test {
 namespace {

@@ -9,7 +9,7 @@
 #include "central/run/run_record.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/link_levels.h"
 
 namespace runnel::run_setup_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "kernels/ir/arithmetic/integer_math.h"
-#include "proto/base/caches.h"
+#include "proto/base/host/caches.h"
 #include "tests/kernels/cpu/cpu_int8_harness.h"
 #include "tests/kernels/cpu/int8_packed.h"
 

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 
 namespace runnel::profiler_test {
 namespace {

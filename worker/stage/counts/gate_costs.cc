@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "proto/base/status_macros.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 

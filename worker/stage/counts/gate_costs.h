@@ -17,7 +17,7 @@
 #include "proto/base/figures/telemetry.h"
 #include "proto/base/model/number_format.h"
 #include "proto/base/training/dials/cost_target.h"
-#include "proto/base/training/gate_cost.h"
+#include "proto/base/training/precision/gate_cost.h"
 
 namespace runnel {
 

@@ -1,12 +1,12 @@
 #pragma once
 
 // Compares a stage's exact weight-gradients with those that the codecs leave, over the micro-batches
-// of a dry run (proto/base/training/gradient_noise.h).
+// of a dry run (proto/base/training/codecs/gradient_noise.h).
 
 #include <vector>
 
 #include "absl/types/span.h"
-#include "proto/base/training/gradient_noise.h"
+#include "proto/base/training/codecs/gradient_noise.h"
 
 namespace runnel {
 

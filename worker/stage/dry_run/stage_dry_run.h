@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/base/training/gradient_noise.h"
+#include "proto/base/training/codecs/gradient_noise.h"
 #include "worker/stage/arrivals.h"
 #include "worker/stage/stage_effects.h"
 

@@ -2,7 +2,7 @@
 
 // Dry runs at barriers: micro-batches go forth and back without a step, exactly and with the plan's
 // codecs; the stages' gradients tell what the codecs add to the noise that mini-batches have anyway
-// (proto/base/training/gradient_noise.h). The first one at some step, others when the loss has halved
+// (proto/base/training/codecs/gradient_noise.h). The first one at some step, others when the loss has halved
 // or codecs have changed, each with all codecs of the plan at once; the barriers behind it have one
 // each with the codecs of one way of one link, in turn (central/planning/noise_by_way.h). All
 // together take a share of the run's time, of which the ways leave half to the others. Weights do not
@@ -22,7 +22,7 @@
 #include "central/records/loss_since.h"
 #include "central/run/machines/active_plan.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/link_levels.h"
 
 namespace runnel {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 
 namespace runnel::cpu {
 

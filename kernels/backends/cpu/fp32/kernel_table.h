@@ -17,7 +17,7 @@
 #include "kernels/ir/arithmetic/fake_quantize.h"
 #include "kernels/ir/arithmetic/transformer_math.h"
 #include "kernels/ir/optimizers/optimizer_scalars.h"
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 
 namespace runnel::fp32 {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/backends/cpu/grids/grid_kernels.h"
-#include "proto/base/kernel_rows.h"
+#include "proto/base/host/kernel_rows.h"
 
 namespace runnel::cpu {
 

@@ -10,7 +10,7 @@
 #include "kernels/ir/arithmetic/code_grid.h"
 #include "kernels/ir/arithmetic/float_grid.h"
 #include "kernels/ir/arithmetic/symmetric_grid.h"
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 
 namespace runnel::cpu {
 

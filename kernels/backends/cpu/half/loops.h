@@ -9,7 +9,7 @@
 
 #include "kernels/backends/cpu/fp32/kernel_table.h"
 #include "kernels/ir/range_tally.h"
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 #include "proto/base/tensor/dtype.h"
 
 namespace runnel::half {

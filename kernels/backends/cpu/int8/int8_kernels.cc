@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/backends/cpu/int8/int8_conv.h"
-#include "proto/base/kernel_rows.h"
+#include "proto/base/host/kernel_rows.h"
 
 namespace runnel::cpu {
 namespace {

@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 
 namespace runnel::cpu {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "proto/base/caches.h"
+#include "proto/base/host/caches.h"
 
 namespace runnel::cpu {
 namespace {

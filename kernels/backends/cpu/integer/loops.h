@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 
 namespace runnel::cpu {
 

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/precision_cost.h"
 
 namespace runnel::effective_macs_test {
 namespace {

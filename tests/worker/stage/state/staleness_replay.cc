@@ -11,7 +11,7 @@
 #include "kernels/ir/compiler.h"
 #include "proto/base/plan/next_action.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 #include "proto/base/training/epoch_order.h"
 #include "proto/base/training/rates/rate.h"
 #include "tests/kernels/stage_harness.h"

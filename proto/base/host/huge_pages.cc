@@ -1,4 +1,4 @@
-#include "proto/base/huge_pages.h"
+#include "proto/base/host/huge_pages.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "partition/import/onnx_cross_attention.h"
+#include "partition/import/patterns/onnx_cross_attention.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "partition/import/onnx_channels.h"
+#include "partition/import/nodes/onnx_channels.h"
 
 #include <algorithm>
 #include <cmath>

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "proto/base/training/codec_id.h"
+#include "proto/base/training/codecs/codec_id.h"
 
 namespace runnel {
 

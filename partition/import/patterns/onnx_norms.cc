@@ -1,4 +1,4 @@
-#include "partition/import/onnx_norms.h"
+#include "partition/import/patterns/onnx_norms.h"
 
 #include <cmath>
 #include <utility>

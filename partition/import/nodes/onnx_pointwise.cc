@@ -1,4 +1,4 @@
-#include "partition/import/onnx_pointwise.h"
+#include "partition/import/nodes/onnx_pointwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "partition/import/onnx_norms.h"
+#include "partition/import/patterns/onnx_norms.h"
 
 namespace runnel::import {
 namespace {

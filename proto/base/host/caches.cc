@@ -1,4 +1,4 @@
-#include "proto/base/caches.h"
+#include "proto/base/host/caches.h"
 
 #include <algorithm>
 #include <atomic>

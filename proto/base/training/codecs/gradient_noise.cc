@@ -1,4 +1,4 @@
-#include "proto/base/training/gradient_noise.h"
+#include "proto/base/training/codecs/gradient_noise.h"
 
 #include <algorithm>
 

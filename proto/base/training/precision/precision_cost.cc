@@ -1,4 +1,4 @@
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/precision_cost.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "partition/import/onnx_joins.h"
+#include "partition/import/nodes/onnx_joins.h"
 
 #include <algorithm>
 #include <string>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "partition/import/onnx_norms.h"
-#include "partition/import/onnx_pointwise.h"
+#include "partition/import/nodes/onnx_pointwise.h"
+#include "partition/import/patterns/onnx_norms.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::import {

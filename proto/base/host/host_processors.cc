@@ -1,4 +1,4 @@
-#include "proto/base/host_processors.h"
+#include "proto/base/host/host_processors.h"
 
 #include <sched.h>
 

@@ -1,8 +1,8 @@
-#include "proto/base/training/gate_cost.h"
+#include "proto/base/training/precision/gate_cost.h"
 
 #include "proto/base/status_macros.h"
-#include "proto/base/training/gate_options.h"
-#include "proto/base/training/precision_cost.h"
+#include "proto/base/training/precision/gate_options.h"
+#include "proto/base/training/precision/precision_cost.h"
 
 namespace runnel {
 

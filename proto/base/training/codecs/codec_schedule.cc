@@ -1,4 +1,4 @@
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "proto/base/training/link_levels.h"
+#include "proto/base/training/codecs/link_levels.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/gate_options.h"
+#include "proto/base/training/precision/gate_options.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {

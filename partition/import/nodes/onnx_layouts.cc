@@ -1,4 +1,4 @@
-#include "partition/import/onnx_layouts.h"
+#include "partition/import/nodes/onnx_layouts.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "proto/base/training/operand_bits.h"
+#include "proto/base/training/precision/operand_bits.h"
 
 #include "absl/strings/numbers.h"
 

@@ -1,4 +1,4 @@
-#include "partition/import/onnx_attention.h"
+#include "partition/import/patterns/onnx_attention.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "proto/base/training/codec_id.h"
+#include "proto/base/training/codecs/codec_id.h"
 
 #include <algorithm>
 #include <cmath>

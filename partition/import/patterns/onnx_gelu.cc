@@ -1,4 +1,4 @@
-#include "partition/import/onnx_gelu.h"
+#include "partition/import/patterns/onnx_gelu.h"
 
 #include <cmath>
 #include <optional>

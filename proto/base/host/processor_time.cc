@@ -1,4 +1,4 @@
-#include "proto/base/processor_time.h"
+#include "proto/base/host/processor_time.h"
 
 #include <ctime>
 

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/codecs/codec_schedule.h"
 #include "proto/base/training/dials/precision.h"
 #include "proto/base/training/grid_bits.h"
 #include "proto/base/training/training.h"

@@ -1,4 +1,4 @@
-#include "proto/base/isa.h"
+#include "proto/base/host/isa.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
