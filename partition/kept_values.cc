@@ -13,6 +13,7 @@ namespace {
 // Each buffer begins at a multiple of this.
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kBits = 8;        // of a byte
+constexpr int kPairedBits = 4;      // codes of no more lie two a byte
 constexpr int64_t kGridFloats = 3;  // that say a grid of codes
 
 int64_t Aligned(DType type, const Shape& shape) {
@@ -89,8 +90,10 @@ class KeptValues {
       needs_values = needs_values || (is_needed && NeedsInput(value));
     }
     int64_t bytes = 0;
+    bool is_whole = false;
     for (size_t op = 0; op < layer_.ops.size(); ++op) {
       const OpSpec& spec = layer_.ops[op];
+      is_whole = is_whole || IsDepthwise(op);
       const bool is_needed = spec.kind == OpKind::kMaxPool || (IsOfCodes(op) && spec.inputs[0] > 0);
       needs_values = needs_values || (is_needed && NeedsInput(op + 1));
       if (spec.kind == OpKind::kBatchNorm)
@@ -98,8 +101,8 @@ class KeptValues {
     }
     if (is_masked_[last])
       bytes += Aligned(DType::kUInt8, {(ShapeOf(last).elements() + kBits - 1) / kBits});
-    return bytes + (needs_values ? Aligned(kept_type_, info_.input)
-                                 : Aligned(DType::kInt8, info_.input) + kAlignment);
+    return bytes +
+           (needs_values ? Aligned(kept_type_, info_.input) : CodeBytes(info_.input, is_whole));
   }
 
   // Whether making the value again reads what enters the layer, and not its codes.
@@ -147,9 +150,20 @@ class KeptValues {
     if (is_kept_apart) return;
     if (!IsOfCodes(op)) return KeepInputs(spec);
     const Shape& x = ShapeOf(static_cast<size_t>(spec.inputs[0]));
-    bytes_ += Aligned(DType::kInt8, x) + kAlignment;
+    bytes_ += CodeBytes(x, IsPacked(spec.inputs[0]) || IsDepthwise(op));
     // Samples by choice have a grid of their own each.
     if (IsPacked(spec.inputs[0])) bytes_ += Aligned(DType::kFloat32, {kGridFloats * x[0]});
+  }
+
+  // Of the codes of a value; whole: a byte each, however few bits they have.
+  int64_t CodeBytes(const Shape& shape, bool whole) const {
+    return whole || codes_.bits > kPairedBits
+               ? Aligned(DType::kInt8, shape) + kAlignment
+               : Aligned(DType::kUInt8, {(shape.elements() + 1) / 2});
+  }
+  bool IsDepthwise(size_t op) const {
+    const OpSpec& spec = layer_.ops[op];
+    return spec.groups > 1 && spec.groups == ShapeOf(static_cast<size_t>(spec.inputs[0]))[1];
   }
 
   // What leads from a packing to this value.

@@ -14,6 +14,7 @@ namespace runnel {
 // How a layer's recipe multiplies codes.
 struct CodesOfLayer {
   KeptCodes kept = KeptCodes::kAll;  // not kNone
+  int bits = 8;                      // of codes; 4 and fewer lie two a byte
   // The layer has the model's first or last operator with weights (kInner).
   bool is_first = false, is_last = false;
   bool reads_samples = false;  // the model's first layer

@@ -111,20 +111,22 @@ int64_t LargestValue(const LayerInfo& info, const NumberFormat& format) {
 }
 
 // Samples of one option after the other read what a group of operators reads for all of them, so that
-// codes stand beside the floats that they are made of.
-int64_t CodesBesideFloats(const LayerSpec& layer, int64_t float_bytes) {
+// codes stand beside the floats that they are made of; and codes that lie two a byte are there whole
+// while they are read.
+int64_t CodesBesideFloats(const LayerSpec& layer, int code_bits, int64_t float_bytes) {
   const bool has_levels = std::any_of(layer.ops.begin(), layer.ops.end(), [](const OpSpec& op) {
     int levels = 0;
     for (int option = 0; op.kind == OpKind::kGate && option < OptionCount(op); ++option)
       levels += Skips(op, option) ? 0 : 1;
     return levels > 1;
   });
-  return has_levels ? float_bytes / static_cast<int64_t>(sizeof(float)) : 0;
+  return has_levels || code_bits < 8 ? float_bytes / static_cast<int64_t>(sizeof(float)) : 0;
 }
 
 CodesOfLayer CodesOf(const PlanRequest& request, const LayerSpec& layer) {
   const std::vector<LayerSpec>& layers = request.model->layers;
   return {.kept = request.recipe_memory.kept_codes,
+          .bits = request.recipe_memory.code_bits,
           .is_first = std::none_of(layers.data(), &layer, HasProducts),
           .is_last = std::none_of(&layer + 1, layers.data() + layers.size(), HasProducts),
           .reads_samples = &layer == &layers.front()};
@@ -181,7 +183,7 @@ LayerMemory MemoryOf(const PlanRequest& request, const LayerSpec& layer, const L
   const int64_t largest = LargestValue(info, format);
   if (recipe.kept_codes != KeptCodes::kNone) {
     memory.stash_bytes = KeptBytesWithCodes(layer, info, kept, CodesOf(request, layer));
-    memory.working_bytes = CodesBesideFloats(layer, largest);
+    memory.working_bytes = CodesBesideFloats(layer, recipe.code_bits, largest);
   } else if (layer.recompute) {
     memory.stash_bytes = ValueBytes(kept, info.output);
   } else {

@@ -15,6 +15,7 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {
@@ -112,7 +113,7 @@ absl::StatusOr<std::string> TrainingReport(const ModelSpec& model,
   PlanRequest request;
   request.model = &model;
   RUNNEL_ASSIGN_OR_RETURN(request.format, FormatOf(settings));
-  request.recipe_memory = recipe.family->memory;
+  request.recipe_memory = MemoryOf(recipe, {});
   RUNNEL_ASSIGN_OR_RETURN(request.policy, FindPolicy("dp"));
   RUNNEL_ASSIGN_OR_RETURN(
       request.schedule,

@@ -111,7 +111,9 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.schedule = setup.schedule;
   inputs.format = setup.format;
   const absl::StatusOr<RecipeName> recipe = ParseRecipeName(setup.settings.recipe);
-  if (recipe.ok()) inputs.recipe_memory = recipe->family->memory;
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting precision,
+                          ParsePrecision(setup.training.precision));
+  if (recipe.ok()) inputs.recipe_memory = MemoryOf(*recipe, precision);
   inputs.caps = setup.settings.caps;
   inputs.dataset_samples = setup.training.dataset_samples;
   inputs.batch_size = setup.training.batch_size;

@@ -47,6 +47,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
       .batch_split = programs.batch_split,
       .integer_products = traits.multiplies_codes,
       .masks_stash = traits.masks_stash,
+      .most_forward_bits = programs.most_forward_bits,
       .optimizer = programs.optimizer,
       .averages_weights = programs.averages_weights};
 }

@@ -63,7 +63,7 @@ struct BackendTraits {
   DType stash = DType::kFloat32;
   // Products of the codes of grids (CompileOptions::integer_products).
   bool multiplies_codes = false;
-  // Masks of ReLUs (CompileOptions::masks_stash).
+  // Masks of ReLUs and pairs of codes (CompileOptions::masks_stash).
   bool masks_stash = false;
   // Copies from one floating type to another (LayerSpec::stash).
   bool narrows_stash = false;
@@ -99,6 +99,7 @@ struct StagePrograms {
   BatchSplitRule batch_split = {};
   const Optimizer* optimizer = nullptr;
   bool averages_weights = false;
+  int most_forward_bits = 0;
 };
 
 // How they are compiled for a backend. Unimplemented, one line that says what to take instead: it

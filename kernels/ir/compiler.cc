@@ -11,6 +11,7 @@
 #include "kernels/ir/passes/mark_winograd.h"
 #include "kernels/ir/passes/mask_stash.h"
 #include "kernels/ir/passes/narrow_stash.h"
+#include "kernels/ir/passes/pack_codes.h"
 #include "kernels/ir/passes/recompute.h"
 #include "kernels/ir/passes/recompute_layers.h"
 #include "kernels/ir/passes/rounded_storage.h"
@@ -86,6 +87,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   if ((options.recomputes && is_float) || narrows) RecomputeNorms(commuted, draft);
   if (masks) MaskStash(draft);
   if (narrows) NarrowStash(commuted, draft);
+  if (options.masks_stash) PackCodes(options.most_forward_bits, draft);
   if (options.steps_in_backward) StepInBackward(draft);
   if (HasGates(model)) KeepByOption(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);

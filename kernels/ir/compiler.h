@@ -53,9 +53,11 @@ struct CompileOptions {
   // Recipes with grids: products that can be are those of codes (passes/integer_products.h,
   // BackendTraits::multiplies_codes).
   bool integer_products = false;
-  // What a ReLU alone would keep for its gradient is kept as bits (passes/mask_stash.h,
-  // BackendTraits::masks_stash). The same bytes.
+  // What a ReLU alone would keep for its gradient is kept as bits (passes/mask_stash.h), codes of few
+  // bits as pairs (passes/pack_codes.h); BackendTraits::masks_stash. The same bytes.
   bool masks_stash = false;
+  // The largest bits that --precision gives activations; 0: those of the recipe's name.
+  int most_forward_bits = 0;
   // Recipes of floats. A row of Optimizers(); null: sgd.
   const Optimizer* optimizer = nullptr;
   // Recipes of floats. Behind the optimizer's slots lies kAverageSlot, which no instruction touches.

@@ -70,6 +70,19 @@ TEST(Precision, NamesTheRecipeOfALevel) {
   EXPECT_EQ(name("octo", {4, 6}), "octo");
 }
 
+TEST(Precision, CodesHaveTheLargestBitsOfNameAndLevels) {
+  const auto bits = [](const char* recipe, const char* precision) {
+    return MemoryOf(*ParseRecipeName(recipe), *ParsePrecision(precision)).code_bits;
+  };
+  EXPECT_EQ(bits("sbm:8,4,6", "recipe"), 4);
+  EXPECT_EQ(bits("sbm:4,4,6", "fixed:3/6"), 4);
+  EXPECT_EQ(bits("sbm:4,4,6", "pfq:3,4,6/6,6,8"), 6);
+  EXPECT_EQ(bits("sbm:4,4,6", "cpt:3,8/8"), 8);
+  EXPECT_EQ(bits("sbm_range:8,3,8", "recipe"), 3);
+  for (const char* other : {"ui8", "octo", "fp32", "dorefa:2,2,6"})
+    EXPECT_EQ(bits(other, "recipe"), 8) << other;
+}
+
 TEST(Precision, LevelsFollowChangesAndEpochs) {
   const PrecisionSetting pfq = *ParsePrecision("pfq:3,4,6/6,6,8");
   const std::vector<TrainingChange> changes = {ChangeOfPrecision(10, 1), ChangeOfPrecision(20, 2)};

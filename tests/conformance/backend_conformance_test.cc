@@ -62,6 +62,8 @@ bool IsOfCodes(OpCode code) {
       OpCode::kAffineWeightCodes,
       OpCode::kAffineActivationCodes,
       OpCode::kAffineActivationCodesEval,
+      OpCode::kPackCodes,
+      OpCode::kUnpackCodes,
       OpCode::kAffineErrorCodes,
       OpCode::kSymmetricWeightCodes,
       OpCode::kSymmetricActivationCodes,
@@ -287,10 +289,10 @@ void ExpectBytesOfRefOnEveryInstructionSet(const std::vector<OpCode>& codes) {
 
 TEST(ProductsOfCodes, AreTheSameBytesOnEveryInstructionSet) {
   ExpectBytesOfRefOnEveryInstructionSet(
-      {OpCode::kAffineWeightCodes, OpCode::kAffineActivationCodes, OpCode::kAffineErrorCodes,
-       OpCode::kSymmetricWeightCodes, OpCode::kSymmetricActivationCodes,
-       OpCode::kSymmetricErrorCodes, OpCode::kClippedErrorCodes, OpCode::kCodesForward,
-       OpCode::kCodesInputGradient, OpCode::kCodesWeightGradient});
+      {OpCode::kAffineWeightCodes, OpCode::kAffineActivationCodes, OpCode::kPackCodes,
+       OpCode::kUnpackCodes, OpCode::kAffineErrorCodes, OpCode::kSymmetricWeightCodes,
+       OpCode::kSymmetricActivationCodes, OpCode::kSymmetricErrorCodes, OpCode::kClippedErrorCodes,
+       OpCode::kCodesForward, OpCode::kCodesInputGradient, OpCode::kCodesWeightGradient});
 }
 
 TEST(FloatsOnGrids, AreTheSameBytesOnEveryInstructionSet) {

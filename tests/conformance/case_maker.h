@@ -123,6 +123,7 @@ class Maker {
   void Coding();
   void ProductOfCodes();
   void Masks();
+  void PairsOfCodes();
   // Codes of a grid of so many bits; of more than 8 either part.
   CaseOperand Codes(const Shape& shape, int bits = 8);
   // samples: of codes that may lie packed by a gate, with a row for a grid at each; 0: of weights.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/ir/arithmetic/code_grid.h"
+#include "kernels/ir/arithmetic/code_pairs.h"
 #include "tests/conformance/case_maker.h"
 
 namespace runnel {
@@ -204,8 +205,25 @@ void Maker::Masks() {
   Out(std::move(mask));
 }
 
+// Of several groups, and of what is left.
+void Maker::PairsOfCodes() {
+  const Shape shape = Pick(0, 1) == 0 ? Shape({Pick(1, 9), Channels()})
+                                      : Shape({Pick(1, 5), 1, Pick(1, 11), Pick(1, 40)});
+  CaseOperand codes = Codes(shape, kPairedBits);
+  CaseOperand packed = Integers(Storage::kScratch, DType::kUInt8, {PairedBytes(shape.elements())});
+  for (std::byte& pair : packed.bytes) pair = static_cast<std::byte>(Pick(0, 255));
+  const bool packs = case_.code == OpCode::kPackCodes;
+  (packs ? packed : codes).written = true;
+  In(std::move(packs ? codes : packed));
+  Out(std::move(packs ? packed : codes));
+}
+
 bool Maker::MakeOfCodeGrids() {
   switch (case_.code) {
+    case OpCode::kPackCodes:
+    case OpCode::kUnpackCodes:
+      PairsOfCodes();
+      return true;
     case OpCode::kReluMask:
     case OpCode::kRelu6Mask:
     case OpCode::kMaskedInputGradient:

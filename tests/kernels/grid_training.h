@@ -2,6 +2,7 @@
 
 // What the tests of recipes with grids share: short runs of a recipe, and single instructions.
 
+#include <algorithm>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -42,8 +43,11 @@ struct Training {
 inline Trained TrainOnGrids(const Training& t) {
   Trained result;
   auto backend = *MakeBackend(t.backend, 1);
-  auto pipeline =
-      TestPipeline::Make(t.model, t.cuts, t.batch, backend.get(), 3, t.checks, t.steps, t.recipe);
+  int most_forward_bits = 0;
+  for (const GridBits& level : t.levels)
+    most_forward_bits = std::max(most_forward_bits, level.forward);
+  auto pipeline = TestPipeline::Make(t.model, t.cuts, t.batch, backend.get(), 3, t.checks, t.steps,
+                                     t.recipe, most_forward_bits);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return result;
   const CounterRandom random(3, RandomPurpose::kTest, 5, 0);

@@ -13,6 +13,7 @@
 #include "partition/plan_builder.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/base/training/precision/code_families.h"
 #include "tests/kernels/grid_training.h"
 
@@ -151,7 +152,7 @@ int64_t PlannedStash(const ModelSpec& model, const char* recipe, int first, int 
   request.model = &model;
   request.devices = {DeviceId(0)};
   request.format = name.family->format;
-  request.recipe_memory = name.family->memory;
+  request.recipe_memory = MemoryOf(name, {});
   request.micro_batch_size = samples;
   request.codecs.encoded_forward = request.codecs.encoded_backward = [](const Shape& shape) {
     return Bytes(4 * shape.elements());
@@ -176,7 +177,7 @@ double PlannedShare(const ModelSpec& model, const char* recipe, int first, int l
 }
 
 TEST(IntegerProducts, PlansCountWhatProgramsStash) {
-  for (const char* recipe : {"sbm:8,8,8", "sbm_range:8,8,8", "ui8"}) {
+  for (const char* recipe : {"sbm:8,8,8", "sbm:4,4,6", "sbm_range:8,8,8", "ui8"}) {
     for (const char* name : {"lenet", "vgg11", "vgg11_bn", "resnet8", "resnet38", "mobilenet_v2",
                              "mobilenet_v3_small"}) {
       const absl::StatusOr<ModelSpec> model = MakeModel(name);

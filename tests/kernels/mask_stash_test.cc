@@ -1,5 +1,5 @@
-// What the stash keeps in place of values: bits of ReLUs, codes of what enters layers that are made
-// again.
+// What the stash keeps in place of values: bits of ReLUs, pairs of codes, codes of what enters layers
+// that are made again.
 
 #include "kernels/ir/passes/mask_stash.h"
 
@@ -70,7 +70,9 @@ TEST(MaskStash, TheBytesAreThoseOfWholeValues) {
        {std::pair("lenet", "sbm:8,8,8"), std::pair("resnet8", "fp32"),
         std::pair("resnet8", "sbm:8,8,8"), std::pair("resnet8", "mls:2,4"),
         std::pair("resnet8", "sbm_range:8,8,8"), std::pair("lenet", "octo"),
-        std::pair("mobilenet_v2", "sbm:8,8,8")}) {
+        std::pair("mobilenet_v2", "sbm:8,8,8"), std::pair("lenet", "sbm:3,3,6"),
+        std::pair("resnet8", "sbm:4,4,6"), std::pair("resnet8", "sbm_range:4,4,8"),
+        std::pair("mobilenet_v2", "sbm:4,4,6")}) {
     SCOPED_TRACE(absl::StrCat(name, ", ", recipe));
     const ModelSpec model = Small(name);
     const Result kept = Train(model, {}, &whole, recipe);
@@ -91,7 +93,7 @@ TEST(MaskStash, RandomModelsTrainToTheSameBytes) {
     ModelSpec model = RandomModel(seed);
     if (seed % 4 == 0) model = *WithStash(std::move(model), "bf16");
     const std::vector<int> cut(model.layer_count() > 1 ? 1 : 0, model.layer_count() / 2);
-    const char* recipe = seed % 2 == 0 ? "fp32" : "sbm:8,8,8";
+    const char* recipe = seed % 2 == 0 ? "fp32" : seed % 3 == 0 ? "sbm:4,4,8" : "sbm:8,8,8";
     EXPECT_TRUE(AreSame(Train(model, cut, masks.get(), recipe), Train(model, {}, &whole, recipe)))
         << seed;
   }
@@ -115,6 +117,26 @@ TEST(MaskStash, CodesAndBitsTakeLessThanHalfOfWholeValues) {
   EXPECT_LT(StashOf(model, "sbm:8,8,8", true) * 2, StashOf(model, "sbm:8,8,8", false));
 }
 
+// Not where --precision may give them more bits.
+TEST(PackCodes, CodesOfFourBitsTakeHalfOfThoseOfEight) {
+  const auto stash = [](const ModelSpec& model, const char* recipe, int most_forward_bits) {
+    return CompileStage(model, 0, model.layer_count() - 1, 64, **FindRecipe(recipe),
+                        {.max_batch = 64,
+                         .recomputes = true,
+                         .integer_products = true,
+                         .masks_stash = true,
+                         .most_forward_bits = most_forward_bits})
+        ->stash_bytes;
+  };
+  for (const char* name : {"vgg11", "vgg11_bn", "resnet38"}) {
+    const ModelSpec model = MadeAgain(*MakeModel(name));
+    const int64_t bytes = stash(model, "sbm:8,8,8", 0), pairs = stash(model, "sbm:4,4,8", 0);
+    EXPECT_LT(pairs * 10, bytes * 6) << name;
+    EXPECT_EQ(stash(model, "sbm:4,4,8", 4), pairs) << name;
+    EXPECT_EQ(stash(model, "sbm:4,4,8", 6), bytes) << name;
+  }
+}
+
 // Of layers that are made again the codes of what enters are kept, where nothing needs the values.
 TEST(RecomputeLayers, CodesStandForWhatEnters) {
   for (const char* name : {"vgg11_bn", "resnet38"}) {
@@ -134,7 +156,8 @@ TEST(RecomputeLayers, TheBytesAreThoseOfKeptValues) {
   for (const auto& [name, recipe] :
        {std::pair("lenet", "sbm:8,8,8"), std::pair("resnet8", "sbm:8,8,8"),
         std::pair("resnet8", "sbm_range:8,8,8"), std::pair("resnet8", "ui8"),
-        std::pair("lenet", "octo"), std::pair("mobilenet_v2", "sbm:8,8,8")}) {
+        std::pair("lenet", "octo"), std::pair("mobilenet_v2", "sbm:8,8,8"),
+        std::pair("resnet8", "sbm:4,4,6"), std::pair("mobilenet_v2", "sbm:4,4,6")}) {
     SCOPED_TRACE(absl::StrCat(name, ", ", recipe));
     const ModelSpec model = Small(name), again = MadeAgain(model);
     const Result kept = Train(model, {}, backend.get(), recipe);

@@ -119,7 +119,8 @@ void FillState(const StateLayout& layout, uint64_t seed, float* parameters, floa
 absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& model, int first,
                                                            int last, int64_t batch,
                                                            Backend* backend, Checks checks,
-                                                           Steps steps, const char* recipe_name) {
+                                                           Steps steps, const char* recipe_name,
+                                                           int most_forward_bits) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* found, FindRecipe(recipe_name));
   Recipe recipe = *found;
   if (CarriesState(model))
@@ -133,7 +134,8 @@ absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& mode
                                   .steps_in_backward = steps == Steps::kAlone,
                                   .stash = backend->traits().stash,
                                   .integer_products = backend->traits().multiplies_codes,
-                                  .masks_stash = backend->traits().masks_stash};
+                                  .masks_stash = backend->traits().masks_stash,
+                                  .most_forward_bits = most_forward_bits};
   RUNNEL_ASSIGN_OR_RETURN(stage->program, CompileStage(model, first, last, batch, recipe, options));
   const std::array<int64_t, kStorageCount> bytes = AreaBytes(stage->program);
   for (int i = 0; i < kStorageCount; ++i) {
@@ -215,7 +217,8 @@ std::vector<std::vector<float>> TestStage::Tensors(Storage storage) {
 
 absl::StatusOr<TestPipeline> TestPipeline::Make(const ModelSpec& model, std::vector<int> cuts,
                                                 int64_t batch, Backend* backend, uint64_t seed,
-                                                Checks checks, Steps steps, const char* recipe) {
+                                                Checks checks, Steps steps, const char* recipe,
+                                                int most_forward_bits) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* found, FindRecipe(recipe));
   if (found->numbers.integer_parameters())
     return absl::InvalidArgumentError(absl::StrCat(recipe, ": its weights are no floats"));
@@ -223,8 +226,9 @@ absl::StatusOr<TestPipeline> TestPipeline::Make(const ModelSpec& model, std::vec
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(model.layer_count());
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    RUNNEL_ASSIGN_OR_RETURN(auto stage, TestStage::Make(model, cuts[i], cuts[i + 1] - 1, batch,
-                                                        backend, checks, steps, recipe));
+    RUNNEL_ASSIGN_OR_RETURN(
+        auto stage, TestStage::Make(model, cuts[i], cuts[i + 1] - 1, batch, backend, checks, steps,
+                                    recipe, most_forward_bits));
     FillState(stage->program.state, seed, stage->data(Storage::kParameters),
               stage->data(Storage::kStatistics));
     result.stages.push_back(std::move(stage));

@@ -47,14 +47,16 @@ enum class Checks { kOff, kOn };
 // kWeightGradient one after the other, each step with one micro-batch. kUpdate does nothing.
 enum class Steps { kApart, kAlone };
 
-// One stage of layers first..last.
+// One stage of layers first..last. most_forward_bits: as CompileOptions has them, of the contexts that
+// will come.
 class TestStage {
  public:
   static absl::StatusOr<std::unique_ptr<TestStage>> Make(const ModelSpec& model, int first,
                                                          int last, int64_t batch, Backend* backend,
                                                          Checks checks = Checks::kOff,
                                                          Steps steps = Steps::kApart,
-                                                         const char* recipe = "fp32");
+                                                         const char* recipe = "fp32",
+                                                         int most_forward_bits = 0);
 
   float* data(Storage storage) { return reinterpret_cast<float*>(bindings[storage]); }
   int64_t bytes(Storage storage) const { return memory[static_cast<int>(storage)]->size(); }
@@ -82,8 +84,8 @@ class TestPipeline {
   static absl::StatusOr<TestPipeline> Make(const ModelSpec& model, std::vector<int> cuts,
                                            int64_t batch, Backend* backend, uint64_t seed,
                                            Checks checks = Checks::kOff,
-                                           Steps steps = Steps::kApart,
-                                           const char* recipe = "fp32");
+                                           Steps steps = Steps::kApart, const char* recipe = "fp32",
+                                           int most_forward_bits = 0);
 
   absl::Status ForwardBackward(const float* x, const int32_t* labels, const StepContext& context);
   absl::Status Forward(Part part, const float* x, const int32_t* labels,

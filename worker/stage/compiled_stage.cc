@@ -10,6 +10,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/dials/cost_target.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/base/training/weight_average.h"
 #include "worker/stage/counts/work_energy.h"
 #include "worker/stage/stage_executor.h"
@@ -33,6 +34,8 @@ absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& 
                             .defers_weight_gradients = options.defers_weight_gradients,
                             .optimizer = optimizer,
                             .averages_weights = AveragesWeights(training)};
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting precision, ParsePrecision(training.precision));
+  programs.most_forward_bits = MostForwardBits(precision);
   RUNNEL_ASSIGN_OR_RETURN(programs.rescale, ParseRescale(training.rescale));
   RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(training.batch_split));
   RUNNEL_ASSIGN_OR_RETURN(CompileOptions compile, CompileOptionsFor(traits, recipe, programs));

@@ -4,6 +4,7 @@
 
 #include "kernels/backends/ref/ref_kernels.h"
 #include "kernels/ir/arithmetic/code_grid.h"
+#include "kernels/ir/arithmetic/code_pairs.h"
 #include "proto/base/random.h"
 
 namespace runnel::ref {
@@ -133,6 +134,20 @@ absl::Status AffineActivationCodes(const Call& call) {
 
 absl::Status AffineActivationCodesEval(const Call& call) {
   StoreCodes(call, EvaluationRange(call));
+  return absl::OkStatus();
+}
+
+absl::Status PackCodes(const Call& call) {
+  OverPairs(call.in_shape(0).elements(), [&](int64_t at, int64_t size, int64_t byte) {
+    PackPairs(call.in<int8_t>(0) + at, size, call.out<uint8_t>(0) + byte);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status UnpackCodes(const Call& call) {
+  OverPairs(call.out_shape(0).elements(), [&](int64_t at, int64_t size, int64_t byte) {
+    UnpackPairs(call.in<uint8_t>(0) + byte, size, call.out<int8_t>(0) + at);
+  });
   return absl::OkStatus();
 }
 

@@ -82,6 +82,8 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kAffineWeightCodes, ref::AffineWeightCodes},
     {OpCode::kAffineActivationCodes, ref::AffineActivationCodes},
     {OpCode::kAffineActivationCodesEval, ref::AffineActivationCodesEval},
+    {OpCode::kPackCodes, ref::PackCodes},
+    {OpCode::kUnpackCodes, ref::UnpackCodes},
     {OpCode::kAffineErrorCodes, ref::AffineErrorCodes},
     {OpCode::kCodesForward, ref::CodesForward},
     {OpCode::kCodesInputGradient, ref::CodesInputGradient},

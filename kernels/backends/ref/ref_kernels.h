@@ -56,6 +56,8 @@ absl::Status AffineError(const Call& call);
 absl::Status AffineWeightCodes(const Call& call);
 absl::Status AffineActivationCodes(const Call& call);
 absl::Status AffineActivationCodesEval(const Call& call);
+absl::Status PackCodes(const Call& call);
+absl::Status UnpackCodes(const Call& call);
 absl::Status AffineErrorCodes(const Call& call);
 absl::Status CodesForward(const Call& call);
 absl::Status CodesInputGradient(const Call& call);

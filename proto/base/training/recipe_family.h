@@ -54,6 +54,7 @@ enum class KeptCodes : uint8_t {
 // What a stage's memory has because of the recipe, as plans count it.
 struct RecipeMemory {
   KeptCodes kept_codes = KeptCodes::kNone;
+  int code_bits = 8;  // of these, at most (MemoryOf in dials/precision.h)
   // Of the layer under way: bytes beside each weight, for its codes or its value on a grid and for a
   // gradient that is corrected; and whether values on grids lie beside those that they are made of.
   int weight_bytes = 0;

@@ -12,6 +12,7 @@
 #include "partition/plan_builder.h"
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/training/dials/precision.h"
 #include "proto/base/training/recipe_family.h"
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
@@ -31,13 +32,14 @@ struct Case {
   std::string optimizer = "sgd";
   std::string recipe = "fp32";
   bool recompute = false;
+  std::string precision = TrainingSettings().precision;
 };
 
 std::string NameOf(const Case& c) {
   return absl::StrCat(c.recipe, ", ", c.model, " from layer ", c.first_layer, ", cap ", c.cap, ", ",
                       c.optimizer, c.clip_norm > 0 ? ", clipped" : "",
                       c.ema > 0 ? ", averaged" : "", c.gates.empty() ? "" : ", gates ", c.gates,
-                      c.recompute ? ", made again" : "");
+                      c.recompute ? ", made again" : "", ", ", c.precision);
 }
 
 StageExecutorOptions OptionsOf(const Case& c) {
@@ -54,6 +56,7 @@ StageExecutorOptions OptionsOf(const Case& c) {
   options.training.clip_norm = c.clip_norm;
   options.training.ema = c.ema;
   options.training.optimizer = c.optimizer;
+  options.training.precision = c.precision;
   options.recipe = FindRecipe(c.recipe).value();
   options.one_in_flight = c.cap == 1;
   options.cap = options.usual_cap = c.cap;
@@ -68,7 +71,8 @@ int64_t ClaimedBytes(const StageExecutorOptions& options) {
   request.devices = {DeviceId(0)};
   const RecipeFamily& family = *options.recipe->family;
   request.format = FormatOf(family, options.training, options.model);
-  request.recipe_memory = family.memory;
+  request.recipe_memory = MemoryOf(ParseRecipeName(options.recipe->name).value(),
+                                   ParsePrecision(options.training.precision).value());
   request.micro_batches = options.training.micro_batches;
   request.micro_batch_size = kSamples;
   const auto none = [](const Shape&) { return Bytes(0); };
@@ -158,12 +162,25 @@ TEST(ClaimedMemory, CoversGatesOfCodes) {
 
 // Codes stand for what enters a layer that is made again.
 TEST(ClaimedMemory, CoversLayersThatAreMadeAgain) {
-  for (const char* recipe : {"fp32", "sbm:8,8,8", "ui8", "octo"}) {
+  for (const char* recipe : {"fp32", "sbm:8,8,8", "sbm:4,4,6", "ui8", "octo"}) {
     for (const char* model : {"lenet", "resnet8", "resnet20"}) {
       ExpectCovered({.model = model, .recipe = recipe, .recompute = true});
     }
   }
   ExpectCovered({.model = "mobilenet_v2", .recompute = true});
+}
+
+// Codes of 4 bits lie two a byte, but not where a level has more.
+TEST(ClaimedMemory, CoversPairsOfCodes) {
+  for (const char* model : {"lenet", "resnet8", "mobilenet_v2"}) {
+    for (const char* precision : {"recipe", "fixed:3/6", "pfq:3,4,8/6,6,8"})
+      ExpectCovered({.model = model, .recipe = "sbm:4,4,6", .precision = precision});
+  }
+  Case one = {.model = "resnet8", .cap = 8, .recipe = "sbm:4,4,6", .recompute = true};
+  const int64_t pairs = ClaimedBytes(OptionsOf(one)), kept = AllocatedBytes(OptionsOf(one));
+  one.precision = "fixed:8/8";
+  EXPECT_LT(pairs, ClaimedBytes(OptionsOf(one)));
+  EXPECT_LT(kept, AllocatedBytes(OptionsOf(one)));
 }
 
 // Values on grids beside those that they are made of, copies of weights, gradients that are corrected.

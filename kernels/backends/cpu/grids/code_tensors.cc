@@ -5,6 +5,7 @@
 #include "kernels/backends/cpu/fp32/error_draws.h"
 #include "kernels/backends/cpu/fp32/kernel_table.h"
 #include "kernels/backends/cpu/grids/grid_kernels.h"
+#include "kernels/ir/arithmetic/code_pairs.h"
 
 namespace runnel::cpu {
 namespace {
@@ -137,6 +138,33 @@ absl::Status AffineActivationCodes(absl::Span<const Call> calls) {
   return absl::OkStatus();
 }
 
+absl::Status PackCodes(absl::Span<const Call> calls) {
+  const Call& call = calls[0];
+  static_assert(kChunk % kPairedAtOnce == 0);
+  OverChunks(call, call.in_shape(0).elements(), [&](int64_t, int64_t begin, int64_t count) {
+    OverPairs(count, [&](int64_t at, int64_t size, int64_t byte) {
+      const auto* group = call.in<int8_t>(0) + begin + at;
+      auto* packed = call.out<uint8_t>(0) + begin / 2 + byte;
+      size == kPairedAtOnce ? call.machine.grids->pack(group, packed)
+                            : PackPairs(group, size, packed);
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status UnpackCodes(absl::Span<const Call> calls) {
+  const Call& call = calls[0];
+  OverChunks(call, call.out_shape(0).elements(), [&](int64_t, int64_t begin, int64_t count) {
+    OverPairs(count, [&](int64_t at, int64_t size, int64_t byte) {
+      const auto* group = call.in<uint8_t>(0) + begin / 2 + byte;
+      auto* codes = call.out<int8_t>(0) + begin + at;
+      size == kPairedAtOnce ? call.machine.grids->unpack(group, codes)
+                            : UnpackPairs(group, size, codes);
+    });
+  });
+  return absl::OkStatus();
+}
+
 absl::Status AffineErrorCodes(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   const int bits = BitsOf(call);
@@ -158,6 +186,8 @@ absl::Span<const KernelRow> GridKernels() {
       {OpCode::kAffineWeightCodes, LayoutRule::kRowMajor, AffineWeightCodes},
       {OpCode::kAffineActivationCodes, LayoutRule::kChannelsLast, AffineActivationCodes},
       {OpCode::kAffineActivationCodesEval, LayoutRule::kChannelsLast, AffineActivationCodes},
+      {OpCode::kPackCodes, LayoutRule::kChannelsLast, PackCodes},
+      {OpCode::kUnpackCodes, LayoutRule::kChannelsLast, UnpackCodes},
       {OpCode::kAffineErrorCodes, LayoutRule::kChannelsLast, AffineErrorCodes},
       {OpCode::kSymmetricWeightCodes, LayoutRule::kRowMajor, SymmetricWeightCodes},
       {OpCode::kSymmetricActivationCodes, LayoutRule::kChannelsLast, SymmetricActivationCodes},

@@ -18,6 +18,8 @@ absl::Span<const KernelRow> GridKernels();
 absl::Status AffineWeightCodes(absl::Span<const Call> calls);
 absl::Status AffineActivationCodes(absl::Span<const Call> calls);  // in evaluation, too
 absl::Status AffineErrorCodes(absl::Span<const Call> calls);
+absl::Status PackCodes(absl::Span<const Call> calls);
+absl::Status UnpackCodes(absl::Span<const Call> calls);
 int BitsOf(const Call& codes);
 // What training kept for evaluation; not IsSeen where there is nothing.
 ValueRange KeptRange(const Call& codes);

@@ -8,6 +8,7 @@
 
 #include "kernels/backends/cpu/grids/float_loops.h"
 #include "kernels/ir/arithmetic/code_grid.h"
+#include "kernels/ir/arithmetic/code_pairs.h"
 #include "kernels/ir/arithmetic/float_grid.h"
 #include "kernels/ir/arithmetic/symmetric_grid.h"
 #include "proto/base/host/isa.h"
@@ -84,6 +85,9 @@ struct GridLoops {
   // SymmetricCode of each quotient, or NoisySymmetricCode where there are draws; whether there is a NaN.
   bool (*symmetric_codes)(const float* x, const uint32_t* draws, int64_t count,
                           const SymmetricBounds& bounds, float unit, int8_t* codes);
+  // PackPairs and UnpackPairs of a group of kPairedAtOnce.
+  void (*pack)(const int8_t* codes, uint8_t* packed);
+  void (*unpack)(const uint8_t* packed, int8_t* codes);
   int32_t (*sum)(const int8_t* codes, int64_t count);
   // sums[p] = the sum of `channels` codes from codes + p * step on.
   void (*pixel_sums)(const int8_t* codes, int64_t pixels, int64_t step, int64_t channels,

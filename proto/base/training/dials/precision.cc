@@ -250,6 +250,23 @@ std::string RecipeAtLevel(const RecipeName& recipe, const GridBits& level) {
   return absl::StrCat(recipe.family->name, ":", absl::StrJoin(bits, ","));
 }
 
+int MostForwardBits(const PrecisionSetting& setting) {
+  int most = 0;
+  for (const GridBits& level : setting.levels) most = std::max(most, level.forward);
+  return most;
+}
+
+RecipeMemory MemoryOf(const RecipeName& recipe, const PrecisionSetting& setting) {
+  RecipeMemory memory = recipe.family->memory;
+  if (memory.kept_codes == KeptCodes::kNone || recipe.family->operands == nullptr) return memory;
+  const auto bits_at = [&](int forward) {
+    const GridBits level = {.forward = forward};
+    return static_cast<int>(recipe.family->operands(recipe.parameters, {}, level).activation);
+  };
+  memory.code_bits = std::max(bits_at(0), bits_at(MostForwardBits(setting)));
+  return memory;
+}
+
 std::string GridBitsText(const GridBits& bits) {
   return absl::StrCat(bits.forward, "/", bits.backward);
 }

@@ -67,6 +67,11 @@ GridBits LastPrecision(const PrecisionSetting& setting, const std::vector<Traini
 // and weights of 1 bit stay so; the same recipe at 0/0, and where it has no grids.
 std::string RecipeAtLevel(const RecipeName& recipe, const GridBits& level);
 
+// The largest bits that the levels give weights and activations; 0: those of the recipe's name.
+int MostForwardBits(const PrecisionSetting& setting);
+// The family's row, for a recipe of this name and levels.
+RecipeMemory MemoryOf(const RecipeName& recipe, const PrecisionSetting& setting);
+
 // "4/6".
 std::string GridBitsText(const GridBits& bits);
 
