@@ -2,34 +2,25 @@
 
 #include "kernels/backends/host/fixed_norm.h"
 
+#include "kernels/backends/ref/channels.h"
 #include "kernels/backends/ref/ref_kernels.h"
 #include "kernels/ir/arithmetic/fixed_point.h"
 
 namespace runnel::ref {
 namespace {
 
-// body(position) of each element of a channel, sample by sample.
-template <typename Body>
-void OverChannel(const Shape& shape, int64_t channel, const Body& body) {
-  const int64_t inner = shape.elements() / (shape[0] * shape[1]);
-  for (int64_t n = 0; n < shape[0]; ++n) {
-    const int64_t begin = (n * shape[1] + channel) * inner;
-    for (int64_t i = begin; i < begin + inner; ++i) body(i);
-  }
-}
-
 host::FixedMoments MomentsOf(const Shape& shape, int64_t channel, const float* x) {
   const double count = static_cast<double>(shape.elements() / shape[1]);
   double sum = 0, squares = 0;
-  OverChannel(shape, channel, [&](int64_t i) { sum += x[i]; });
+  Channels(shape).ForEach(channel, [&](int64_t i) { sum += x[i]; });
   const double mean = sum / count;
-  OverChannel(shape, channel, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
+  Channels(shape).ForEach(channel, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
   return {mean, squares / count};
 }
 
 void Normalise(int bits, const Shape& shape, int64_t channel, const float* x,
                const host::FixedChannel& by, float* y) {
-  OverChannel(shape, channel, [&](int64_t i) {
+  Channels(shape).ForEach(channel, [&](int64_t i) {
     const double u = FixedValue((x[i] - by.mean) * by.inverse, bits);
     y[i] = static_cast<float>(by.factor * u + by.added);
   });
@@ -71,14 +62,14 @@ absl::Status FixedNormInputGradient(const Call& call) {
   for (int64_t c = 0; c < shape[1]; ++c) {
     const double mean = stats[c], inverse = stats[shape[1] + c];
     double sum = 0, product = 0, fixed_product = 0;
-    OverChannel(shape, c, [&](int64_t i) {
+    Channels(shape).ForEach(c, [&](int64_t i) {
       const double u = (x[i] - mean) * inverse;
       sum += dy[i];
       product += dy[i] * u;
       fixed_product += dy[i] * FixedValue(u, bits);
     });
     const double factor = host::FixedChannelOf(0, 0, call.in(2)[c], 0).factor * inverse;
-    OverChannel(shape, c, [&](int64_t i) {
+    Channels(shape).ForEach(c, [&](int64_t i) {
       const double u = (x[i] - mean) * inverse;
       dx[i] = static_cast<float>(factor * (dy[i] - sum / count - u * (product / count)));
     });

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "kernels/backends/ref/channels.h"
 #include "kernels/backends/ref/ref_kernels.h"
 #include "kernels/ir/arithmetic/affine_grid.h"
 #include "proto/base/random.h"
@@ -14,14 +15,11 @@ namespace runnel::ref {
 namespace {
 
 // (N, C, ...) seen as one list of elements a channel, sample by sample, in chunks.
-struct ChannelLists {
-  int64_t batch, channels, inner;
+struct ChannelLists : Channels {
+  using Channels::Channels;
 
-  explicit ChannelLists(const Shape& shape)
-      : batch(shape[0]), channels(shape[1]), inner(shape.elements() / (shape[0] * shape[1])) {}
-
-  int64_t count() const { return batch * inner; }
-  host::RangeChunks chunks() const { return {count()}; }
+  int64_t elements() const { return batch * inner; }
+  host::RangeChunks chunks() const { return {elements()}; }
   // body(position) of elements begin..end-1 of a channel's list, in turn.
   template <typename Body>
   void Over(int64_t channel, int64_t begin, int64_t end, const Body& body) const {
@@ -30,10 +28,6 @@ struct ChannelLists {
       const int64_t offset = (sample * channels + channel) * inner - sample * inner;
       for (; i < behind; ++i) body(offset + i);
     }
-  }
-  template <typename Body>
-  void Over(int64_t channel, const Body& body) const {
-    Over(channel, 0, count(), body);
   }
 };
 
@@ -62,8 +56,8 @@ void Normalise(const ChannelLists& lists, const std::vector<float>& x, const flo
                const std::vector<float>& inverses, const std::vector<float>& scale,
                const std::vector<float>& shift, float* y) {
   for (int64_t c = 0; c < lists.channels; ++c) {
-    lists.Over(c,
-               [&](int64_t at) { y[at] = (x[at] - means[c]) * inverses[c] * scale[c] + shift[c]; });
+    lists.ForEach(
+        c, [&](int64_t at) { y[at] = (x[at] - means[c]) * inverses[c] * scale[c] + shift[c]; });
   }
 }
 
@@ -96,7 +90,7 @@ absl::Status RangeNormForward(const Call& call) {
   std::vector<float> inverses(static_cast<size_t>(lists.channels));
   for (int64_t c = 0; c < lists.channels; ++c) {
     double sum = 0, ranges = 0;
-    lists.Over(c, [&](int64_t at) { sum += values[at]; });
+    lists.ForEach(c, [&](int64_t at) { sum += values[at]; });
     for (int64_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
       const Extremes found = ExtremesOf(lists, values, c, chunk);
       ranges += static_cast<double>(values[found.largest]) - values[found.least];
@@ -139,14 +133,14 @@ absl::Status RangeNormInputGradient(const Call& call) {
   for (int64_t c = 0; c < lists.channels; ++c) {
     const double mean = stats[c], inverse = stats[lists.channels + c];
     double sum = 0, product = 0;
-    lists.Over(c, [&](int64_t at) {
+    lists.ForEach(c, [&](int64_t at) {
       sum += errors[at];
       product += errors[at] * (values[at] - mean);
     });
     dscale_dshift[c] = static_cast<float>(product * inverse);
     dscale_dshift[lists.channels + c] = static_cast<float>(sum);
-    const double mean_error = sum / static_cast<double>(lists.count());
-    lists.Over(c, [&](int64_t at) {
+    const double mean_error = sum / lists.count();
+    lists.ForEach(c, [&](int64_t at) {
       dx[at] = static_cast<float>(inverse * factors[c] * (errors[at] - mean_error));
     });
     const double at_ends = -factor * inverse * inverse * factors[c] * product;

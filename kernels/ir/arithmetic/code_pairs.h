@@ -18,7 +18,7 @@ constexpr int64_t PairedBytes(int64_t count) { return (count + 1) / 2; }
 inline void PackPairs(const int8_t* codes, int64_t count, uint8_t* packed) {
   const int64_t half = PairedBytes(count), pairs = count - half;
   for (int64_t i = 0; i < pairs; ++i)
-    packed[i] = static_cast<uint8_t>((codes[i] & 15) | codes[half + i] << 4);
+    packed[i] = static_cast<uint8_t>((codes[i] & 15) | (codes[half + i] & 15) << 4);
   if (pairs < half) packed[pairs] = static_cast<uint8_t>(codes[pairs] & 15);
 }
 

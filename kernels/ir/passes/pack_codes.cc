@@ -74,7 +74,8 @@ class CodePacker {
     part = std::move(result);
   }
 
-  // Behind their maker stand others that run in one step with it.
+  // In front of the first reader, not behind the maker, where others stand that run in one step with
+  // it. What the backward reads of a product the product has read.
   void Pack(std::vector<Instruction>& forward) {
     std::vector<Instruction> result;
     for (Instruction& instruction : forward) {
