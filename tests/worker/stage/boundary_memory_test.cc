@@ -13,105 +13,65 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backends/ref/ref_backend.h"
-#include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/training/batching.h"
+#include "tests/worker/stage/gated_stage.h"
 #include "worker/measure/random_tensors.h"
-#include "worker/stage/stage_executor.h"
 
 namespace runnel::boundary_memory_test {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kSamples = 3;  // elements of a tensor end between two multiples of 64 bytes
+// Elements of a tensor end between two multiples of 64 bytes.
+constexpr int64_t kSamples = kGatedSamples;
 
-TrainingSettings Settings(const std::string& target) {
-  TrainingSettings training;
-  training.batch_size = kSamples;
-  training.dataset_samples = 8 * kSamples;
-  training.cost_target = target;
-  return training;
-}
-
-OpSpec Conv(int32_t input) {
-  return {.kind = OpKind::kConv,
-          .inputs = {input},
-          .out_channels = 4,
-          .kernel = {3, 3},
-          .padding = {1, 1}};
-}
-
-// Three blocks with a gate each, whose LSTM hands its state on.
-ModelSpec Gated() {
-  ModelSpec model{"blocks", {4, 5, 5}, 3, {}};
-  for (const char* name : {"one", "two", "three"}) {
-    model.layers.push_back({name,
-                            {Conv(0),
-                             {.kind = OpKind::kRelu, .inputs = {1}},
-                             Conv(2),
-                             {.kind = OpKind::kAdd, .inputs = {3, 0}}}});
-  }
-  model.layers.push_back({"head",
-                          {{.kind = OpKind::kGlobalAvgPool, .inputs = {0}},
-                           {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 3}}});
-  return *AddGates(model, "lstm:3,4,8/6,6,8@beta:0.5");
-}
-
-// Layers 1 and 2, between two links.
-class Stage {
+// Layers between two links.
+class Stage : public LoneStage {
  public:
-  Stage(ModelSpec model, const std::string& recipe, const std::string& target = "") {
-    StageExecutorOptions options;
-    options.model = std::move(model);
-    options.first_layer = 1;
-    options.last_layer = 2;
-    options.training = Settings(target);
-    options.recipe = FindRecipe(recipe).value();
-    backend_ = MakeRefBackend(1).value();
-    executor_ = StageExecutor::Create(options, backend_.get(), &pool_).value();
-    EXPECT_TRUE(executor_->DrawState().ok());
-  }
-  Shape ShapeOf(Direction direction) const {
-    return direction == Direction::kForward ? executor_->input_shape(kSamples)
-                                            : executor_->output_shape(kSamples);
+  using LoneStage::LoneStage;
+  explicit Stage(const std::string& recipe) : Stage(MakeModel("lenet").value(), 1, 2, {recipe}) {}
+  Shape ShapeOf(Direction direction) {
+    return direction == Direction::kForward ? (*this)->input_shape(kSamples)
+                                            : (*this)->output_shape(kSamples);
   }
   // What a neighbour sends.
   Payload Tensor(Direction direction) {
-    return RandomBoundary(pool_, executor_->numbers(), direction, ShapeOf(direction), 3);
+    return RandomBoundary(pool(), (*this)->numbers(), direction, ShapeOf(direction), 3);
   }
   absl::StatusOr<StageCompute::Output> Forward(Payload input) {
-    return executor_->Forward(place_, std::move(input), Payload());
+    return (*this)->Forward(place_, std::move(input), Payload());
   }
   absl::StatusOr<StageCompute::Output> Backward(Payload gradient) {
-    return executor_->InputGradient(place_, std::move(gradient));
+    return (*this)->InputGradient(place_, std::move(gradient));
   }
   // The next tensors lie in memory that held these bytes.
   void Poison(int byte) {
     for (size_t bytes = 64; bytes <= size_t{1} << 16; bytes *= 2) {
       std::vector<Payload> blocks;
       for (int i = 0; i < 4; ++i) {
-        blocks.push_back(pool_.Allocate(bytes));
+        blocks.push_back(pool().Allocate(bytes));
         std::memset(blocks.back().mutable_bytes().data(), byte, bytes);
       }
     }
   }
-  const NumberFormat& numbers() const { return executor_->numbers(); }
 
  private:
-  BufferPool pool_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<StageExecutor> executor_;
-  const MicroBatch place_ = MakeBatching(Settings("")).value().Locate(Sequence(0));
+  const MicroBatch place_ = MakeBatching(GatedSettings("")).value().Locate(Sequence(0));
 };
+
+// The second and third of three blocks, whose gates' LSTM hands its state on.
+std::unique_ptr<Stage> GatedStage() {
+  return std::make_unique<Stage>(GatedBlocks(3, 5, "lstm:3,4,8/6,6,8@beta:0.5"), 2, 3,
+                                 LoneStage::Options{.cost_target = "0.5,2,4@1000,1,1"});
+}
 
 // The tensor with another last value of the row.
 template <typename Value>
 Payload With(Stage& stage, Direction direction, absl::string_view row, Value value) {
   Payload tensor = stage.Tensor(direction);
   bool is_found = false;
-  for (const SidePlace& place : SidePlaces(stage.numbers(), stage.ShapeOf(direction), direction)) {
+  for (const SidePlace& place : SidePlaces(stage->numbers(), stage.ShapeOf(direction), direction)) {
     if (place.value->name != row) continue;
     std::memcpy(tensor.mutable_bytes().data() + place.memory_offset + place.bytes - sizeof(value),
                 &value, sizeof(value));
@@ -126,7 +86,8 @@ TEST(BoundaryMemory, ValuesBesideATensorAreCheckedBeforeTheyAreRead) {
   const float infinity = std::numeric_limits<float>::infinity();
   constexpr Direction kDown = Direction::kForward, kUp = Direction::kBackward;
   const std::string down = "activation of micro-batch 0: ", up = "gradient of micro-batch 0: ";
-  Stage stage(Gated(), "sbm:8,8,8", "0.5,2,4@1000,1,1");
+  const std::unique_ptr<Stage> gated = GatedStage();
+  Stage& stage = *gated;
   const auto message = [](const absl::StatusOr<StageCompute::Output>& output) {
     EXPECT_TRUE(absl::IsInvalidArgument(output.status())) << output.status();
     return std::string(output.status().message());
@@ -148,7 +109,7 @@ TEST(BoundaryMemory, ValuesBesideATensorAreCheckedBeforeTheyAreRead) {
 
 // Integers cross without their codec in the first pass of a dry run.
 TEST(BoundaryMemory, ScaledTensorsAreCheckedBeforeTheyAreRead) {
-  Stage stage(MakeModel("lenet").value(), "niti");
+  Stage stage("niti");
   const auto with = [&](Direction direction, auto change) {
     Payload tensor = stage.Tensor(direction);
     change(tensor.mutable_bytes().data(), stage.ShapeOf(direction));
@@ -178,9 +139,9 @@ TEST(BoundaryMemory, ScaledTensorsAreCheckedBeforeTheyAreRead) {
 
 TEST(BoundaryMemory, EqualTensorsAreEqualBytes) {
   const std::vector<std::pair<std::string, std::function<std::unique_ptr<Stage>()>>> stages = {
-      {"niti", [] { return std::make_unique<Stage>(MakeModel("lenet").value(), "niti"); }},
-      {"fp16", [] { return std::make_unique<Stage>(MakeModel("lenet").value(), "fp16"); }},
-      {"gates", [] { return std::make_unique<Stage>(Gated(), "sbm:8,8,8", "0.5,2,4@1000,1,1"); }}};
+      {"niti", [] { return std::make_unique<Stage>("niti"); }},
+      {"fp16", [] { return std::make_unique<Stage>("fp16"); }},
+      {"gates", GatedStage}};
   for (const auto& [name, make] : stages) {
     SCOPED_TRACE(name);
     const auto run = [&make = make](int byte) {

@@ -10,71 +10,25 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/ref/ref_backend.h"
-#include "partition/zoo/rewrites/rewrites.h"
-#include "partition/zoo/zoo.h"
 #include "proto/base/training/batching.h"
+#include "tests/worker/stage/gated_stage.h"
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel::gate_costs_test {
 namespace {
 
-constexpr int64_t kSamples = 3;
+constexpr int64_t kSamples = kGatedSamples;
 constexpr int kCut = 3;  // first layer of the second stage; gates lie on both sides
 
-OpSpec Conv(int32_t input) {
-  return {.kind = OpKind::kConv,
-          .inputs = {input},
-          .out_channels = 4,
-          .kernel = {3, 3},
-          .padding = {1, 1}};
-}
-
-// Four blocks and a head.
-ModelSpec Blocks() {
-  ModelSpec model{"blocks", {4, 6, 6}, 3, {}};
-  model.layers.push_back({"stem", {Conv(0), {.kind = OpKind::kRelu, .inputs = {1}}}});
-  for (const char* name : {"one", "two", "three", "four"}) {
-    std::vector<OpSpec> ops = {Conv(0),
-                               {.kind = OpKind::kRelu, .inputs = {1}},
-                               Conv(2),
-                               {.kind = OpKind::kAdd, .inputs = {3, 0}}};
-    model.layers.push_back({name, ops});
-  }
-  model.layers.push_back({"head",
-                          {{.kind = OpKind::kGlobalAvgPool, .inputs = {0}},
-                           {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 3}}});
-  return model;
-}
-
-TrainingSettings Settings(const std::string& target) {
-  TrainingSettings training;
-  training.batch_size = kSamples;
-  training.dataset_samples = 20 * kSamples;
-  training.cost_target = target;
-  return training;
-}
-
-// Layers of the model, as a stage trains them.
-class Stage {
+// Layers of four blocks with a stem and a head.
+class Stage : public LoneStage {
  public:
-  Stage(int first, int last, const std::string& target, const std::string& kind = "ff") {
-    StageExecutorOptions options;
-    options.model = *AddGates(Blocks(), kind + ":3,4,8/6,6,8@beta:0.5");
-    options.first_layer = first;
-    options.last_layer = last;
-    options.training = Settings(target);
-    options.changes = {ChangeOfCostTarget(4, 1)};
-    options.recipe = *FindRecipe("sbm:8,8,8");
-    backend_ = *MakeRefBackend(1);
-    executor_ = *StageExecutor::Create(options, backend_.get(), &pool_);
-    EXPECT_TRUE(executor_->DrawState().ok());
-  }
-  StageExecutor& operator*() { return *executor_; }
-  StageExecutor* operator->() { return executor_.get(); }
-  BufferPool& pool() { return pool_; }
+  Stage(int first, int last, const std::string& target, const std::string& kind = "ff")
+      : LoneStage(GatedBlocks(4, 6, kind + ":3,4,8/6,6,8@beta:0.5"), first, last,
+                  {.cost_target = target, .changes = {ChangeOfCostTarget(4, 1)}}) {}
   std::vector<std::string> Weights() {
-    const ModelState state = *executor_->ExportState();
+    const ModelState state = *(*this)->ExportState();
     std::vector<std::string> weights;
     for (const LayerState& layer : state.layers)
       for (const TensorData& tensor : layer.tensors) weights.push_back(tensor.bytes);
@@ -84,15 +38,10 @@ class Stage {
   template <typename T>
   T Beside(const Payload& tensor, Direction direction, const Shape& shape) {
     T value;
-    const SidePlace place = SidePlaces(executor_->numbers(), shape, direction).back();
+    const SidePlace place = SidePlaces((*this)->numbers(), shape, direction).back();
     std::memcpy(&value, tensor.bytes().data() + place.memory_offset, sizeof(value));
     return value;
   }
-
- private:
-  BufferPool pool_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<StageExecutor> executor_;
 };
 
 struct Seen {
@@ -103,7 +52,7 @@ struct Seen {
 // Eight steps on both; the weights are the same.
 Seen TrainBoth(const std::string& target, const std::string& kind = "ff") {
   Stage whole(0, 5, target, kind), front(0, kCut - 1, target, kind), back(kCut, 5, target, kind);
-  const Batching batching = *MakeBatching(Settings(target));
+  const Batching batching = *MakeBatching(GatedSettings(target));
   Seen seen;
   for (int64_t s = 0; s < 8; ++s) {
     const MicroBatch place = batching.Locate(Sequence(s));
@@ -120,12 +69,12 @@ Seen TrainBoth(const std::string& target, const std::string& kind = "ff") {
     auto down = front->Forward(place, input(front.pool()), Payload());
     EXPECT_TRUE(down.ok()) << down.status();
     const Shape shape = front->output_shape(kSamples);
-    if (HasCostTarget(Settings(target)))
+    if (HasCostTarget(GatedSettings(target)))
       seen.costs.push_back(front.Beside<float>(down->tensor, Direction::kForward, shape));
     EXPECT_TRUE(back->Forward(place, std::move(down->tensor), labels(back.pool())).ok());
     auto up = back->InputGradient(place, Payload());
     EXPECT_TRUE(up.ok()) << up.status();
-    if (HasCostTarget(Settings(target)))
+    if (HasCostTarget(GatedSettings(target)))
       seen.signs.push_back(back.Beside<int32_t>(up->tensor, Direction::kBackward, shape));
     EXPECT_TRUE(back->WeightGradient(place, true).ok());
     EXPECT_TRUE(front->InputGradient(place, std::move(up->tensor)).ok());
@@ -182,7 +131,7 @@ TEST(GateCosts, WithAnLstmOneStageAndTwoTrainAlike) {
 // Nobody behind the last gate reads a state: what stands there is zeros, in training and evaluation.
 TEST(GateCosts, AStateThatNobodyReadsIsZero) {
   Stage front(0, 4, "off", "lstm");
-  const MicroBatch place = MakeBatching(Settings("off"))->Locate(Sequence(0));
+  const MicroBatch place = MakeBatching(GatedSettings("off"))->Locate(Sequence(0));
   const Shape shape = front->output_shape(kSamples);
   const auto input = [&] { return RandomTensor(front.pool(), kSamples * 4 * 6 * 6, 1); };
   for (const bool trains : {true, false}) {
@@ -214,7 +163,7 @@ TEST(GateCosts, AStateOfAModelWithoutGatesIsZeroWhereNobodyReadsIt) {
                     {"second", {carried, linear(1, 16), linear(0, 16), add}},
                     {"third", {linear(0, 3)}}}};
   options.last_layer = 1;
-  options.training = Settings("off");
+  options.training = GatedSettings("off");
   options.recipe = *FindRecipe("fp32");
   const auto backend = *MakeRefBackend(1);
   BufferPool pool;
@@ -246,8 +195,7 @@ TEST(GateCosts, TheSignIsThatOfTheTargetOfTheStep) {
 TEST(GateCosts, ThePriceLeadsTheGates) {
   const auto share_of_last = [](const std::string& target) {
     Stage whole(0, 5, target);
-    TrainingSettings settings = Settings(target);
-    const Batching batching = *MakeBatching(settings);
+    const Batching batching = *MakeBatching(GatedSettings(target));
     int64_t last = 0, all = 0;
     for (int64_t s = 0; s < 20; ++s) {
       const MicroBatch place = batching.Locate(Sequence(s));
