@@ -14,6 +14,7 @@
 #include "partition/zoo/rewrites/rewrites.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/precision.h"
 #include "worker/measure/backend_verdicts.h"
 #include "worker/measure/list_program.h"
 
@@ -71,6 +72,10 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
                    "PROCESSOR=MS,...: time of each switch from the host to that processor or back "
                    "(default: as measured or counted)")
       ->delimiter(',');
+  command
+      ->add_option("--precision", flags->precision,
+                   "bits of a recipe's grids, as `runnel-central train --precision` has them")
+      ->capture_default_str();
   command->add_option("--rescale", flags->rescale, "when sums get a new scale, with integers")
       ->capture_default_str();
   command
@@ -114,21 +119,36 @@ absl::StatusOr<ModelSpec> ModelOf(const ProgramFlags& flags) {
   return model;
 }
 
+absl::Status CheckLevels(const std::string& precision, const Recipe& recipe) {
+  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting setting, ParsePrecision(precision));
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName name, ParseRecipeName(recipe.name));
+  return CheckPrecisionOf(setting, name);
+}
+
+// What flags say of a training.
+absl::StatusOr<TrainingSettings> TrainingOf(const ProgramFlags& flags, const Recipe& recipe) {
+  const auto named = [](const char* flag, const std::string& value, const absl::Status& status) {
+    return status.ok() ? status
+                       : absl::InvalidArgumentError(
+                             absl::StrCat("--", flag, " ", value, ": ", status.message()));
+  };
+  RUNNEL_RETURN_IF_ERROR(named("precision", flags.precision, CheckLevels(flags.precision, recipe)));
+  RUNNEL_RETURN_IF_ERROR(named("rescale", flags.rescale, ParseRescale(flags.rescale).status()));
+  RUNNEL_RETURN_IF_ERROR(
+      named("batch-split", flags.batch_split, ParseBatchSplit(flags.batch_split).status()));
+  TrainingSettings training;
+  training.precision = flags.precision;
+  training.rescale = flags.rescale;
+  training.batch_split = flags.batch_split;
+  return training;
+}
+
 }  // namespace
 
 absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& state_folder) {
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelOf(flags));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
-  const absl::StatusOr<RescaleRule> rescale = ParseRescale(flags.rescale);
-  if (!rescale.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--rescale ", flags.rescale, ": ", rescale.status().message()));
-  }
-  const absl::StatusOr<BatchSplitRule> split = ParseBatchSplit(flags.batch_split);
-  if (!split.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--batch-split ", flags.batch_split, ": ", split.status().message()));
-  }
+  RUNNEL_ASSIGN_OR_RETURN(const TrainingSettings training, TrainingOf(flags, *recipe));
   MixedOptions options;
   RUNNEL_ASSIGN_OR_RETURN(options.switch_seconds, ParseSwitches(flags.switch_ms));
   options.counts = flags.counted;
@@ -148,12 +168,14 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
   }
   const int last = model.layer_count() - 1;
   const std::string products = ProductsText(*recipe);
+  RUNNEL_ASSIGN_OR_RETURN(StageArithmetic arithmetic, ArithmeticOf(training, model, *recipe));
+  arithmetic.programs.max_batch = flags.batch;
   // A whole model on one device: no micro-batch's forward comes before the backward of another.
-  const StagePrograms programs = {
-      .max_batch = flags.batch, .one_in_flight = true, .rescale = *rescale, .batch_split = *split};
+  arithmetic.programs.one_in_flight = true;
   RUNNEL_ASSIGN_OR_RETURN(
       const ProgramListing listing,
-      ListProgram({std::move(model), {0, last}, programs, flags.counted}, *recipe, **processors));
+      ListProgram({std::move(model), {0, last}, std::move(arithmetic), flags.counted},
+                  **processors));
   std::printf("%s\n%s", products.c_str(), ToText(listing).c_str());
   return absl::OkStatus();
 }

@@ -25,6 +25,7 @@ struct ProgramFlags {
   int threads = 1;
   std::vector<std::string> switch_ms;  // "hexagon=25"
   bool counted = false;
+  std::string precision = "recipe";
   std::string rescale = "dynamic";
   std::string batch_split = "off";
   std::vector<std::string> backend_options;  // as BackendOptions::FromFlag reads them

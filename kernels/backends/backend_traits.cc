@@ -34,22 +34,22 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, co
                      traits.name, " shifts no slices; take --batch-split ",
                      programs.batch_split.samples, ", or backend cpu, hexagon or ref"));
   }
-  return CompileOptions{
-      .accumulates_gradients = programs.accumulates,
-      .max_batch = programs.max_batch,
-      .recomputes = traits.recomputes,
-      .one_in_flight = programs.one_in_flight,
-      .defers_weight_gradients = programs.defers_weight_gradients,
-      .steps_in_backward = programs.one_in_flight && !programs.accumulates && traits.recomputes,
-      .rescale = programs.rescale,
-      .rescales_in_products = traits.rescales_in_products,
-      .stash = traits.stash,
-      .batch_split = programs.batch_split,
-      .integer_products = traits.multiplies_codes,
-      .masks_stash = traits.masks_stash,
-      .most_forward_bits = programs.most_forward_bits,
-      .optimizer = programs.optimizer,
-      .averages_weights = programs.averages_weights};
+  return CompileOptions{.accumulates_gradients = programs.accumulates,
+                        .max_batch = programs.max_batch,
+                        .recomputes = traits.recomputes,
+                        .one_in_flight = programs.one_in_flight,
+                        .defers_weight_gradients = programs.defers_weight_gradients,
+                        .steps_in_backward = programs.one_in_flight && !programs.accumulates &&
+                                             !programs.keeps_gradients && traits.recomputes,
+                        .rescale = programs.rescale,
+                        .rescales_in_products = traits.rescales_in_products,
+                        .stash = traits.stash,
+                        .batch_split = programs.batch_split,
+                        .integer_products = traits.multiplies_codes,
+                        .masks_stash = traits.masks_stash,
+                        .most_forward_bits = programs.most_forward_bits,
+                        .optimizer = programs.optimizer,
+                        .averages_weights = programs.averages_weights};
 }
 
 namespace {

@@ -91,10 +91,13 @@ struct BackendTraits {
 
 // What the programs of a stage have to be, whichever backend runs them.
 struct StagePrograms {
-  int64_t max_batch = 1;     // all members as CompileOptions has them
+  int64_t max_batch = 1;     // members without a comment: as CompileOptions has them
   bool accumulates = false;  // a step has several micro-batches
   bool one_in_flight = false;
   bool defers_weight_gradients = false;
+  // Weight-gradients are there behind a backward, and no backward takes a step, which is the default
+  // where they need not be.
+  bool keeps_gradients = false;
   RescaleRule rescale = {};
   BatchSplitRule batch_split = {};
   const Optimizer* optimizer = nullptr;

@@ -112,9 +112,10 @@ TEST_F(CompilerTest, FrozenLayersStayAndAreNoBurden) {
       ASSERT_EQ(Train(model, {cut}, seed, Checks::kOff), whole) << "cut " << cut;
     const std::vector<std::vector<float>> initial =
         TestPipeline::Make(model, {}, kBatch, backend_.get(), seed)->Tensors(Storage::kStatistics);
+    const StateLayout layout =
+        PlanState(model, 0, model.layer_count() - 1, **FindRecipe("fp32"), {}).value();
     size_t i = 0;
-    for (const StateTensor& tensor :
-         PlanState(model, 0, model.layer_count() - 1, **FindRecipe("fp32"), {})->tensors) {
+    for (const StateTensor& tensor : layout.tensors) {
       if (tensor.storage != Storage::kStatistics) continue;
       if (tensor.spec.frozen) {
         EXPECT_EQ(whole.statistics[i], initial[i]) << tensor.spec.name;

@@ -129,7 +129,7 @@ ARROWS = (
       "compress/*", "proto/*")),
     (("central/*",), ("central/*", "partition/*", "predictor/*", "compress/*", "proto/*")),
     (("worker/measure/*",),
-     ("worker/measure/*", "worker/stage/stage_compute.h", "worker/stage/stage_executor.h", "worker/stage/counts/work_energy.h",
+     ("worker/measure/*", "worker/stage/stage_compute.h", "worker/stage/stage_executor.h", "worker/stage/stage_programs.h", "worker/stage/counts/work_energy.h",
       "kernels/*", "compress/*", "proto/*")),
     (("worker/stage/*",), ("worker/stage/*", "kernels/*", "compress/*", "proto/*")),
     (("worker/*",), ("worker/*", "kernels/*", "compress/*", "proto/*")),

@@ -96,8 +96,8 @@ auto Fields(const Replicated& m) {
 }
 auto Fields(const ProgramReport& m) { return std::tie(m.generation, m.listing, m.failure); }
 auto Fields(const ProgramRequest& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
+  const auto& [a, b, c, d, e, f, g, h, i] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
 auto Fields(const RelayWanted& m) { return std::tie(m.ticket, m.from); }

@@ -319,11 +319,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      {0, model.layer_count() - 1},
                      1 + Below(99),
                      Below(2) == 1,
-                     Text(),
-                     Text(),
                      Below(2) == 1,
-                     Below(2) == 1,
-                     Text()},
+                     Settings()},
       Awaiting{Below(9), 9},
       DryRunRequest{generation, Sequence(Below(99)), 1 + Below(9), {3, false, Below(2) == 1}},
       TraceRequest{1 + Below(kMaxTraceNs), Below(9)}};

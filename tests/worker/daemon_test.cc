@@ -141,7 +141,8 @@ TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
 }
 
 TEST_F(DaemonTest, TellsWhatItWouldRunWhere) {
-  ProgramRequest request{Generation(3), model_, "niti", "cpu,ref@*=ref", {2, 5}, 4, false};
+  ProgramRequest request{Generation(3), model_, "niti", "cpu,ref@*=ref", {2, 5}, 4};
+  request.training = WholeModel().training;
   const ProgramReport report = Ask<ProgramReport>(request);
   EXPECT_EQ(report.generation, Generation(3));
   EXPECT_EQ(report.failure, "");

@@ -246,19 +246,18 @@ std::vector<ProcessorFacts> BackendArithmetic::processors() {
 
 absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& request) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
-  RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(request.rescale));
-  RUNNEL_ASSIGN_OR_RETURN(const BatchSplitRule split, ParseBatchSplit(request.batch_split));
-  RUNNEL_ASSIGN_OR_RETURN(const OptimizerChoice choice, ParseOptimizer(request.optimizer));
-  const ListedStage stage = {
-      request.model, request.layers,
-      StagePrograms{request.micro_batch_size, request.accumulates, request.one_in_flight,
-                    request.defers_weight_gradients, rescale, split, choice.optimizer}};
+  RUNNEL_ASSIGN_OR_RETURN(StageArithmetic arithmetic,
+                          ArithmeticOf(request.training, request.model, *recipe));
+  arithmetic.programs.max_batch = request.micro_batch_size;
+  arithmetic.programs.one_in_flight = request.one_in_flight;
+  arithmetic.programs.defers_weight_gradients = request.defers_weight_gradients;
+  const ListedStage stage = {request.model, request.layers, std::move(arithmetic)};
   absl::StatusOr<ProgramListing> listing;
   for (const std::string& one : NamesOf(request.backend)) {
     RUNNEL_RETURN_IF_ERROR(AdmitProcessors(one));
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CoScheduler> processors,
                             MakeCoScheduler(one, options_.settings));
-    listing = ListProgram(stage, *recipe, *processors);
+    listing = ListProgram(stage, *processors);
     if (!absl::IsUnimplemented(listing.status())) break;
   }
   return listing;

@@ -10,7 +10,6 @@
 #include "kernels/backends/backend.h"
 #include "kernels/ir/compiler.h"
 #include "proto/base/clock.h"
-#include "proto/base/model/side_values.h"
 #include "proto/base/status_macros.h"
 #include "worker/stage/counts/work_energy.h"
 
@@ -87,30 +86,22 @@ std::vector<double> JoulesOf(const Program& program, const ProgramSchedule& sche
 
 }  // namespace
 
-absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recipe& recipe,
-                                           CoScheduler& processors) {
+absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, CoScheduler& processors) {
   const BackendTraits traits = processors.traits();
-  RUNNEL_ASSIGN_OR_RETURN(CompileOptions options,
-                          CompileOptionsFor(traits, recipe, stage.programs));
-  // As in a stage (CompiledStage).
-  if (HasGates(stage.model)) options.steps_in_backward = false;
-  Recipe with_rows = recipe;
-  if (CarriesState(stage.model))
-    with_rows.numbers.beside = SideValuesOf(/*has_cost_target=*/false, /*carries_state=*/true);
+  const auto& [recipe, programs] = stage.arithmetic;
+  RUNNEL_ASSIGN_OR_RETURN(const CompileOptions options,
+                          CompileOptionsFor(traits, recipe, programs));
   RUNNEL_ASSIGN_OR_RETURN(
       Program program, CompileStage(stage.model, stage.layers.first_layer, stage.layers.last_layer,
-                                    stage.programs.max_batch, with_rows, options));
-  if (!stage.counts && MeasuresSlices(traits, recipe, stage.programs.batch_split)) {
+                                    programs.max_batch, recipe, options));
+  if (!stage.counts && MeasuresSlices(traits, recipe, programs.batch_split)) {
     const MonotonicClock clock;
     RUNNEL_RETURN_IF_ERROR(
         SplitByProfile(processors, clock, kSplitTimingSeconds, program).status());
   }
   RUNNEL_ASSIGN_OR_RETURN(const ProgramSchedule schedule, processors.Schedule(program));
-  ProgramListing listing = {stage.layers.first_layer,
-                            stage.layers.last_layer,
-                            stage.programs.max_batch,
-                            schedule.sources,
-                            {}};
+  ProgramListing listing = {
+      stage.layers.first_layer, stage.layers.last_layer, programs.max_batch, schedule.sources, {}};
   const std::vector<double> joules = JoulesOf(program, schedule, processors.processor_energies());
   for (size_t i = 0; i < joules.size(); ++i) {
     if (joules[i] > 0)

@@ -6,42 +6,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
-#include "proto/base/model/side_values.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/dials/cost_target.h"
-#include "proto/base/training/dials/precision.h"
-#include "proto/base/training/weight_average.h"
 #include "worker/stage/counts/work_energy.h"
 #include "worker/stage/stage_executor.h"
+#include "worker/stage/stage_programs.h"
 
 namespace runnel {
 
 absl::StatusOr<CompiledStage> CompiledStage::Create(const StageExecutorOptions& options,
-                                                    const Optimizer* optimizer, Backend& backend,
-                                                    bool keeps_gradients) {
+                                                    Backend& backend, bool keeps_gradients) {
   const TrainingSettings& training = options.training;
-  Recipe recipe = *options.recipe;
-  const bool has_target = HasCostTarget(training), carries_state = CarriesState(options.model);
-  if (has_target || carries_state) recipe.numbers.beside = SideValuesOf(has_target, carries_state);
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(training));
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, training.eval_batch_size, options.eval_samples);
   const BackendTraits traits = backend.traits();
-  StagePrograms programs = {.max_batch = *std::max_element(sizes.begin(), sizes.end()),
-                            .accumulates = training.micro_batches > 1,
-                            .one_in_flight = options.one_in_flight,
-                            .defers_weight_gradients = options.defers_weight_gradients,
-                            .optimizer = optimizer,
-                            .averages_weights = AveragesWeights(training)};
-  RUNNEL_ASSIGN_OR_RETURN(const PrecisionSetting precision, ParsePrecision(training.precision));
-  programs.most_forward_bits = MostForwardBits(precision);
-  RUNNEL_ASSIGN_OR_RETURN(programs.rescale, ParseRescale(training.rescale));
-  RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(training.batch_split));
-  RUNNEL_ASSIGN_OR_RETURN(CompileOptions compile, CompileOptionsFor(traits, recipe, programs));
-  // Clipping needs the whole gradient before the first step.
-  if (keeps_gradients || training.clip_norm > 0 || HasGates(options.model))
-    compile.steps_in_backward = false;
+  RUNNEL_ASSIGN_OR_RETURN(StageArithmetic arithmetic,
+                          ArithmeticOf(training, options.model, *options.recipe));
+  const Recipe& recipe = arithmetic.recipe;
+  StagePrograms& programs = arithmetic.programs;
+  programs.max_batch = *std::max_element(sizes.begin(), sizes.end());
+  programs.one_in_flight = options.one_in_flight;
+  programs.defers_weight_gradients = options.defers_weight_gradients;
+  if (keeps_gradients) programs.keeps_gradients = true;
+  RUNNEL_ASSIGN_OR_RETURN(const CompileOptions compile,
+                          CompileOptionsFor(traits, recipe, programs));
   CompiledStage stage;
   stage.numerics_class_ = traits.numerics_class;
   stage.steps_in_backward_ = compile.steps_in_backward;

@@ -13,7 +13,6 @@
 #include "kernels/ir/compiler.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/tensor/shape.h"
-#include "proto/base/training/optimizer.h"
 
 namespace runnel {
 
@@ -29,11 +28,9 @@ class CompiledStage {
     double pass_joules = 0, update_joules = 0;
   };
 
-  // `backend` outlives it. keeps_gradients: weight-gradients are there behind a backward, and no
-  // backward takes a step, which is the default where they need not be. Errors as
-  // StageExecutor::Create.
-  static absl::StatusOr<CompiledStage> Create(const StageExecutorOptions& options,
-                                              const Optimizer* optimizer, Backend& backend,
+  // `backend` outlives it. keeps_gradients: as StagePrograms has it, whatever the settings say. Errors
+  // as StageExecutor::Create.
+  static absl::StatusOr<CompiledStage> Create(const StageExecutorOptions& options, Backend& backend,
                                               bool keeps_gradients = false);
 
   // InvalidArgument: there is no program for this size.

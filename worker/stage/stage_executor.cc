@@ -17,8 +17,7 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
                                                                      BufferPool* pool) {
   auto kept = std::make_unique<StageExecutorOptions>(std::move(options));
   RUNNEL_ASSIGN_OR_RETURN(StepContexts steps, StepContexts::Create(kept.get()));
-  RUNNEL_ASSIGN_OR_RETURN(CompiledStage programs,
-                          CompiledStage::Create(*kept, steps.optimizer(), *backend));
+  RUNNEL_ASSIGN_OR_RETURN(CompiledStage programs, CompiledStage::Create(*kept, *backend));
   std::unique_ptr<StageExecutor> executor(
       new StageExecutor(std::move(kept), std::move(steps), std::move(programs), backend, pool));
   const StageExecutorOptions& made = *executor->options_;

@@ -19,12 +19,9 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
                                                  common.backend,
                                                  {stage.first_layer, stage.last_layer},
                                                  common.micro_batch_size,
-                                                 training.micro_batches > 1,
-                                                 training.rescale,
-                                                 training.batch_split,
                                                  order == StageOrder(),
                                                  order.deferred_weight_gradients > 0,
-                                                 training.optimizer}});
+                                                 training}});
   }
 }
 

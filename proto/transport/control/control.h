@@ -36,7 +36,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 32;
+inline constexpr int32_t kProtocolVersion = 33;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -428,13 +428,10 @@ struct ProgramRequest {
   std::string backend;
   LayerRange layers;
   int64_t micro_batch_size = 0;
-  bool accumulates = false;         // a step has several micro-batches
-  std::string rescale = "dynamic";  // TrainingSettings::rescale
-  std::string batch_split = "off";  // likewise
   // Of the stage's order of actions, as the stage that trains would have it.
   bool one_in_flight = false;
   bool defers_weight_gradients = false;
-  std::string optimizer = "sgd";  // TrainingSettings::optimizer
+  TrainingSettings training;
 };
 
 // The run is over, or goes on without the worker, which has asked to leave: the worker ends, or

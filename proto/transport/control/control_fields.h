@@ -293,10 +293,8 @@ void ListFields(auto& list, TraceRequest& request) {
 void ListFields(auto& list, ProgramRequest& request) {
   list("generation", request.generation)("model", request.model)("recipe", request.recipe);
   list("backend", request.backend)("layers", request.layers);
-  list("micro_batch_size", request.micro_batch_size)("accumulates", request.accumulates);
-  list("rescale", request.rescale)("batch_split", request.batch_split);
-  list("one_in_flight", request.one_in_flight)("optimizer", request.optimizer);
-  list("defers_weight_gradients", request.defers_weight_gradients);
+  list("micro_batch_size", request.micro_batch_size)("one_in_flight", request.one_in_flight);
+  list("defers_weight_gradients", request.defers_weight_gradients)("training", request.training);
 }
 
 }  // namespace runnel

@@ -448,6 +448,27 @@ TEST(Recipes, ProgramsSayWhatTheyEmulate) {
     EXPECT_THAT(program(recipe), HasSubstr("products: of codes where they are int8 or int16"));
 }
 
+// Codes that a level gives more than 4 bits do not lie two a byte, in whoever's listing.
+TEST(Recipes, ProgramsAreThoseOfTheLevels) {
+  const Words worker = {"runnel-worker", "program", "lenet", "--recipe", "sbm:4,4,6", "--counted"};
+  const Words central = {
+      "runnel-central",  "plan", "--quick",   "--model", "lenet",    "--recipe", "sbm:4,4,6",
+      "--local-workers", "2",    "--backend", "cpu",     "--program"};
+  for (const Words& command : {worker, central}) {
+    const auto listing = [&command](const char* precision) {
+      Process process(With(command, {"--precision", precision}));
+      EXPECT_EQ(process.Wait(), 0) << process.err();
+      return process.out();
+    };
+    EXPECT_THAT(listing("recipe"), HasSubstr("pack_codes"));
+    EXPECT_THAT(listing("fixed:3/6"), HasSubstr("pack_codes"));
+    EXPECT_THAT(listing("fixed:8/8"), testing::Not(HasSubstr("pack_codes")));
+  }
+  Process wrong(With(worker, {"--precision", "fixed:8"}));
+  EXPECT_EQ(wrong.Wait(), 2);
+  EXPECT_THAT(wrong.err(), HasSubstr("--precision fixed:8: "));
+}
+
 TEST(Recipes, ProgramsWithGatesHaveProductsOfCodes) {
   const Words program = {"runnel-worker", "program",   "resnet8",      "--recipe",
                          "sbm:8,8,8",     "--counted", "--batch-size", "2"};

@@ -18,7 +18,7 @@ absl::Status StageExecutor::BeginDryRun() {
   std::optional<CompiledStage> programs;
   if (programs_.steps_in_backward()) {
     RUNNEL_ASSIGN_OR_RETURN(programs,
-                            CompiledStage::Create(*options_, steps_.optimizer(), memory_.backend(),
+                            CompiledStage::Create(*options_, memory_.backend(),
                                                   /*keeps_gradients=*/true));
   }
   auto dry = std::make_unique<DryRun>(numbers_);

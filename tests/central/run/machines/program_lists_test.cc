@@ -25,12 +25,9 @@ class ProgramListsTest : public ::testing::Test {
     common.recipe = "niti";
     common.backend = "cpu,opencl";
     common.micro_batch_size = 16;
-    TrainingSettings training;
-    training.micro_batches = 4;
-    training.rescale = "speculate";
-    training.batch_split = "8";
-    training.optimizer = "adamw";
-    lists_.Begin(plan_, common, training, roster_, effects_);
+    training_.micro_batches = 4;
+    training_.precision = "fixed:8/8";
+    lists_.Begin(plan_, common, training_, roster_, effects_);
   }
 
   static ProgramReport ReportOf(int first_layer) {
@@ -42,6 +39,7 @@ class ProgramListsTest : public ::testing::Test {
 
   Roster roster_;
   Plan plan_;
+  TrainingSettings training_;
   RunEffects effects_;
   ProgramLists lists_;
 };
@@ -55,10 +53,7 @@ TEST_F(ProgramListsTest, EachStagesWorkerIsAskedForItsLayers) {
   EXPECT_TRUE(request.model.layers[3].recompute);
   EXPECT_EQ(request.backend, "cpu,opencl");
   EXPECT_EQ(request.micro_batch_size, 16);
-  EXPECT_TRUE(request.accumulates);
-  EXPECT_EQ(request.rescale, "speculate");
-  EXPECT_EQ(request.batch_split, "8");
-  EXPECT_EQ(request.optimizer, "adamw");
+  EXPECT_TRUE(request.training == training_);
   EXPECT_EQ(request.one_in_flight, plan_.stages[1].order() == StageOrder());
 }
 
