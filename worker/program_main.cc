@@ -112,6 +112,8 @@ absl::StatusOr<ModelSpec> ModelOf(const ProgramFlags& flags) {
   const auto wrong = [&flags](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("--gates ", flags.gates, ": ", what));
   };
+  if (flags.precision != ProgramFlags().precision)
+    return wrong("gates give each sample its bits; leave --precision or --gates out");
   if (ProcessorsOf(flags.processors).size() > 1)
     return wrong("gates choose samples on one processor alone; take --processors cpu");
   model = AddGates(*std::move(model), flags.gates);

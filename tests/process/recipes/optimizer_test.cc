@@ -61,6 +61,18 @@ TEST_P(OptimizerRuns, GiveTheSameBytesOnOneToThreeStages) {
   EXPECT_NE(Weights(With(other, {"--local-workers", "0"})), plain);
 }
 
+// With one micro-batch a step a stage could step within the backward, before the norm is known.
+TEST(Clipping, HoldsWithOneMicroBatchAStep) {
+  const Words run = With(RunOf({"sgd", "constant"}), {"--schedule", "sync_1f1b", "--micro-batches",
+                                                      "1", "--max-batches", "12"});
+  const std::string free = Weights(With(run, {"--local-workers", "1"}));
+  for (const char* workers : {"0", "1", "2"}) {
+    const Words clipped = With(run, {"--local-workers", workers, "--clip-norm"});
+    EXPECT_NE(Weights(With(clipped, {"0.01"})), free) << workers << " stages";
+    EXPECT_EQ(Weights(With(clipped, {"1000000"})), free) << workers << " stages";
+  }
+}
+
 TEST_P(OptimizerRuns, ResumeOnOtherStagesRecoverAndReplay) {
   ScratchDir dir;
   const Words run = With(RunOf(GetParam()),

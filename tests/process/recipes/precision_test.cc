@@ -484,6 +484,9 @@ TEST(Recipes, ProgramsWithGatesHaveProductsOfCodes) {
   Process wrong(With(program, {"--gates", "ff:0,8/8"}));
   EXPECT_NE(wrong.Wait(), 0);
   EXPECT_THAT(wrong.err(), HasSubstr("--gates ff:0,8/8: "));
+  Process both(With(program, {"--gates", "ff:0,8/8,8", "--precision", "fixed:8/8"}));
+  EXPECT_EQ(both.Wait(), 2);
+  EXPECT_THAT(both.err(), HasSubstr("leave --precision or --gates out"));
   Process several(With(program, {"--gates", "ff:0,8/8,8", "--processors", "cpu,ref"}));
   EXPECT_NE(several.Wait(), 0);
   EXPECT_THAT(several.err(), HasSubstr("gates choose samples on one processor alone"));
